@@ -1,0 +1,97 @@
+// The import line of ARCHITECTURE.md, as rules. Each says what may not be imported from where, and why.
+const layers = ['main', 'http', 'modules', 'gateways', 'platform', 'kernel']
+const line = ['organizations', 'identity', 'catalog', 'customers', 'usage', 'billing', 'checkout', 'entitlements', 'webhooks', 'insights']
+
+const backwards = layers.flatMap((layer, at) =>
+  at === 0
+    ? []
+    : [
+        {
+          name: `${layer}-never-back`,
+          comment: 'main → http → modules → gateways → platform → kernel, never back',
+          severity: 'error',
+          from: { path: `^server/src/${layer}/` },
+          to: { path: `^server/src/(${layers.slice(0, at).join('|')})/` },
+        },
+      ],
+)
+
+const leftwards = line.map((area, at) => ({
+  name: `${area}-only-left`,
+  comment: 'an area imports only areas to its left; to influence the right it enqueues a job',
+  severity: 'error',
+  from: { path: `^server/src/modules/${area}/` },
+  to: { path: `^server/src/modules/(${line.slice(at + 1).join('|') || 'none'})/` },
+}))
+
+const keeper = (library, ...places) => ({
+  name: `one-keeper-of-${library.replace(/\W+/g, '-')}`,
+  comment: `${library} is wrapped in one place`,
+  severity: 'error',
+  from: { path: '^(server|contract)/src/', pathNot: places },
+  to: { path: `node_modules/${library}/` },
+})
+
+module.exports = {
+  forbidden: [
+    ...backwards,
+    ...leftwards,
+    {
+      name: 'areas-through-their-index',
+      comment: 'an area is entered through its index.ts',
+      severity: 'error',
+      from: { path: '^server/src/modules/([^/]+)/' },
+      to: { path: '^server/src/modules/([^/]+)/.+', pathNot: ['^server/src/modules/$1/', '^server/src/modules/[^/]+/index\\.ts$'] },
+    },
+    {
+      name: 'http-and-main-through-the-index',
+      severity: 'error',
+      from: { path: '^server/src/(http|main)/' },
+      to: { path: '^server/src/modules/[^/]+/.+', pathNot: '^server/src/modules/[^/]+/index\\.ts$' },
+    },
+    {
+      name: 'http-knows-identity-alone',
+      severity: 'error',
+      from: { path: '^server/src/http/' },
+      to: { path: '^server/src/modules/[^/]+/', pathNot: '^server/src/modules/identity/' },
+    },
+    {
+      name: 'rows-know-no-rules',
+      comment: 'doors → rules → rows',
+      severity: 'error',
+      from: { path: '\\.sql\\.ts$' },
+      to: { path: '^server/src/modules/[^/]+/[^/]+/', pathNot: '\\.sql\\.ts$' },
+    },
+    {
+      name: 'rules-know-no-doors',
+      comment: 'doors → rules → rows',
+      severity: 'error',
+      from: { path: '^server/src/modules/[^/]+/[^/]+/', pathNot: '\\.api\\.ts$' },
+      to: { path: '\\.api\\.ts$' },
+    },
+    { name: 'engines-are-pure', severity: 'error', from: { path: '/engine/' }, to: { path: '^server/src/', pathNot: ['^server/src/kernel/', '/engine/'] } },
+    { name: 'contract-knows-zod-alone', severity: 'error', from: { path: '^contract/src/' }, to: { pathNot: ['^contract/src/', 'node_modules/zod/'] } },
+    {
+      name: 'no-tests-in-the-product',
+      severity: 'error',
+      from: { path: '^(server|contract)/src/', pathNot: '\\.test\\.ts$' },
+      to: { path: '(^server/test/|\\.test\\.ts$)' },
+    },
+    { name: 'no-circles', severity: 'error', from: {}, to: { circular: true } },
+    keeper('kysely', '\\.sql\\.ts$', '^server/src/platform/'),
+    keeper('pg', '^server/src/platform/(postgres|jobs)/'),
+    keeper('graphile-worker', '^server/src/platform/jobs/'),
+    keeper('fastify', '^server/src/http/'),
+    keeper('ioredis', '^server/src/platform/redis\\.ts$', '^server/src/http/budget'),
+    keeper('nodemailer', '^server/src/gateways/mail/'),
+    keeper('pino', '^server/src/platform/log\\.ts$'),
+    keeper('prom-client', '^server/src/platform/telemetry\\.ts$'),
+    keeper('fast-json-stringify', '^server/src/platform/encode\\.ts$'),
+  ],
+  options: {
+    parser: 'swc',
+    tsPreCompilationDeps: true,
+    doNotFollow: { path: 'node_modules' },
+    enhancedResolveOptions: { exportsFields: ['exports'], conditionNames: ['import', 'node', 'default', 'types'], extensions: ['.ts', '.js'] },
+  },
+}

@@ -1,0 +1,65 @@
+import type { Operation, Received, Sent } from './kit/index.ts'
+
+export interface Reply<Body> {
+  status: number
+  headers: Headers
+  body: Body
+}
+
+export type Input<O> = {
+  [K in 'params' | 'query' | 'body' as O extends { readonly [key in K]: unknown } ? K : never]: Sent<O, K>
+} & { headers?: Record<string, string> }
+
+type Transport = (request: {
+  method: string
+  url: string
+  headers: Record<string, string>
+  body?: string
+}) => Promise<{ status: number; headers: Headers; text: string }>
+
+/** Thrown by `call` when the answer is not a success. */
+export class Refused extends Error {
+  readonly reply: Reply<{ error?: string; detail?: unknown }>
+  constructor(operation: string, reply: Reply<{ error?: string; detail?: unknown }>) {
+    super(`${operation} answered ${reply.status}: ${JSON.stringify(reply.body)}`)
+    this.reply = reply
+  }
+}
+
+/** Fills the path and the query of an operation. Arrays repeat their key; null and undefined are left out. */
+export const addressOf = (operation: Pick<Operation, 'path'>, input: { params?: unknown; query?: unknown }): string => {
+  const params = (input.params ?? {}) as Record<string, unknown>
+  const path = operation.path.replace(/\{([^}]+)\}/g, (_, name: string) => encodeURIComponent(String(params[name])))
+  const search = new URLSearchParams()
+  for (const [key, value] of Object.entries((input.query ?? {}) as Record<string, unknown>))
+    for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined && one !== null) search.append(key, String(one))
+  return search.size > 0 ? `${path}?${search.toString()}` : path
+}
+
+/** A client typed by the operations themselves: `api.call(getOrganization, { params: { id } })`. */
+export const connect = (transport: Transport, defaults: Record<string, string> = {}) => {
+  const send = async (
+    operation: Operation,
+    input: { params?: unknown; query?: unknown; body?: unknown; headers?: Record<string, string> },
+  ): Promise<Reply<unknown>> => {
+    const body = input.body === undefined ? undefined : JSON.stringify(input.body)
+    const headers = { accept: 'application/json', ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...defaults, ...input.headers }
+    const answer = await transport({ method: operation.method, url: addressOf(operation, input), headers, ...(body === undefined ? {} : { body }) })
+    const json = answer.text !== '' && (answer.headers.get('content-type') ?? '').includes('json')
+    return { status: answer.status, headers: answer.headers, body: json ? (JSON.parse(answer.text) as unknown) : answer.text }
+  }
+  return {
+    /** Sends and hands back whatever came, also a refusal. */
+    send: async <O extends Operation>(operation: O, input: Input<O>) => (await send(operation, input)) as Reply<Received<O>>,
+    /** Sends anything, typed or not: for tests that must be able to send what is wrong. */
+    sendRaw: async (operation: Operation, input: { params?: unknown; query?: unknown; body?: unknown; headers?: Record<string, string> }) =>
+      send(operation, input),
+    /** Sends and hands back the body of a success; throws `Refused` otherwise. */
+    call: async <O extends Operation>(operation: O, input: Input<O>): Promise<Received<O>> => {
+      const reply = await send(operation, input)
+      if (reply.status >= 300) throw new Refused(operation.id, reply as Reply<{ error?: string; detail?: unknown }>)
+      return reply.body as Received<O>
+    },
+  }
+}
+export type Client = ReturnType<typeof connect>

@@ -1,0 +1,43 @@
+import type { Operation, Webhook } from './kit/index.ts'
+import * as leaks from './identity/leaks.ts'
+import * as sessions from './identity/sessions.ts'
+import * as tokens from './identity/tokens.ts'
+import * as memberships from './organizations/memberships.ts'
+import * as organizations from './organizations/organizations.ts'
+
+export * from './identity/leaks.ts'
+export * from './identity/sessions.ts'
+export * from './identity/tokens.ts'
+export * from './organizations/memberships.ts'
+export * from './organizations/organizations.ts'
+export * from './kit/index.ts'
+export * from './scopes.ts'
+export * from './versions.ts'
+export * from './world.ts'
+
+const exported = [organizations, memberships, tokens, sessions, leaks].flatMap((room) => Object.values(room) as unknown[])
+
+const has = (value: unknown, ...keys: string[]) => typeof value === 'object' && value !== null && keys.every((key) => key in value)
+
+/** Every operation that is declared, by id: exporting it from its resource's file is enough. */
+export const operations: readonly Operation[] = exported.filter((value): value is Operation => has(value, 'id', 'method', 'path', 'access'))
+
+/** Every webhook kind that is declared. */
+export const webhooks: readonly Webhook[] = exported.filter((value): value is Webhook => has(value, 'kind', 'data', 'when'))
+
+const refuseTwins = (what: string, names: readonly string[]) => {
+  const twin = names.find((name, at) => names.indexOf(name) !== at)
+  if (twin) throw new Error(`${what} ${twin} is declared twice`)
+}
+refuseTwins(
+  'operation',
+  operations.map((operation) => operation.id),
+)
+refuseTwins(
+  'route',
+  operations.map((operation) => `${operation.method} ${operation.path.replace(/\/+$/, '').replace(/\{[^}]+\}/g, '{}')}`),
+)
+refuseTwins(
+  'webhook',
+  webhooks.map((webhook) => webhook.kind),
+)

@@ -1,0 +1,59 @@
+/** A refusal that a caller can act on: the name is stable, the status fixed, the detail says what is wrong and what would be right. */
+export class Failure extends Error {
+  readonly error: string
+  readonly status: number
+  readonly headers: Readonly<Record<string, string>>
+
+  constructor(error: string, status: number, detail: string, headers: Readonly<Record<string, string>> = {}) {
+    super(detail)
+    this.error = error
+    this.status = status
+    this.headers = headers
+  }
+}
+
+export interface FailureKind {
+  new (detail?: string): Failure
+  readonly error: string
+  readonly status: number
+  readonly detail: string
+}
+
+const known = new Map<string, FailureKind>()
+
+/** Declares a failure by its wire name, status and default text. Listing it on an operation documents it; throwing it answers it. */
+export const failure = (error: string, status: number, detail: string): FailureKind => {
+  if (known.has(error)) throw new Error(`failure ${error} is declared twice`)
+  const kind = class extends Failure {
+    static readonly error = error
+    static readonly status = status
+    static readonly detail = detail
+    constructor(text: string = detail) {
+      super(error, status, text)
+    }
+  }
+  known.set(error, kind)
+  return kind
+}
+
+/** One thing wrong with a request: where, what, what was received. */
+export interface Invalid {
+  loc: (string | number)[]
+  msg: string
+  type: string
+  input?: unknown
+  ctx?: Record<string, unknown>
+}
+
+/** Input that no retry can mend. Every problem of the request is reported together. */
+export class InvalidRequest extends Error {
+  readonly problems: readonly Invalid[]
+
+  constructor(problems: Invalid | readonly Invalid[]) {
+    super('The request is not valid.')
+    this.problems = Array.isArray(problems) ? (problems as readonly Invalid[]) : [problems as Invalid]
+  }
+}
+
+export const NotPermitted = failure('NotPermitted', 403, 'Not permitted')
+export const ResourceNotFound = failure('ResourceNotFound', 404, 'Not found')

@@ -1,0 +1,6 @@
+export * from './access.ts'
+export * from './failures.ts'
+export * from './operations.ts'
+export * from './pages.ts'
+export * from './schemas.ts'
+export * from './webhooks.ts'

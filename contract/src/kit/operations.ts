@@ -1,0 +1,58 @@
+import type { z } from 'zod'
+import type { Access } from './access.ts'
+import type { FailureKind } from './failures.ts'
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
+
+/** A promise to callers: one method and path, who may call, what goes in, what comes out, what may be refused. */
+export interface Operation<
+  Params extends z.ZodType = z.ZodType,
+  Query extends z.ZodType = z.ZodType,
+  Body extends z.ZodType = z.ZodType,
+  Returns extends z.ZodType = z.ZodType,
+> {
+  readonly id: string
+  readonly method: Method
+  readonly path: `/${string}`
+  readonly summary: string
+  readonly description?: string
+  readonly access: Access
+  readonly params?: Params
+  readonly query?: Query
+  readonly body?: Body
+  /** Success: 200 with a body, unless said otherwise. Without `returns` the answer has no body. */
+  readonly returns?: Returns
+  readonly status?: 200 | 201 | 202 | 204
+  readonly fails: readonly FailureKind[]
+  /** Bytes of request body that are read before the request is refused; 1 MiB unless said otherwise. */
+  readonly bodyLimit?: number
+}
+
+/** Declares an operation. Adding it to its resource's `operations` list is all it takes to be routed, documented and tested. */
+export const operation = <
+  const Id extends string,
+  Params extends z.ZodType = z.ZodUndefined,
+  Query extends z.ZodType = z.ZodUndefined,
+  Body extends z.ZodType = z.ZodUndefined,
+  Returns extends z.ZodType = z.ZodUndefined,
+  const A extends Access = Access,
+>(
+  declared: Omit<Operation<Params, Query, Body, Returns>, 'id' | 'access'> & { readonly id: Id; readonly access: A },
+) => declared
+
+type Part<O, K extends 'params' | 'query' | 'body' | 'returns'> = O extends { readonly [key in K]?: infer S }
+  ? NonNullable<S> extends z.ZodType
+    ? NonNullable<S>
+    : z.ZodUndefined
+  : z.ZodUndefined
+
+/** What a handler receives after parsing. */
+export type Parsed<O, K extends 'params' | 'query' | 'body'> = z.output<Part<O, K>>
+/** What a handler answers, before encoding. */
+export type Answer<O> = z.output<Part<O, 'returns'>>
+/** What a caller may send. */
+export type Sent<O, K extends 'params' | 'query' | 'body'> = z.input<Part<O, K>>
+/** What a caller receives. */
+export type Received<O> = z.input<Part<O, 'returns'>>
+
+export const successStatus = (operation: Pick<Operation, 'status' | 'returns'>): number => operation.status ?? (operation.returns ? 200 : 204)

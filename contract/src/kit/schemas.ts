@@ -1,0 +1,32 @@
+import { z } from 'zod'
+
+/** A named record: its name becomes the name of the OpenAPI component. */
+export const resource = <S extends z.core.$ZodLooseShape>(name: string, shape: S) => z.object(shape).meta({ id: name })
+
+/** A named schema that is not a plain record: an enum or a union. */
+export const named = <T extends z.ZodType>(name: string, schema: T): T => schema.meta({ id: name })
+
+/** Any version of UUID, in either case; lower case inside. */
+export const uuid = () => z.uuid().toLowerCase()
+
+/** ISO 8601 with offset on the wire, a `Date` in code. */
+export const timestamp = () => z.codec(z.iso.datetime({ offset: true }), z.date(), { decode: (text) => new Date(text), encode: (date) => date.toISOString() })
+
+/** Every record says when it was made and when it last changed. */
+export const stamps = { created_at: timestamp(), modified_at: timestamp().nullable() }
+
+/** Text a person typed: trimmed, and never longer than `max`. */
+export const text = (min: number, max: number) => z.string().trim().min(min).max(max)
+
+/** Syntax only: whether the mailbox exists is the mail server's business. */
+export const email = () => z.email().max(320)
+
+export const url = () => z.url({ protocol: /^https?$/, hostname: z.regexes.domain }).max(2083)
+
+/** A whole number in a query string. */
+export const integerInText = (schema: z.ZodNumber) =>
+  z.preprocess((value) => (typeof value === 'string' && /^-?\d{1,15}$/.test(value) ? Number(value) : value), schema)
+
+/** A repeatable filter: absent, one value, or the key repeated. In code it is always a list; an empty list filters nothing. */
+export const filter = <T extends z.ZodType>(item: T) =>
+  z.preprocess((value) => (value === undefined || value === '' || value === null ? [] : Array.isArray(value) ? value : [value]), z.array(item).max(100))

@@ -1,0 +1,10 @@
+import type { z } from 'zod'
+
+/** A kind of event: its name, the resource it carries, and when it is sent. */
+export interface Webhook<Data extends z.ZodType = z.ZodType> {
+  readonly kind: string
+  readonly data: Data
+  readonly when: string
+}
+
+export const webhook = <Data extends z.ZodType>(kind: string, data: Data, when: string): Webhook<Data> => ({ kind, data, when })

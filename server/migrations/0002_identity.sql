@@ -1,0 +1,121 @@
+-- People, who runs which organization, and every secret that lets somebody in.
+
+create table users (
+  id uuid primary key,
+  created_at timestamptz not null,
+  modified_at timestamptz,
+  deleted_at timestamptz,
+  email text not null,
+  email_verified boolean not null default false,
+  avatar_url text,
+  is_operator boolean not null default false,
+  blocked_at timestamptz
+);
+create unique index users_email on users (lower(email)) where deleted_at is null;
+grant select, insert, update on users to bursar_api;
+grant select on users to bursar_worker;
+
+create table organization_members (
+  organization_id uuid not null references organizations (id),
+  user_id uuid not null references users (id),
+  role text not null check (role in ('owner', 'admin', 'finance', 'member')),
+  created_at timestamptz not null,
+  modified_at timestamptz,
+  primary key (organization_id, user_id)
+);
+create unique index organization_members_owner on organization_members (organization_id) where role = 'owner';
+create index organization_members_user on organization_members (user_id, organization_id);
+grant select, insert, update, delete on organization_members to bursar_api;
+grant select on organization_members to bursar_worker;
+
+-- `due_at` is the moment the invitation expires, and null once nothing is left to do.
+create table organization_invitations (
+  organization_id uuid not null references organizations (id),
+  id uuid not null,
+  created_at timestamptz not null,
+  modified_at timestamptz,
+  email text not null,
+  role text not null check (role in ('admin', 'finance', 'member')),
+  status text not null check (status in ('pending', 'accepted', 'expired')),
+  invited_by uuid references users (id),
+  expires_at timestamptz not null,
+  due_at timestamptz,
+  clock_id uuid,
+  lease_until timestamptz,
+  lease_token uuid,
+  lease_holder text,
+  primary key (organization_id, id)
+);
+create unique index organization_invitations_open on organization_invitations (organization_id, lower(email)) where status = 'pending';
+create index organization_invitations_due on organization_invitations (due_at) where due_at is not null;
+create index organization_invitations_inviter on organization_invitations (invited_by);
+grant select, insert, update, delete on organization_invitations to bursar_api;
+grant select, update on organization_invitations to bursar_worker;
+
+create table organization_access_tokens (
+  organization_id uuid not null references organizations (id),
+  id uuid not null,
+  created_at timestamptz not null,
+  modified_at timestamptz,
+  comment text not null,
+  scopes text[] not null,
+  hint text not null,
+  expires_at timestamptz,
+  last_used_at timestamptz,
+  revoked_at timestamptz,
+  primary key (organization_id, id)
+);
+grant select, insert, update on organization_access_tokens to bursar_api;
+grant select on organization_access_tokens to bursar_worker;
+
+create table personal_access_tokens (
+  id uuid primary key,
+  user_id uuid not null references users (id),
+  created_at timestamptz not null,
+  modified_at timestamptz,
+  comment text not null,
+  scopes text[] not null,
+  hint text not null,
+  expires_at timestamptz,
+  last_used_at timestamptz,
+  revoked_at timestamptz
+);
+create index personal_access_tokens_user on personal_access_tokens (user_id);
+grant select, insert, update on personal_access_tokens to bursar_api;
+grant select on personal_access_tokens to bursar_worker;
+
+create table user_sessions (
+  id uuid primary key,
+  user_id uuid not null references users (id),
+  created_at timestamptz not null,
+  expires_at timestamptz not null
+);
+create index user_sessions_user on user_sessions (user_id);
+grant select, insert, delete on user_sessions to bursar_api;
+
+-- Every secret, once: the keyed hash leads to the row it opens. Deleting the row ends the secret with the next request.
+create table credentials (
+  hash text primary key check (hash ~ '^[0-9a-f]{64}$'),
+  pepper smallint not null,
+  kind text not null check (kind in ('organization', 'personal', 'session', 'invitation')),
+  subject_id uuid not null,
+  organization_id uuid references organizations (id),
+  check ((organization_id is not null) = (kind in ('organization', 'invitation')))
+);
+create index credentials_subject on credentials (subject_id);
+create index credentials_organization on credentials (organization_id) where organization_id is not null;
+grant select, insert, update, delete on credentials to bursar_api;
+grant select, insert, delete on credentials to bursar_worker;
+
+-- A code sent to an address. The code is made by the job that sends it, so that only its hash is ever stored.
+create table sign_in_codes (
+  id uuid primary key,
+  email text not null,
+  created_at timestamptz not null,
+  expires_at timestamptz not null,
+  hash text,
+  tries_left smallint not null check (tries_left >= 0)
+);
+create index sign_in_codes_email on sign_in_codes (lower(email));
+grant select, insert, update, delete on sign_in_codes to bursar_api;
+grant select, update on sign_in_codes to bursar_worker;

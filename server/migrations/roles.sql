@@ -1,0 +1,26 @@
+-- Least-privilege roles, made idempotently before the numbered migrations on every run. Roles belong to the whole
+-- cluster, so two databases may be migrated at the same moment: losing that race is fine.
+--   bursar_api     serves requests: reads and writes rows, owns nothing
+--   bursar_worker  runs jobs and sweeps: the same, plus numbering events
+--   bursar_jobs    owns the job queue and nothing else
+do $$
+declare
+  name text;
+begin
+  foreach name in array array['bursar_api', 'bursar_worker', 'bursar_jobs'] loop
+    if not exists (select from pg_roles where rolname = name) then
+      begin
+        execute format('create role %I nologin', name);
+      exception when duplicate_object or unique_violation then
+      end;
+    end if;
+    if not pg_has_role(current_user, name, 'member') then
+      execute format('grant %I to current_user', name);
+    end if;
+  end loop;
+end
+$$;
+
+revoke all on schema public from public;
+grant usage on schema public to bursar_api, bursar_worker, bursar_jobs;
+create schema if not exists graphile_worker authorization bursar_jobs;

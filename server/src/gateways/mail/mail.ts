@@ -1,0 +1,40 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createTransport } from 'nodemailer'
+import { newId } from '../../kernel/ids.ts'
+import type { Clock } from '../../platform/clock.ts'
+import type { Config } from '../../platform/config.ts'
+
+export interface Message {
+  readonly to: string
+  readonly subject: string
+  readonly text: string
+}
+
+/** Sends mail, or throws: the job that called tries again later. */
+export interface Mail {
+  send(message: Message): Promise<void>
+  close(): void
+}
+
+/** A mail server when one is configured, otherwise a folder into which every message is laid. */
+export const openMail = (config: Config['mail'], clock: Clock): Mail =>
+  config.smtp_url ? smtp(config.smtp_url.reveal(), config.from) : folder(config.directory!, config.from, clock)
+
+const smtp = (url: string, from: string): Mail => {
+  const transport = createTransport({ url, connectionTimeout: 5_000, greetingTimeout: 5_000, socketTimeout: 10_000 }, { from })
+  return {
+    send: async (message) => {
+      await transport.sendMail(message)
+    },
+    close: () => transport.close(),
+  }
+}
+
+const folder = (directory: string, from: string, clock: Clock): Mail => ({
+  send: async (message) => {
+    await mkdir(directory, { recursive: true })
+    await writeFile(join(directory, `${newId(clock.wall())}.txt`), `From: ${from}\nTo: ${message.to}\nSubject: ${message.subject}\n\n${message.text}\n`)
+  },
+  close: () => {},
+})

@@ -1,0 +1,302 @@
+import { context as otel, propagation, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
+import { Failure, InvalidRequest, successStatus, type Operation, type Version } from '@bursar/contract'
+import { document } from '@bursar/contract/openapi'
+import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import { anonymous, reachOf, type Actor } from '../kernel/actors.ts'
+import { newId } from '../kernel/ids.ts'
+import { isRefusal, type Call, type Implementation, type Platform } from '../modules/handlers.ts'
+import { cookieName, openUsage } from '../modules/identity/index.ts'
+import { seconds, stopwatch } from '../platform/clock.ts'
+import { encode } from '../platform/encode.ts'
+import type { Postgres } from '../platform/postgres/postgres.ts'
+import type { Telemetry } from '../platform/telemetry.ts'
+import { authenticate, authorize, type Doorman } from './authenticate.ts'
+import { answerFailure } from './failures.ts'
+import { parse, readJson, readQuery } from './parse.ts'
+import { chooseVersion } from './versions.ts'
+
+/** What the stages before the body have found out about a request. */
+interface Progress {
+  readonly elapsed: () => number
+  operation?: Operation
+  version?: Version
+  actor: Actor
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    progress: Progress
+    rawBody: Buffer
+  }
+}
+
+export interface ServerOptions {
+  readonly implementations: readonly Implementation[]
+  readonly platform: Platform
+  readonly postgres: Postgres
+  readonly telemetry: Telemetry
+  /** Problems that keep this process from serving; empty when it is ready. */
+  readonly unready: () => Promise<string[]>
+}
+
+const megabyte = 1024 * 1024
+const anyOrigin = {
+  'access-control-allow-origin': '*',
+  'access-control-expose-headers': 'x-request-id, bursar-version, polar-version, retry-after, ratelimit, ratelimit-policy',
+}
+const tracer = trace.getTracer('bursar')
+
+/**
+ * The one pipeline. Before the body is read: version, authenticate, authorize. After: parse, the handler with its
+ * transaction, encode. Whatever is thrown anywhere becomes an answer in one place.
+ */
+export const openServer = ({ implementations, platform, postgres, telemetry, unready }: ServerOptions): FastifyInstance => {
+  const { config, clock, log } = platform
+  const server = fastify({
+    logger: false,
+    genReqId: () => newId(clock.wall()),
+    bodyLimit: megabyte,
+    requestTimeout: 30 * seconds,
+    keepAliveTimeout: 65 * seconds,
+    maxRequestsPerSocket: 10_000,
+    forceCloseConnections: 'idle',
+    exposeHeadRoutes: false,
+    http: { maxHeaderSize: 16 * 1024, headersTimeout: 10 * seconds, connectionsCheckingInterval: 5 * seconds },
+    routerOptions: { ignoreTrailingSlash: true, maxParamLength: 500, querystringParser: readQuery },
+    frameworkErrors: (error, request, reply) => void fail(error, request as FastifyRequest, reply as unknown as FastifyReply),
+    clientErrorHandler: (error, socket) => {
+      const status =
+        error.code === 'HPE_HEADER_OVERFLOW'
+          ? '431 Request Header Fields Too Large'
+          : error.code === 'ERR_HTTP_REQUEST_TIMEOUT'
+            ? '408 Request Timeout'
+            : '400 Bad Request'
+      const body = JSON.stringify({ error: 'BadRequest', detail: 'The request could not be read as HTTP, or took too long to arrive.' })
+      if (socket.writable)
+        socket.write(
+          `HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-type: application/json\r\nx-request-id: ${newId(clock.wall())}\r\ncontent-length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+        )
+      socket.destroy()
+    },
+  })
+  const usage = openUsage(postgres.transact, { environment: config.environment, hasher: platform.hasher, clock })
+  const door: Doorman = {
+    db: postgres.db,
+    keys: { environment: config.environment, hasher: platform.hasher, clock },
+    usage,
+    cookie: cookieName(config),
+    origin: config.public_url.origin,
+  }
+
+  server.decorateRequest('progress', null as never)
+  server.decorateRequest('rawBody', null as never)
+  server.removeAllContentTypeParsers()
+  server.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
+    request.rawBody = body as Buffer
+    try {
+      done(null, readJson(body as Buffer))
+    } catch (error) {
+      done(error as Error)
+    }
+  })
+
+  const common: Record<string, string> = {
+    'cache-control': 'private, no-store',
+    'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+    'cross-origin-opener-policy': 'same-origin',
+    'cross-origin-resource-policy': 'same-origin',
+    'referrer-policy': 'no-referrer',
+    'x-content-type-options': 'nosniff',
+    ...(config.public_url.protocol === 'https:' ? { 'strict-transport-security': 'max-age=31536000; includeSubDomains' } : {}),
+    ...(config.environment === 'sandbox' ? { 'x-polar-sandbox': '1', 'bursar-environment': 'sandbox' } : {}),
+  }
+
+  server.addHook('onRequest', (request, reply, done) => {
+    request.progress = { elapsed: stopwatch(), actor: anonymous }
+    reply.headers({ ...common, 'x-request-id': request.id })
+    done()
+  })
+
+  server.addHook('onResponse', (request, reply, done) => {
+    const { operation, actor, elapsed } = request.progress
+    const duration_ms = Math.round(elapsed() * 1000) / 1000
+    const name = operation?.id ?? 'unrouted'
+    telemetry.request(name, reply.statusCode, duration_ms)
+    log.info('request', {
+      request_id: request.id,
+      operation: name,
+      method: request.method,
+      ...(operation ? { route: operation.path } : {}),
+      status: reply.statusCode,
+      duration_ms,
+      ...(actor.kind === 'organization' ? { organization_id: actor.organization_id, credential: actor.credential_id } : {}),
+      ...(actor.kind === 'user' ? { user_id: actor.user_id, credential: actor.credential_id } : {}),
+    })
+    done()
+  })
+
+  const fail = (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+    const answer = answerFailure(error)
+    if (answer.fault)
+      log.error('request_failed', { request_id: request.id, operation: request.progress?.operation?.id ?? 'unrouted', status: answer.status, error })
+    return reply
+      .code(answer.status)
+      .headers({ ...(request.progress ? {} : { ...common, 'x-request-id': request.id }), ...answer.headers })
+      .type('application/json')
+      .send(JSON.stringify(answer.body))
+  }
+  server.setErrorHandler(fail)
+
+  const paths = Map.groupBy(implementations, ({ operation }) => route(operation))
+  server.setNotFoundHandler((request, reply) => {
+    const here = (request.raw.url ?? '').split('?')[0]!.replace(/\/+$/, '')
+    const methods = [...paths].filter(([path]) => matches(path, here)).flatMap(([, at]) => at.map(({ operation }) => operation.method))
+    if (methods.length === 0)
+      return fail(
+        new Failure('RouteNotFound', 404, 'There is nothing at this address. The paths that exist are listed in /2026-04/openapi.json.'),
+        request,
+        reply,
+      )
+    return fail(new Failure('MethodNotAllowed', 405, `This address answers to: ${methods.join(', ')}.`, { allow: methods.join(', ') }), request, reply)
+  })
+
+  server.get('/healthz', async (_, reply) => reply.send({ status: 'ok' }))
+  server.get('/readyz', async (_, reply) => {
+    const problems = await unready()
+    return reply.code(problems.length === 0 ? 200 : 503).send({ status: problems.length === 0 ? 'ready' : 'unready', problems })
+  })
+  const openapi = JSON.stringify(document('2026-04'))
+  server.get('/2026-04/openapi.json', async (_, reply) =>
+    reply
+      .headers({ ...anyOrigin, 'cross-origin-resource-policy': 'cross-origin' })
+      .type('application/json')
+      .send(openapi),
+  )
+
+  for (const implementation of implementations) mount(implementation)
+  for (const [path, at] of paths) mountPreflight(path, at)
+
+  const flushing = setInterval(() => void usage.flush().catch((error: unknown) => log.warn('usage_not_written', { error })), 5 * seconds)
+  flushing.unref()
+  server.addHook('onClose', async () => {
+    clearInterval(flushing)
+    await usage.flush().catch((error: unknown) => log.warn('usage_not_written', { error }))
+  })
+  return server
+
+  function mount(implementation: Implementation) {
+    const { operation } = implementation
+    const shared = isShared(operation)
+    server.route({
+      method: operation.method,
+      url: route(operation),
+      ...(operation.bodyLimit ? { bodyLimit: operation.bodyLimit } : {}),
+      onRequest: async (request, reply) => {
+        const { progress } = request
+        progress.operation = operation
+        if (shared) reply.headers({ ...anyOrigin, 'cross-origin-resource-policy': 'cross-origin' })
+        progress.version = chooseVersion(request.headers)
+        reply.headers({ 'bursar-version': progress.version, 'polar-version': progress.version })
+        if (operation.access.kind !== 'open') progress.actor = await authenticate(door, presentedBy(request))
+        authorize(operation.access, progress.actor, clock.wall())
+      },
+      handler: (request, reply) => traced(operation, request, () => handle(implementation, request, reply)),
+    })
+  }
+
+  async function handle(implementation: Implementation, request: FastifyRequest, reply: FastifyReply) {
+    const { operation } = implementation
+    const { actor } = request.progress
+    const parsed = parse(operation, { params: request.params, query: request.query, body: request.body })
+    const outgoing: Record<string, string> = {}
+    const call = {
+      actor,
+      reach: reachOf(actor, narrowedTo(request)),
+      ...parsed,
+      raw: { headers: request.headers, body: request.rawBody ?? Buffer.alloc(0) },
+      reply: outgoing,
+      platform,
+    } as unknown as Call<never>
+    const answer =
+      implementation.kind === 'read' ? await implementation.handle(postgres.db, call) : await postgres.transact((tx) => implementation.handle(tx, call))
+    if (isRefusal(answer)) throw answer.refusal
+    reply.code(successStatus(operation)).headers(outgoing)
+    if (!operation.returns) return reply.send()
+    return reply.type('application/json').send(encode(operation.returns, answer))
+  }
+
+  /** Browsers ask before they send: operations that any page may use say yes, the others say nothing. */
+  function mountPreflight(path: string, at: readonly Implementation[]) {
+    const methods = at.filter(({ operation }) => isShared(operation)).map(({ operation }) => operation.method)
+    server.options(path, async (_, reply) => {
+      if (methods.length > 0)
+        reply.headers({
+          'access-control-allow-origin': '*',
+          'access-control-allow-methods': methods.join(', '),
+          'access-control-allow-headers': 'authorization, content-type, bursar-version, polar-version, idempotency-key',
+          'access-control-max-age': '600',
+        })
+      return reply
+        .code(204)
+        .header('allow', at.map(({ operation }) => operation.method).join(', '))
+        .send()
+    })
+  }
+}
+
+/** Operations for browsers of any site: they carry no cookie, so an origin proves nothing. */
+const isShared = ({ access }: Operation) => access.kind === 'portal' || access.kind === 'open'
+
+const route = (operation: Operation) => operation.path.replace(/\{([^}]+)\}/g, ':$1').replace(/\/+$/, '')
+
+const matches = (path: string, address: string) => {
+  const want = path.split('/')
+  const have = address.split('/')
+  return want.length === have.length && want.every((part, at) => part.startsWith(':') || part === have[at])
+}
+
+const presentedBy = (request: FastifyRequest) => {
+  const { rawHeaders } = request.raw
+  const authorization = rawHeaders.flatMap((name, at) => (at % 2 === 0 && name.toLowerCase() === 'authorization' ? [rawHeaders[at + 1]!] : []))
+  const single = (name: string) => (typeof request.headers[name] === 'string' ? request.headers[name] : undefined)
+  return {
+    authorization,
+    cookie: request.headers.cookie,
+    method: request.method,
+    origin: request.headers.origin,
+    site: single('sec-fetch-site'),
+    asked: single('bursar-csrf'),
+  }
+}
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
+/** A request may confine itself to one organization; one that the caller does not belong to means no access at all. */
+const narrowedTo = (request: FastifyRequest): string | undefined => {
+  for (const name of ['bursar-organization', 'polar-organization']) {
+    const value = request.headers[name]
+    if (value === undefined) continue
+    if (typeof value === 'string' && uuid.test(value)) return value.toLowerCase()
+    throw new InvalidRequest({ loc: ['header', name], msg: 'Expected the id of one organization, a UUID.', type: 'uuid_parsing', input: value })
+  }
+  return undefined
+}
+
+const traced = async <T>(operation: Operation, request: FastifyRequest, work: () => Promise<T>): Promise<T> => {
+  const parent = propagation.extract(otel.active(), request.headers)
+  return tracer.startActiveSpan(
+    operation.id,
+    { kind: SpanKind.SERVER, attributes: { 'http.route': operation.path, 'http.request.method': operation.method } },
+    parent,
+    async (span) => {
+      try {
+        return await work()
+      } catch (error) {
+        span.setStatus({ code: SpanStatusCode.ERROR })
+        throw error
+      } finally {
+        span.end()
+      }
+    },
+  )
+}

@@ -1,0 +1,119 @@
+import { createHmac, hash as digest, randomBytes, timingSafeEqual } from 'node:crypto'
+import { inspect } from 'node:util'
+import { crc32 } from 'node:zlib'
+
+/** A value that can be used but not shown: printing, logging or serialising it gives `[redacted]`. */
+export class Secret {
+  readonly #value: string
+  constructor(value: string) {
+    this.#value = value
+  }
+  /** The value itself. Whoever calls this answers for where it goes. */
+  reveal(): string {
+    return this.#value
+  }
+  toString(): string {
+    return '[redacted]'
+  }
+  toJSON(): string {
+    return '[redacted]'
+  }
+  [inspect.custom](): string {
+    return '[redacted]'
+  }
+}
+
+export type Environment = 'sandbox' | 'production'
+
+/** Every kind of credential, with the letters that stand for it in the token and the name that secret scanners report it under. */
+export const tokenKinds = {
+  organization: { letters: 'oat', report: 'bursar_organization_access_token' },
+  personal: { letters: 'pat', report: 'bursar_personal_access_token' },
+  session: { letters: 'us', report: 'bursar_user_session_token' },
+  invitation: { letters: 'inv', report: 'bursar_organization_invitation_token' },
+} as const
+export type TokenKind = keyof typeof tokenKinds
+
+const digits = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+const randomLength = 37
+const checksumLength = 6
+
+export const prefixOf = (kind: TokenKind, environment: Environment): string => `bursar_${environment === 'sandbox' ? 'test_' : ''}${tokenKinds[kind].letters}_`
+
+/** A regular expression, as text, for each kind in each environment: what secret scanners look for. */
+export const tokenPatterns = (Object.keys(tokenKinds) as TokenKind[]).map((kind) => ({
+  type: tokenKinds[kind].report,
+  pattern: `bursar_(?:test_)?${tokenKinds[kind].letters}_[0-9A-Za-z]{${randomLength + checksumLength}}`,
+}))
+
+/** Prefix, 37 random characters (220 bits), and a checksum that tells a typing error from a revoked token. */
+export const newToken = (kind: TokenKind, environment: Environment): Secret => {
+  const random = randomText(randomLength, digits)
+  return new Secret(prefixOf(kind, environment) + random + checksum(random))
+}
+
+/** CRC32 of the random part, in base 62, most significant digit first, padded to six. */
+export const checksum = (random: string): string => {
+  let rest = crc32(random)
+  let text = ''
+  while (rest > 0) {
+    text = digits[rest % 62]! + text
+    rest = Math.floor(rest / 62)
+  }
+  return text.padStart(checksumLength, '0')
+}
+
+export type Reading = { readonly kind: TokenKind; readonly environment: Environment } | 'foreign' | 'damaged'
+
+const shape = /^bursar_(test_)?([a-z]{2,4})_([0-9A-Za-z]{37})([0-9A-Za-z]{6})$/
+
+/** What a bearer value claims to be, by its form alone: a token that was mistyped or made up is refused before any lookup. */
+export const readToken = (text: string): Reading => {
+  const [, test, letters, random, sum] = shape.exec(text) ?? []
+  const kind = (Object.keys(tokenKinds) as TokenKind[]).find((name) => tokenKinds[name].letters === letters)
+  if (!kind || random === undefined) return text.startsWith('bursar_') ? 'damaged' : 'foreign'
+  if (checksum(random) !== sum) return 'damaged'
+  return { kind, environment: test ? 'sandbox' : 'production' }
+}
+
+/** Enough of a token to recognise it by, and too little to use. */
+export const hintOf = (token: Secret): string => {
+  const text = token.reveal()
+  return `${text.slice(0, text.length - randomLength - checksumLength)}…${text.slice(-4)}`
+}
+
+export interface Pepper {
+  readonly version: number
+  readonly key: Buffer
+}
+
+/** Keyed hashes under versioned peppers: new secrets get the first one, lookups try all that are still live. */
+export class Hasher {
+  readonly #peppers: readonly Pepper[]
+  constructor(peppers: readonly [Pepper, ...Pepper[]]) {
+    this.#peppers = peppers
+  }
+  get current(): number {
+    return this.#peppers[0]!.version
+  }
+  hash(secret: Secret): string {
+    return keyed(this.#peppers[0]!, secret.reveal())
+  }
+  /** The hashes under which this secret may be stored, newest pepper first. */
+  candidates(secret: Secret): string[] {
+    return this.#peppers.map((pepper) => keyed(pepper, secret.reveal()))
+  }
+}
+
+const keyed = (pepper: Pepper, text: string) => createHmac('sha256', pepper.key).update(text).digest('hex')
+
+/** Compares two texts in time that does not depend on where they differ. */
+export const sameText = (a: string, b: string): boolean => timingSafeEqual(digest('sha256', a, 'buffer'), digest('sha256', b, 'buffer'))
+
+/** Uniformly random text over an alphabet of at most 256 characters. */
+export const randomText = (length: number, alphabet: string): string => {
+  const fair = 256 - (256 % alphabet.length)
+  let text = ''
+  while (text.length < length) for (const byte of randomBytes(length * 2)) if (byte < fair && text.length < length) text += alphabet[byte % alphabet.length]!
+  return text
+}

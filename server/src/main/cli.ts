@@ -1,0 +1,76 @@
+import { parseArgs } from 'node:util'
+import { Usage } from './usage.ts'
+
+const help = `bursar – commerce and access, self-hosted
+
+  bursar init                                  write a .env for a local sandbox
+  bursar migrate [--create]                    bring the database to this version
+  bursar serve [--roles api,worker]            run
+  bursar seed                                  a sandbox organization to play with
+  bursar operator create --email <address>     the person who runs this deployment, with a token
+  bursar operator open|close sign-up|organizations
+  bursar token create --organization <slug> --comment <text> --scopes <a,b> [--days <n>]
+  bursar token list --organization <slug>
+  bursar token revoke --organization <slug> --id <id>
+
+  --env sandbox|production   instead of BURSAR_ENV
+  --json                     for machines
+`
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    help: { type: 'boolean', short: 'h' },
+    json: { type: 'boolean' },
+    create: { type: 'boolean' },
+    env: { type: 'string' },
+    roles: { type: 'string', default: 'api,worker' },
+    email: { type: 'string' },
+    organization: { type: 'string' },
+    comment: { type: 'string' },
+    scopes: { type: 'string' },
+    days: { type: 'string' },
+    id: { type: 'string' },
+  },
+})
+
+const main = async (): Promise<void> => {
+  const [command, ...rest] = positionals
+  if (values.help || command === undefined) return void process.stdout.write(help)
+  if (values.env !== undefined) process.env.BURSAR_ENV = values.env
+  switch (command) {
+    case 'init':
+      return (await import('./commands.ts')).init()
+    case 'migrate':
+      return (await import('./commands.ts')).runMigrate(values)
+    case 'serve': {
+      const roles = values.roles.split(',')
+      const unknown = roles.find((role) => role !== 'api' && role !== 'worker')
+      if (unknown !== undefined) throw new Usage(`--roles takes api, worker or both, not ${unknown}`)
+      return (await import('./serve.ts')).serve(roles as ('api' | 'worker')[])
+    }
+    case 'seed':
+      return (await import('./commands.ts')).seed(values)
+    case 'operator':
+      return (await import('./commands.ts')).operator(rest, values)
+    case 'token':
+      return (await import('./commands.ts')).token(rest, values)
+    default:
+      throw new Usage(`there is no command ${command}; bursar --help lists them`)
+  }
+}
+
+try {
+  await main()
+} catch (error) {
+  const known = error instanceof Usage || ['ConfigurationRefused', 'DatabaseRefused'].includes((error as Error).constructor?.name)
+  process.stderr.write(`bursar: ${known || !(error instanceof Error) ? (error as Error).message : explain(error)}\n`)
+  process.exitCode = error instanceof Usage ? 2 : 1
+}
+
+function explain(error: Error & { code?: string }): string {
+  if (error.code === 'ECONNREFUSED') return 'the database does not answer. Is PostgreSQL running, and is BURSAR_DATABASE_URL right?'
+  if (error.code === '3D000') return 'the database does not exist. Create it with: bursar migrate --create'
+  if (error.code === 'EADDRINUSE') return 'the port is taken. Set BURSAR_LISTEN or BURSAR_ADMIN_LISTEN to another one.'
+  return error.message
+}

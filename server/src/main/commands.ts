@@ -1,0 +1,150 @@
+import { randomBytes } from 'node:crypto'
+import { existsSync, writeFileSync } from 'node:fs'
+import { userInfo } from 'node:os'
+import { scopes as everyScope, type Scope } from '@bursar/contract'
+import { Hasher } from '../kernel/secrets.ts'
+import type { Platform } from '../modules/handlers.ts'
+import { createUser, findUserByEmail, issueOrganizationToken, issuePersonalToken, revokeTokenOf, tokensOf } from '../modules/identity/index.ts'
+import { addOwner, createOrganization, findOrganizationBySlug } from '../modules/organizations/index.ts'
+import { systemClock } from '../platform/clock.ts'
+import { readConfig } from '../platform/config.ts'
+import { openLog } from '../platform/log.ts'
+import { checkStamp, createDatabase, migrate, setSwitch } from '../platform/postgres/migrations.ts'
+import { openPostgres, type Db, type Transact } from '../platform/postgres/postgres.ts'
+import { Usage } from './usage.ts'
+
+type Values = {
+  json?: boolean | undefined
+  create?: boolean | undefined
+  email?: string | undefined
+  organization?: string | undefined
+  comment?: string | undefined
+  scopes?: string | undefined
+  days?: string | undefined
+  id?: string | undefined
+}
+
+const print = (values: Values, machine: unknown, human: string) => void process.stdout.write(values.json ? `${JSON.stringify(machine)}\n` : `${human}\n`)
+
+/** Writes the settings of a local sandbox, with secrets of its own. An existing file is left as it is. */
+export const init = (): void => {
+  if (existsSync('.env')) throw new Usage('.env exists already; it is left as it is')
+  const lines = [
+    'BURSAR_ENV=sandbox',
+    `BURSAR_DATABASE_URL=postgres://${userInfo().username}@127.0.0.1:5432/bursar_sandbox`,
+    'BURSAR_REDIS_URL=redis://127.0.0.1:6379',
+    `BURSAR_PEPPERS=1:${randomBytes(32).toString('base64')}`,
+    'BURSAR_PUBLIC_URL=http://localhost:4100',
+    'BURSAR_MAIL_DIR=.scratch/mail',
+  ]
+  writeFileSync('.env', `${lines.join('\n')}\n`, { mode: 0o600 })
+  process.stdout.write('wrote .env: a sandbox on this machine. Keep BURSAR_PEPPERS: without it no token can be recognised.\n')
+}
+
+export const runMigrate = async (values: Values): Promise<void> => {
+  const config = readConfig(process.env)
+  if (values.create && (await createDatabase(config.database_owner_url))) process.stdout.write('created the database\n')
+  const applied = await migrate(config.database_owner_url, config.environment, { clock: systemClock, log: openLog('error') })
+  print(values, { applied }, applied.length === 0 ? 'the database is up to date' : `applied: ${applied.join(', ')}`)
+}
+
+const withDatabase = async (work: (means: { db: Db; transact: Transact; platform: Platform }) => Promise<void>): Promise<void> => {
+  const config = readConfig(process.env)
+  const log = openLog('error')
+  const postgres = openPostgres(config.database_url, 'bursar_api', { max: 2, clock: systemClock, log })
+  try {
+    await checkStamp(postgres.db, config.environment)
+    await work({ db: postgres.db, transact: postgres.transact, platform: { config, log, clock: systemClock, hasher: new Hasher(config.peppers) } })
+  } finally {
+    await postgres.close()
+  }
+}
+
+const required = (value: string | undefined, flag: string): string => {
+  if (!value) throw new Usage(`${flag} is needed`)
+  return value
+}
+
+export const operator = async ([action, subject]: readonly string[], values: Values): Promise<void> => {
+  if (action === 'create') {
+    const email = required(values.email, '--email')
+    return withDatabase(({ transact, platform }) =>
+      transact(async (tx) => {
+        if (await findUserByEmail(tx, email)) throw new Usage('there is already a person with this address')
+        const user = await createUser(tx, { email, is_operator: true })
+        const { secret } = await issuePersonalToken(tx, platform, user.id, { comment: 'operator bootstrap', scopes: everyScope, expires_in: 90 * 24 * 3600 })
+        print(
+          values,
+          { user_id: user.id, token: secret.reveal() },
+          `operator ${email}\ntoken    ${secret.reveal()}\n\nThe token is shown once, acts as you, and expires in 90 days.`,
+        )
+      }),
+    )
+  }
+  if (action !== 'open' && action !== 'close') throw new Usage('operator takes create, open or close')
+  const column = subject === 'sign-up' ? 'sign_up_open' : subject === 'organizations' ? 'organization_creation_open' : undefined
+  if (!column) throw new Usage(`operator ${action} takes sign-up or organizations`)
+  const config = readConfig(process.env)
+  await setSwitch(config.database_owner_url, column, action === 'open')
+  print(values, { [column]: action === 'open' }, `${subject}: ${action === 'open' ? 'open to everyone' : 'closed'}`)
+}
+
+export const token = async ([action]: readonly string[], values: Values): Promise<void> => {
+  const slug = required(values.organization, '--organization')
+  return withDatabase(async ({ db, transact, platform }) => {
+    const organization = await findOrganizationBySlug(db, slug)
+    if (!organization) throw new Usage(`there is no organization ${slug}`)
+    if (action === 'list') {
+      const tokens = await tokensOf(db, organization.id)
+      const lines = tokens.map(
+        (one) => `${one.id}  ${one.hint}  ${one.comment}  ${one.expires_at ? `until ${one.expires_at.toISOString().slice(0, 10)}` : 'never expires'}`,
+      )
+      return print(
+        values,
+        { tokens },
+        lines.length === 0 ? `${slug} has no tokens. Make one: bursar token create --organization ${slug} --comment <text> --scopes <a,b>` : lines.join('\n'),
+      )
+    }
+    if (action === 'revoke') {
+      const id = required(values.id, '--id')
+      if (!(await transact((tx) => revokeTokenOf(tx, organization.id, id)))) throw new Usage(`${slug} has no live token ${id}`)
+      return print(values, { revoked: id }, `revoked ${id}`)
+    }
+    if (action !== 'create') throw new Usage('token takes create, list or revoke')
+    const wanted = required(values.scopes, '--scopes').split(',')
+    const unknown = wanted.filter((scope) => !(everyScope as readonly string[]).includes(scope))
+    if (unknown.length > 0) throw new Usage(`unknown scopes: ${unknown.join(', ')}`)
+    const comment = required(values.comment, '--comment')
+    await transact(async (tx) => {
+      const { secret, token: made } = await issueOrganizationToken(tx, platform, organization.id, {
+        comment,
+        scopes: wanted as Scope[],
+        expires_in: values.days ? Number(values.days) * 24 * 3600 : null,
+      })
+      print(values, { id: made.id, token: secret.reveal() }, `${secret.reveal()}\n\nShown once. Keep it on your server.`)
+    })
+  })
+}
+
+/** A small world to play with: one operator, one organization, one token that may do everything. Sandbox only. */
+export const seed = (values: Values): Promise<void> =>
+  withDatabase(async ({ db, transact, platform }) => {
+    if (platform.config.environment !== 'sandbox') throw new Usage('seed fills a sandbox, and this is production')
+    if (await findOrganizationBySlug(db, 'acme')) throw new Usage('this sandbox is seeded already: the organization acme exists')
+    await transact(async (tx) => {
+      const email = 'owner@acme.example'
+      const user = (await findUserByEmail(tx, email)) ?? (await createUser(tx, { email, is_operator: true }))
+      const organization = await createOrganization(
+        tx,
+        { name: 'Acme', slug: 'acme', default_presentment_currency: 'usd', default_tax_behavior: 'location' },
+        'sandbox',
+      )
+      await addOwner(tx, organization.id, user.id)
+      const { secret } = await issueOrganizationToken(tx, platform, organization.id, { comment: 'seed', scopes: everyScope, expires_in: null })
+      print(
+        values,
+        { organization_id: organization.id, email, token: secret.reveal() },
+        `organization acme (${organization.id})\nsign in as   ${email}\ntoken        ${secret.reveal()}\n\ncurl -H "Authorization: Bearer ${secret.reveal()}" ${new URL('/v1/organizations/', platform.config.public_url).href}`,
+      )
+    })
+  })

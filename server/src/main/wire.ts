@@ -1,0 +1,137 @@
+import { operations } from '@bursar/contract'
+import { openMail } from '../gateways/mail/mail.ts'
+import { openServer } from '../http/server.ts'
+import { Hasher } from '../kernel/secrets.ts'
+import { job, type Area, type Gateways, type Means, type Platform } from '../modules/handlers.ts'
+import { area as identity } from '../modules/identity/index.ts'
+import { area as organizations } from '../modules/organizations/index.ts'
+import type { Clock } from '../platform/clock.ts'
+import type { Config } from '../platform/config.ts'
+import { catalogue, sweeps } from '../platform/jobs/catalogue.ts'
+import { dueAge } from '../platform/jobs/leases.sql.ts'
+import { jobAge, startWorker, type JobHandlers, type SweepHandlers } from '../platform/jobs/queue.ts'
+import type { Log } from '../platform/log.ts'
+import { outboxAge, sequence } from '../platform/outbox/outbox.sql.ts'
+import { checkStamp, reachable, unfit } from '../platform/postgres/migrations.ts'
+import { openPool, openPostgres, type Role } from '../platform/postgres/postgres.ts'
+import { openRedis } from '../platform/redis.ts'
+import type { Telemetry } from '../platform/telemetry.ts'
+
+/** The areas, in the order of the line: each may lean only on those before it. */
+const areas: readonly Area[] = [
+  { operations: [], jobs: [job('outbox.sequence', ({ transact }, { organization_id }) => transact((tx) => sequence(tx, organization_id)))], sweeps: [] },
+  organizations,
+  identity,
+]
+
+export const implementations = areas.flatMap((area) => area.operations)
+export const jobs = areas.flatMap((area) => area.jobs)
+export const dueWork = areas.flatMap((area) => area.sweeps)
+
+/** Everything that is promised is kept, exactly once, or the process does not start. */
+export const checkComplete = (): void => {
+  const once = (what: string, promised: readonly string[], kept: readonly string[]) => {
+    const problems = [
+      ...promised.filter((name) => !kept.includes(name)).map((name) => `${what} ${name} is declared and not implemented`),
+      ...kept.filter((name) => !promised.includes(name)).map((name) => `${what} ${name} is implemented and not declared`),
+      ...kept.filter((name, at) => kept.indexOf(name) !== at).map((name) => `${what} ${name} is implemented twice`),
+    ]
+    if (problems.length > 0) throw new Error(problems.join('\n'))
+  }
+  once(
+    'operation',
+    operations.map(({ id }) => id),
+    implementations.map(({ operation }) => operation.id),
+  )
+  once(
+    'job',
+    Object.keys(catalogue),
+    jobs.map(({ name }) => name),
+  )
+  once(
+    'sweep',
+    Object.keys(sweeps),
+    dueWork.map(({ name }) => name),
+  )
+}
+
+export interface Base {
+  readonly config: Config
+  readonly clock: Clock
+  readonly log: Log
+  readonly telemetry: Telemetry
+}
+
+const open = async ({ config, clock, log, telemetry }: Base, role: Role) => {
+  checkComplete()
+  const platform: Platform = { config, clock, log, hasher: new Hasher(config.peppers) }
+  const postgres = openPostgres(config.database_url, role, { max: config.database_connections, clock, log })
+  try {
+    const { deployment_id } = await checkStamp(postgres.db, config.environment)
+    telemetry.gauge('bursar_database_connections', 'Connections of this process, by state.', async () =>
+      Object.fromEntries(Object.entries(postgres.use()).map(([state, count]) => [`${role} ${state}`, count])),
+    )
+    return { platform, postgres, deployment_id }
+  } catch (error) {
+    await postgres.close()
+    throw error
+  }
+}
+
+/** The part that answers requests. */
+export const openApi = async (base: Base) => {
+  const { telemetry } = base
+  const { platform, postgres, deployment_id } = await open(base, 'bursar_api')
+  const redis = openRedis(base.config.redis_url, deployment_id, base.log)
+  let draining = false
+  const unready = async () => {
+    if (draining) return ['draining']
+    if (!(await reachable(postgres.db))) return ['the database cannot be reached']
+    return unfit(postgres.db)
+  }
+  telemetry.gauge('bursar_redis_available', '1 while Redis answers.', async () => (redis.available() ? 1 : 0))
+  const server = openServer({ implementations, platform, postgres, telemetry, unready })
+  return {
+    server,
+    unready,
+    platform,
+    postgres,
+    /** Answers what is under way, takes nothing new, and lets go of everything. */
+    close: async () => {
+      draining = true
+      await server.close()
+      redis.close()
+      await postgres.close()
+    },
+  }
+}
+
+/** The part that does what was promised for later. */
+export const openWorker = async (base: Base) => {
+  const { telemetry } = base
+  const { platform, postgres } = await open(base, 'bursar_worker')
+  const gateways: Gateways = { mail: openMail(base.config.mail, base.clock) }
+  const means: Means = { db: postgres.db, transact: postgres.transact, gateways, platform }
+  telemetry.gauge('bursar_outbox_age_seconds', 'How long the oldest event has waited for its number.', () => outboxAge(postgres.db, base.clock.wall()))
+  telemetry.gauge('bursar_due_age_seconds', 'How long the oldest due row has waited, by table.', () => dueAge(postgres.db, base.clock.wall()))
+  const queue = openPool(base.config.database_url, 'bursar_jobs', { max: 1, log: base.log })
+  telemetry.gauge('bursar_job_age_seconds', 'How long the oldest runnable job has waited.', () => jobAge(queue))
+  const worker = await startWorker({
+    url: base.config.database_url,
+    postgres,
+    telemetry,
+    log: base.log,
+    jobs: Object.fromEntries(jobs.map(({ name, run }) => [name, (payload: never) => run(means, payload)])) as unknown as JobHandlers,
+    sweeps: Object.fromEntries(dueWork.map(({ name, run }) => [name, (lease: never) => run(means, lease)])) as unknown as SweepHandlers,
+  })
+  return {
+    postgres,
+    unready: async () => ((await reachable(postgres.db)) ? unfit(postgres.db) : ['the database cannot be reached']),
+    close: async () => {
+      await worker.stop()
+      await queue.end()
+      gateways.mail.close()
+      await postgres.close()
+    },
+  }
+}

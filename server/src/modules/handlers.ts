@@ -1,0 +1,98 @@
+import type { Access, Answer, Failure, Operation, Parsed } from '@bursar/contract'
+import type { Mail } from '../gateways/mail/mail.ts'
+import type { Actor, Anonymous, OrganizationActor, Reach, UserActor } from '../kernel/actors.ts'
+import type { Hasher } from '../kernel/secrets.ts'
+import type { Clock } from '../platform/clock.ts'
+import type { Config } from '../platform/config.ts'
+import type { JobName, Payload, SweepName } from '../platform/jobs/catalogue.ts'
+import type { Lease } from '../platform/jobs/leases.sql.ts'
+import type { Log } from '../platform/log.ts'
+import type { Db, Transact, Tx } from '../platform/postgres/postgres.ts'
+
+export interface Platform {
+  readonly config: Config
+  readonly clock: Clock
+  readonly log: Log
+  readonly hasher: Hasher
+}
+
+/** The outside world, one interface each. */
+export interface Gateways {
+  readonly mail: Mail
+}
+
+type ActorOf<A extends Access> = A extends { kind: 'open' }
+  ? Anonymous
+  : A extends { kind: 'session' }
+    ? UserActor
+    : A extends { kind: 'merchant' }
+      ? OrganizationActor | UserActor
+      : Actor
+
+/** One request, after every check that needs no data: who calls, what they may reach, what they sent. */
+export interface Call<O extends Operation = Operation> {
+  readonly actor: ActorOf<O['access']>
+  readonly reach: Reach
+  readonly params: Parsed<O, 'params'>
+  readonly query: Parsed<O, 'query'>
+  readonly body: Parsed<O, 'body'>
+  /** The request as it came, for what is signed over its bytes. */
+  readonly raw: { readonly headers: Readonly<Record<string, string | string[] | undefined>>; readonly body: Buffer }
+  /** Headers that go out with the answer. */
+  readonly reply: Record<string, string>
+  readonly platform: Platform
+}
+
+export type Implementation = { readonly operation: Operation } & (
+  | { readonly kind: 'read'; readonly handle: (db: Db, call: Call<never>) => Promise<unknown> }
+  | { readonly kind: 'write'; readonly handle: (tx: Tx, call: Call<never>) => Promise<unknown> }
+)
+
+/** Answers from what is stored; the database refuses it any write. */
+export const read = <O extends Operation>(operation: O, handle: (db: Db, call: Call<O>) => Promise<Answer<O>>): Implementation => ({
+  operation,
+  kind: 'read',
+  handle,
+})
+
+/** Changes what is stored: one transaction, which may run again from the start when it loses a race. */
+export const write = <O extends Operation>(operation: O, handle: (tx: Tx, call: Call<O>) => Promise<Answer<O> | Refusal>): Implementation => ({
+  operation,
+  kind: 'write',
+  handle,
+})
+
+/** A refusal whose transaction commits all the same: a wrong guess is refused, and the try stays spent. */
+export interface Refusal {
+  readonly refusal: Failure
+}
+export const refuse = (refusal: Failure): Refusal => ({ refusal })
+export const isRefusal = (answer: unknown): answer is Refusal =>
+  typeof answer === 'object' && answer !== null && 'refusal' in answer && answer.refusal instanceof Error
+
+/** What background work is given: it opens its own short transactions, and is the place where gateways are called. */
+export interface Means {
+  readonly db: Db
+  readonly transact: Transact
+  readonly gateways: Gateways
+  readonly platform: Platform
+}
+
+export interface JobImplementation {
+  readonly name: JobName
+  readonly run: (means: Means, payload: never) => Promise<void>
+}
+export const job = <N extends JobName>(name: N, run: (means: Means, payload: Payload<N>) => Promise<void>): JobImplementation => ({ name, run })
+
+export interface SweepImplementation {
+  readonly name: SweepName
+  readonly run: (means: Means, lease: Lease) => Promise<void>
+}
+export const sweep = (name: SweepName, run: (means: Means, lease: Lease) => Promise<void>): SweepImplementation => ({ name, run })
+
+/** What an area brings to the running system. */
+export interface Area {
+  readonly operations: readonly Implementation[]
+  readonly jobs: readonly JobImplementation[]
+  readonly sweeps: readonly SweepImplementation[]
+}

@@ -1,0 +1,74 @@
+import { reservedScopes, scopes, type AnyScope } from '@bursar/contract'
+import type { Actor } from '../../../kernel/actors.ts'
+import { readToken, type Secret, type Environment, type Hasher, type TokenKind } from '../../../kernel/secrets.ts'
+import { minutes, type Clock } from '../../../platform/clock.ts'
+import type { Db, Transact } from '../../../platform/postgres/postgres.ts'
+import { rehash, resolveCredential, touchTokens, type Resolved } from './credentials.sql.ts'
+
+/** Why a bearer value is refused, in words that help its owner and nobody else. */
+export class InvalidToken extends Error {}
+
+export interface Keys {
+  readonly environment: Environment
+  readonly hasher: Hasher
+  readonly clock: Clock
+}
+
+const everyScope: ReadonlySet<AnyScope> = new Set<AnyScope>([...scopes, ...reservedScopes])
+
+/**
+ * Turns a secret into the one who holds it. A malformed secret, or one of the other environment, is refused by its
+ * form, before the database is asked.
+ */
+export const resolve = async (db: Db, keys: Keys, secret: Secret, accepted: readonly TokenKind[]): Promise<{ actor: Actor; found: Resolved }> => {
+  const reading = readToken(secret.reveal())
+  if (reading === 'foreign') throw new InvalidToken('This is not a token of this service.')
+  if (reading === 'damaged') throw new InvalidToken('This token is damaged: part of it is missing or mistyped.')
+  if (reading.environment !== keys.environment)
+    throw new InvalidToken(`This token belongs to ${reading.environment}, and this is ${keys.environment}: they share nothing.`)
+  if (!accepted.includes(reading.kind)) throw new InvalidToken('This kind of token is not accepted here.')
+  const found = await resolveCredential(db, keys.hasher.candidates(secret))
+  if (!found || found.kind !== reading.kind) throw new InvalidToken('This token is unknown or has been revoked.')
+  if (found.expires_at && found.expires_at <= keys.clock.wall()) throw new InvalidToken('This token has expired.')
+  return { actor: actorOf(found), found }
+}
+
+const actorOf = (found: Resolved): Actor =>
+  found.kind === 'organization'
+    ? { kind: 'organization', organization_id: found.organization_id!, credential_id: found.credential_id, scopes: new Set(found.scopes) }
+    : {
+        kind: 'user',
+        via: found.kind === 'session' ? 'session' : 'personal',
+        user_id: found.user_id!,
+        email: found.email!,
+        is_operator: found.is_operator!,
+        credential_id: found.credential_id,
+        credential_created_at: found.created_at,
+        scopes: found.kind === 'session' ? everyScope : new Set(found.scopes),
+        memberships: new Map(found.memberships.map(({ organization_id, role }) => [organization_id, role])),
+      }
+
+/** Notes which tokens are in use, and writes it down now and then: a crash loses at most the last few seconds of it. */
+export const openUsage = (transact: Transact, keys: Keys) => {
+  const seen = new Set<string>()
+  const outdated = new Map<string, Secret>()
+  return {
+    note: (found: Resolved, secret: Secret) => {
+      const stale = !found.last_used_at || keys.clock.wall().getTime() - found.last_used_at.getTime() > minutes
+      if (stale && found.kind !== 'session' && seen.size < 10_000) seen.add(found.credential_id)
+      if (found.pepper !== keys.hasher.current && outdated.size < 1_000) outdated.set(found.credential_id, secret)
+    },
+    flush: async (): Promise<void> => {
+      if (seen.size === 0 && outdated.size === 0) return
+      const ids = [...seen]
+      const secrets = [...outdated.values()]
+      seen.clear()
+      outdated.clear()
+      await transact(async (tx) => {
+        if (ids.length > 0) await touchTokens(tx, ids, keys.clock.wall())
+        for (const secret of secrets) await rehash(tx, keys.hasher, secret)
+      })
+    },
+  }
+}
+export type Usage = ReturnType<typeof openUsage>

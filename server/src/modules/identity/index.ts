@@ -1,0 +1,17 @@
+import type { Area } from '../handlers.ts'
+import * as invitations from './invitations/invitations.api.ts'
+import * as leaks from './leaks/leaks.api.ts'
+import * as sessions from './sessions/sessions.api.ts'
+import * as tokens from './tokens/tokens.api.ts'
+
+export const area: Area = {
+  operations: [...tokens.operations, ...sessions.operations, ...invitations.operations, ...leaks.operations],
+  jobs: [...sessions.jobs, ...invitations.jobs, ...leaks.jobs],
+  sweeps: invitations.sweeps,
+}
+
+export { InvalidToken, openUsage, resolve, type Keys, type Usage } from './credentials/credentials.ts'
+export { cookieName } from './sessions/sessions.api.ts'
+export { createUser } from './sessions/sessions.ts'
+export { findUserByEmail } from './sessions/sessions.sql.ts'
+export { issueOrganizationToken, issuePersonalToken, revokeTokenOf, tokensOf } from './tokens/tokens.ts'

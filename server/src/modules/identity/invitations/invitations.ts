@@ -1,0 +1,93 @@
+import { InvitationInvalid, ResourceNotFound, type Invitation, type Membership } from '@bursar/contract'
+import type { Reach, UserActor } from '../../../kernel/actors.ts'
+import { newId } from '../../../kernel/ids.ts'
+import { newToken, Secret } from '../../../kernel/secrets.ts'
+import { days, later } from '../../../platform/clock.ts'
+import { underLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
+import { enqueue } from '../../../platform/jobs/queue.ts'
+import type { Tx } from '../../../platform/postgres/postgres.ts'
+import type { Means, Platform } from '../../handlers.ts'
+import { findMembership, insertMembership, permit } from '../../organizations/index.ts'
+import { addCredential, dropCredentials, takeSubject } from '../credentials/credentials.sql.ts'
+import { deletePending, insertInvitation, lockPending, markAccepted, markExpired, readPending } from './invitations.sql.ts'
+
+const life = 7 * days
+
+/** One open invitation per address: a new one takes the place of the old, whose link stops working. */
+export const invite = async (
+  tx: Tx,
+  reach: Reach,
+  organization_id: string,
+  wish: { email: string; role: Invitation['role'] },
+  invited_by: string | null,
+): Promise<Invitation> => {
+  manage(reach, organization_id)
+  const replaced = await deletePending(tx, reach, organization_id, { email: wish.email })
+  if (replaced) await dropCredentials(tx, 'invitation', replaced.id)
+  const wall = tx.clock.wall()
+  const id = newId(wall)
+  const invitation = await insertInvitation(tx, {
+    id,
+    organization_id,
+    created_at: wall,
+    modified_at: null,
+    ...wish,
+    status: 'pending',
+    expires_at: later(wall, life),
+    invited_by,
+  })
+  await enqueue(tx, 'mail.organization_invitation', { organization_id, invitation_id: id })
+  return invitation
+}
+
+/** A withdrawn invitation cannot be accepted any more: its secret goes with it. */
+export const withdraw = async (tx: Tx, reach: Reach, organization_id: string, id: string): Promise<void> => {
+  manage(reach, organization_id)
+  if (!(await deletePending(tx, reach, organization_id, { id }))) throw new ResourceNotFound()
+  await dropCredentials(tx, 'invitation', id)
+}
+
+/** Makes the secret of the link, keeps its hash, and mails it: run twice, the second link replaces the first. */
+export const mailInvitation = async (
+  { db, transact, gateways, platform }: Means,
+  { organization_id, invitation_id }: { organization_id: string; invitation_id: string },
+): Promise<void> => {
+  const invitation = await readPending(db, organization_id, invitation_id)
+  if (!invitation) return
+  const secret = newToken('invitation', platform.config.environment)
+  await transact(async (tx) => {
+    if (!(await lockPending(tx, organization_id, invitation_id))) return
+    await dropCredentials(tx, 'invitation', invitation_id)
+    await addCredential(tx, platform.hasher, secret, { kind: 'invitation', subject_id: invitation_id, organization_id })
+  })
+  await gateways.mail.send({
+    to: invitation.email,
+    subject: `You are invited to ${invitation.organization_name}`,
+    text: `You are invited to join ${invitation.organization_name} on Bursar as ${invitation.role}.\n\nSign in with this address and accept here:\n${new URL(`/invitations#${secret.reveal()}`, platform.config.public_url).href}\n\nThe invitation is open until ${invitation.expires_at.toISOString().slice(0, 10)}.`,
+  })
+}
+
+/** Only the owner of the invited address can accept, and once: taking the secret decides between two at once. */
+export const accept = async (tx: Tx, platform: Platform, actor: UserActor, token: string): Promise<Membership> => {
+  const subject = await takeSubject(tx, platform.hasher, new Secret(token), 'invitation')
+  const invitation = subject?.organization_id ? await lockPending(tx, subject.organization_id, subject.subject_id) : undefined
+  if (!invitation || invitation.expires_at <= tx.clock.wall() || invitation.email.toLowerCase() !== actor.email.toLowerCase()) throw new InvitationInvalid()
+  const now = tx.clock.business()
+  await insertMembership(tx, invitation.organization_id, actor.user_id, invitation.role, now)
+  await markAccepted(tx, invitation, now)
+  const inside: Reach = { organizations: new Map([[invitation.organization_id, invitation.role]]), confined: true }
+  return (await findMembership(tx, inside, invitation.organization_id, actor.user_id))!
+}
+
+/** An invitation that nobody accepted in time is closed, once, and its secret ends. */
+export const expire = ({ transact }: Means, lease: Lease): Promise<void> =>
+  underLease(transact, lease, async (tx) => {
+    await markExpired(tx, lease, tx.clock.wall())
+    await dropCredentials(tx, 'invitation', lease.id)
+    return null
+  })
+
+const manage = (reach: Reach, organization_id: string) => {
+  if (!reach.organizations.has(organization_id)) throw new ResourceNotFound()
+  permit(reach, organization_id, 'members:manage')
+}

@@ -1,0 +1,71 @@
+import { createPublicKey, verify } from 'node:crypto'
+import { InvalidSignature, PublicKeyNotFound, type LeakedToken } from '@bursar/contract'
+import type { z } from 'zod'
+import { readToken, Secret, tokenKinds } from '../../../kernel/secrets.ts'
+import { enqueue } from '../../../platform/jobs/queue.ts'
+import type { Tx } from '../../../platform/postgres/postgres.ts'
+import type { Means, Platform } from '../../handlers.ts'
+import { dropCredentials, findSubject, type Subject } from '../credentials/credentials.sql.ts'
+import { signOut } from '../sessions/sessions.ts'
+import { revokeOrganizationToken, revokePersonalToken } from '../tokens/tokens.ts'
+import { organizationLeak, personalLeak } from './leaks.sql.ts'
+
+/** Only a reporter whose key the operator has configured is believed: anyone else could probe which tokens are real. */
+export const checkReporter = (platform: Platform, headers: Readonly<Record<string, string | string[] | undefined>>, body: Buffer): void => {
+  const key = platform.config.scanning_keys[String(headers['github-public-key-identifier'])]
+  if (!key) throw new PublicKeyNotFound()
+  const signature = Buffer.from(String(headers['github-public-key-signature'] ?? ''), 'base64')
+  if (!verify('sha256', body, createPublicKey(key), signature)) throw new InvalidSignature()
+}
+
+/** Kills every reported token that is ours, whatever kind the report calls it, and tells whoever owned it. */
+export const killLeaked = async (tx: Tx, platform: Platform, reported: z.output<typeof LeakedToken>) => {
+  const secret = new Secret(reported.token)
+  const reading = readToken(reported.token)
+  const subject =
+    typeof reading === 'string' || reading.environment !== platform.config.environment ? undefined : await findSubject(tx, platform.hasher, secret)
+  if (subject) await kill(tx, subject)
+  const token_type = typeof reading === 'string' ? reported.type : tokenKinds[reading.kind].report
+  return { token_raw: reported.token, token_type, label: subject ? ('true_positive' as const) : ('false_positive' as const) }
+}
+
+const kill = async (tx: Tx, { kind, subject_id, organization_id }: Subject): Promise<void> => {
+  switch (kind) {
+    case 'organization':
+      await revokeOrganizationToken(tx, { organization_id: organization_id!, id: subject_id })
+      return enqueue(tx, 'mail.organization_token_leaked', { organization_id: organization_id!, token_id: subject_id })
+    case 'personal':
+      await revokePersonalToken(tx, { id: subject_id })
+      return enqueue(tx, 'mail.personal_token_leaked', { token_id: subject_id })
+    case 'session':
+      return signOut(tx, subject_id)
+    case 'invitation':
+      await dropCredentials(tx, 'invitation', subject_id)
+  }
+}
+
+const warning = (what: string, hint: string, comment: string) =>
+  `${what} was found in a public place and has been revoked:\n\n  ${hint}  (${comment})\n\nWhatever used it has stopped working. Make a new one, and keep it out of code and logs.`
+
+export const mailOrganization = async (
+  { db, gateways }: Means,
+  { organization_id, token_id }: { organization_id: string; token_id: string },
+): Promise<void> => {
+  const leak = await organizationLeak(db, organization_id, token_id)
+  for (const to of leak?.emails ?? [])
+    await gateways.mail.send({
+      to,
+      subject: `A leaked access token of ${leak!.organization_name} was revoked`,
+      text: warning(`An access token of ${leak!.organization_name}`, leak!.hint, leak!.comment),
+    })
+}
+
+export const mailPerson = async ({ db, gateways }: Means, { token_id }: { token_id: string }): Promise<void> => {
+  const leak = await personalLeak(db, token_id)
+  if (leak)
+    await gateways.mail.send({
+      to: leak.email,
+      subject: 'A leaked personal access token was revoked',
+      text: warning('A personal access token of yours', leak.hint, leak.comment),
+    })
+}

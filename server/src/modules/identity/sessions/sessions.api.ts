@@ -1,0 +1,35 @@
+import { getCurrentUser, requestSignInCode, signOut, SignInRefused, verifySignInCode } from '@bursar/contract'
+import { Secret } from '../../../kernel/secrets.ts'
+import type { Config } from '../../../platform/config.ts'
+import { job, read, refuse, write } from '../../handlers.ts'
+import { mailCode, requestCode, signIn, signOut as end } from './sessions.ts'
+import { findUser } from './sessions.sql.ts'
+
+/** The cookie names its environment, and on https nothing but this host can set or read it. */
+export const cookieName = ({ environment, public_url }: Pick<Config, 'environment' | 'public_url'>): string =>
+  `${public_url.protocol === 'https:' ? '__Host-' : ''}bursar_${environment}_session`
+
+const cookie = (config: Config, value: string, seconds: number) =>
+  `${cookieName(config)}=${value}; Path=/; HttpOnly; SameSite=Lax; Max-Age=${seconds}${config.public_url.protocol === 'https:' ? '; Secure' : ''}`
+
+export const operations = [
+  write(requestSignInCode, async (tx, { body }) => {
+    await requestCode(tx, body.email)
+    return undefined
+  }),
+  write(verifySignInCode, async (tx, { body, platform, reply }) => {
+    const signedIn = await signIn(tx, platform, body.email, new Secret(body.code))
+    // The spent try must stay spent, so this refusal commits.
+    if (!signedIn) return refuse(new SignInRefused())
+    reply['set-cookie'] = cookie(platform.config, signedIn.session.reveal(), 31 * 24 * 3600)
+    return signedIn.user
+  }),
+  write(signOut, async (tx, { actor, platform, reply }) => {
+    await end(tx, actor.credential_id)
+    reply['set-cookie'] = cookie(platform.config, '', 0)
+    return undefined
+  }),
+  read(getCurrentUser, async (db, { actor }) => (await findUser(db, actor.user_id))!),
+]
+
+export const jobs = [job('mail.sign_in_code', mailCode)]

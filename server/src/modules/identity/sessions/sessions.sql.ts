@@ -1,0 +1,70 @@
+import { sql } from 'kysely'
+import type { User } from '@bursar/contract'
+import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
+import type { UserTable } from '../../organizations/index.ts'
+
+declare module '../../../platform/postgres/postgres.ts' {
+  interface Tables {
+    user_sessions: { id: string; user_id: string; created_at: Date; expires_at: Date }
+    sign_in_codes: { id: string; email: string; created_at: Date; expires_at: Date; hash: string | null; tries_left: number }
+  }
+}
+
+export const findUser = (db: Db, id: string): Promise<User | undefined> =>
+  db.q.selectFrom('users').selectAll().where('id', '=', id).where('deleted_at', 'is', null).executeTakeFirst()
+
+export const findUserByEmail = (db: Db, email: string): Promise<UserTable | undefined> =>
+  db.q
+    .selectFrom('users')
+    .selectAll()
+    .where(sql`lower(email)`, '=', email.toLowerCase())
+    .where('deleted_at', 'is', null)
+    .executeTakeFirst()
+
+export const insertUser = (tx: Tx, user: UserTable): Promise<UserTable> => tx.q.insertInto('users').values(user).returningAll().executeTakeFirstOrThrow()
+
+export const markVerified = async (tx: Tx, id: string, now: Date): Promise<void> => {
+  await tx.q.updateTable('users').set({ email_verified: true, modified_at: now }).where('id', '=', id).where('email_verified', '=', false).execute()
+}
+
+export const insertSession = async (tx: Tx, session: { id: string; user_id: string; created_at: Date; expires_at: Date }): Promise<void> => {
+  await tx.q.insertInto('user_sessions').values(session).execute()
+}
+
+export const deleteSession = async (tx: Tx, id: string): Promise<void> => {
+  await tx.q.deleteFrom('user_sessions').where('id', '=', id).execute()
+}
+
+/** A new code replaces the older ones of the same address. */
+export const replaceCode = async (tx: Tx, code: { id: string; email: string; created_at: Date; expires_at: Date; tries_left: number }): Promise<void> => {
+  await tx.q
+    .deleteFrom('sign_in_codes')
+    .where(sql`lower(email)`, '=', code.email.toLowerCase())
+    .execute()
+  await tx.q
+    .insertInto('sign_in_codes')
+    .values({ ...code, hash: null })
+    .execute()
+}
+
+export const findCode = (db: Db, id: string) => db.q.selectFrom('sign_in_codes').select(['id', 'email', 'expires_at']).where('id', '=', id).executeTakeFirst()
+
+export const setCodeHash = async (tx: Tx, id: string, hash: string): Promise<void> => {
+  await tx.q.updateTable('sign_in_codes').set({ hash }).where('id', '=', id).execute()
+}
+
+/** Spends one try on the address's code, whoever asks: tries run out however many guess at once. */
+export const spendTry = (tx: Tx, email: string, now: Date) =>
+  tx.q
+    .updateTable('sign_in_codes')
+    .set((row) => ({ tries_left: row('tries_left', '-', 1) }))
+    .where(sql`lower(email)`, '=', email.toLowerCase())
+    .where('tries_left', '>', 0)
+    .where('expires_at', '>', now)
+    .where('hash', 'is not', null)
+    .returning(['id', 'hash'])
+    .executeTakeFirst()
+
+export const deleteCode = async (tx: Tx, id: string): Promise<void> => {
+  await tx.q.deleteFrom('sign_in_codes').where('id', '=', id).execute()
+}

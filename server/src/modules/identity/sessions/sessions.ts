@@ -1,0 +1,102 @@
+import { InvalidRequest, type User } from '@bursar/contract'
+import { newId } from '../../../kernel/ids.ts'
+import { newToken, randomText, sameText, Secret } from '../../../kernel/secrets.ts'
+import { days, later, minutes } from '../../../platform/clock.ts'
+import { readSwitches } from '../../../platform/postgres/migrations.ts'
+import { enqueue } from '../../../platform/jobs/queue.ts'
+import { isTwin, type Tx } from '../../../platform/postgres/postgres.ts'
+import type { Means, Platform } from '../../handlers.ts'
+import { addCredential, dropCredentials } from '../credentials/credentials.sql.ts'
+import {
+  deleteCode,
+  deleteSession,
+  findCode,
+  findUserByEmail,
+  insertSession,
+  insertUser,
+  markVerified,
+  replaceCode,
+  setCodeHash,
+  spendTry,
+} from './sessions.sql.ts'
+
+const codeLife = 15 * minutes
+const tries = 5
+const sessionLife = 31 * days
+
+/** Sends a code to an address that may sign in. The caller learns nothing about whether it may: the answer is the same. */
+export const requestCode = async (tx: Tx, email: string): Promise<void> => {
+  const user = await findUserByEmail(tx, email)
+  if (user?.blocked_at) return
+  if (!user && !(await readSwitches(tx)).sign_up_open) return
+  const wall = tx.clock.wall()
+  const id = newId(wall)
+  await replaceCode(tx, { id, email, created_at: wall, expires_at: later(wall, codeLife), tries_left: tries })
+  await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id: id })
+}
+
+/** Makes the code, keeps its hash, and mails it: run twice, the second code replaces the first. */
+export const mailCode = async ({ db, transact, gateways, platform }: Means, { sign_in_code_id }: { sign_in_code_id: string }): Promise<void> => {
+  const request = await findCode(db, sign_in_code_id)
+  if (!request || request.expires_at <= platform.clock.wall()) return
+  const code = new Secret(randomText(6, '0123456789'))
+  await transact((tx) => setCodeHash(tx, request.id, platform.hasher.hash(bound(request.id, code))))
+  await gateways.mail.send({
+    to: request.email,
+    subject: 'Your sign-in code',
+    text: `${code.reveal()} is your code to sign in to Bursar.\n\nIt works once, for 15 minutes. If you did not ask for it, you can ignore this message.`,
+  })
+}
+
+export interface SignedIn {
+  readonly user: User
+  readonly session: Secret
+}
+
+/**
+ * Trades a code for a session. Each attempt costs one of five tries before the code is looked at, so that parallel
+ * guesses cannot outrun the count; the answer to a refusal is one and the same. Null: refused, and the try is spent.
+ */
+export const signIn = async (tx: Tx, platform: Platform, email: string, code: Secret): Promise<SignedIn | null> => {
+  const wall = tx.clock.wall()
+  const request = await spendTry(tx, email, wall)
+  if (!request?.hash || !platform.hasher.candidates(bound(request.id, code)).some((hash) => sameText(hash, request.hash!))) return null
+  await deleteCode(tx, request.id)
+  const user = (await findUserByEmail(tx, email)) ?? (await createUser(tx, { email, is_operator: false }))
+  if (user.blocked_at) return null
+  await markVerified(tx, user.id, wall)
+  const id = newId(wall)
+  const session = newToken('session', platform.config.environment)
+  await insertSession(tx, { id, user_id: user.id, created_at: wall, expires_at: later(wall, sessionLife) })
+  await addCredential(tx, platform.hasher, session, { kind: 'session', subject_id: id, organization_id: null })
+  return { user: { ...user, email_verified: true }, session }
+}
+
+export const signOut = async (tx: Tx, session_id: string): Promise<void> => {
+  await dropCredentials(tx, 'session', session_id)
+  await deleteSession(tx, session_id)
+}
+
+/** One person per address, whatever its case: the unique key decides between two at once. */
+export const createUser = async (tx: Tx, { email, is_operator }: { email: string; is_operator: boolean }) => {
+  const wall = tx.clock.wall()
+  try {
+    return await insertUser(tx, {
+      id: newId(wall),
+      created_at: wall,
+      modified_at: null,
+      deleted_at: null,
+      email,
+      email_verified: false,
+      avatar_url: null,
+      is_operator,
+      blocked_at: null,
+    })
+  } catch (error) {
+    if (!isTwin(error, 'users_email')) throw error
+    throw new InvalidRequest({ loc: ['body', 'email'], msg: 'There is already a person with this address.', type: 'value_error', input: email })
+  }
+}
+
+/** The code counts only together with the request it was made for. */
+const bound = (id: string, code: Secret) => new Secret(`sign-in:${id}:${code.reveal()}`)

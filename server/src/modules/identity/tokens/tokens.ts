@@ -1,0 +1,116 @@
+import { InvalidRequest, ResourceNotFound, type OrganizationAccessToken, type PersonalAccessToken, type Scope } from '@bursar/contract'
+import type { Reach, UserActor } from '../../../kernel/actors.ts'
+import { newId } from '../../../kernel/ids.ts'
+import { hintOf, newToken, type Secret, type TokenKind } from '../../../kernel/secrets.ts'
+import { days, hours, later, minutes, seconds } from '../../../platform/clock.ts'
+import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Platform } from '../../handlers.ts'
+import { permit } from '../../organizations/index.ts'
+import { addCredential, dropCredentials } from '../credentials/credentials.sql.ts'
+import {
+  changeOrganizationToken,
+  changePersonalToken,
+  insertOrganizationToken,
+  insertPersonalToken,
+  listOrganizationTokens,
+  lockOrganizationToken,
+  lockPersonalToken,
+} from './tokens.sql.ts'
+
+export interface Wish {
+  readonly comment: string
+  readonly scopes: readonly Scope[]
+  readonly expires_in?: number | string | null | undefined
+}
+
+const prepare = (tx: Tx, platform: Platform, kind: TokenKind, wish: Wish) => {
+  const wall = tx.clock.wall()
+  const secret = newToken(kind, platform.config.environment)
+  const life = lifetime(wish.expires_in)
+  const token: PersonalAccessToken = {
+    id: newId(wall),
+    created_at: wall,
+    modified_at: null,
+    comment: wish.comment,
+    scopes: [...new Set(wish.scopes)],
+    expires_at: life === null ? null : later(wall, life),
+    last_used_at: null,
+    hint: hintOf(secret),
+  }
+  return { secret, token }
+}
+
+/** The secret is shown to whoever asked and nowhere else: what is stored cannot be turned back into it. */
+export const issueOrganizationToken = async (
+  tx: Tx,
+  platform: Platform,
+  organization_id: string,
+  wish: Wish,
+): Promise<{ secret: Secret; token: OrganizationAccessToken }> => {
+  const { secret, token } = prepare(tx, platform, 'organization', wish)
+  const stored = await insertOrganizationToken(tx, { ...token, organization_id })
+  await addCredential(tx, platform.hasher, secret, { kind: 'organization', subject_id: token.id, organization_id })
+  return { secret, token: stored }
+}
+
+export const issuePersonalToken = async (tx: Tx, platform: Platform, user_id: string, wish: Wish): Promise<{ secret: Secret; token: PersonalAccessToken }> => {
+  const { secret, token } = prepare(tx, platform, 'personal', wish)
+  const stored = await insertPersonalToken(tx, { ...token, user_id })
+  await addCredential(tx, platform.hasher, secret, { kind: 'personal', subject_id: token.id, organization_id: null })
+  return { secret, token: stored }
+}
+
+/** Revoked means refused from the next request on: the credential goes in the same transaction. */
+export const revokeOrganizationToken = async (tx: Tx, token: Pick<OrganizationAccessToken, 'organization_id' | 'id'>): Promise<void> => {
+  await changeOrganizationToken(tx, token, { revoked_at: tx.clock.wall() })
+  await dropCredentials(tx, 'organization', token.id)
+}
+
+export const revokePersonalToken = async (tx: Tx, token: Pick<PersonalAccessToken, 'id'>): Promise<void> => {
+  await changePersonalToken(tx, token, { revoked_at: tx.clock.wall() })
+  await dropCredentials(tx, 'personal', token.id)
+}
+
+export const findOrganizationToken = async (tx: Tx, reach: Reach, id: string) => {
+  const token = await lockOrganizationToken(tx, reach, id)
+  if (!token) throw new ResourceNotFound()
+  permit(reach, token.organization_id, 'organization:manage')
+  return token
+}
+
+export const findPersonalToken = async (tx: Tx, actor: UserActor, id: string) => {
+  const token = await lockPersonalToken(tx, actor.user_id, id)
+  if (!token) throw new ResourceNotFound()
+  return token
+}
+
+const inside = (organization_id: string): Reach => ({ organizations: new Map([[organization_id, 'machine']]), confined: true })
+
+/** For the operator's own commands: the live tokens of one organization. */
+export const tokensOf = async (db: Db, organization_id: string) =>
+  (await listOrganizationTokens(db, inside(organization_id), { page: 1, limit: 100, sorting: ['created_at'] })).items
+
+export const revokeTokenOf = async (tx: Tx, organization_id: string, id: string): Promise<boolean> => {
+  const token = await lockOrganizationToken(tx, inside(organization_id), id)
+  if (token) await revokeOrganizationToken(tx, token)
+  return token !== undefined
+}
+
+/** What is absent from a change stays as it is. */
+export const changesOf = (tx: Tx, body: { comment?: string | undefined; scopes?: Scope[] | undefined }) => ({
+  modified_at: tx.clock.wall(),
+  ...(body.comment === undefined ? {} : { comment: body.comment }),
+  ...(body.scopes === undefined ? {} : { scopes: [...new Set(body.scopes)] }),
+})
+
+const longest = 3650 * days
+
+const lifetime = (wish: Wish['expires_in']): number | null => {
+  if (wish === undefined || wish === null) return null
+  if (typeof wish === 'number') return wish * seconds
+  const [, day, hour, minute, second] = /^P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?)?$/.exec(wish) ?? []
+  const life = Number(day ?? 0) * days + Number(hour ?? 0) * hours + Number(minute ?? 0) * minutes + Number(second ?? 0) * seconds
+  if (life <= 0 || life > longest)
+    throw new InvalidRequest({ loc: ['body', 'expires_in'], msg: 'Choose more than nothing and at most ten years.', type: 'value_error', input: wish })
+  return life
+}

@@ -1,0 +1,77 @@
+import { window, type Membership, type OrganizationRole, type PageRequest } from '@bursar/contract'
+import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import { sql } from 'kysely'
+
+declare module '../../../platform/postgres/postgres.ts' {
+  interface Tables {
+    organization_members: { organization_id: string; user_id: string; role: OrganizationRole; created_at: Date; modified_at: Date | null }
+    users: UserTable
+  }
+}
+
+/** People live with identity, to the right; who runs an organization is read together with their address. */
+export interface UserTable {
+  id: string
+  created_at: Date
+  modified_at: Date | null
+  deleted_at: Date | null
+  email: string
+  email_verified: boolean
+  avatar_url: string | null
+  is_operator: boolean
+  blocked_at: Date | null
+}
+
+const within = (db: Db, reach: Reach, organization_id: string) =>
+  db.q
+    .selectFrom('organization_members as m')
+    .innerJoin('users as u', 'u.id', 'm.user_id')
+    .select(['m.organization_id', 'm.user_id', 'm.role', 'm.created_at', 'm.modified_at', 'u.email', 'u.avatar_url'])
+    .where('m.organization_id', '=', organization_id)
+    .where('m.organization_id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
+
+export const findMembership = (db: Db, reach: Reach, organization_id: string, user_id: string): Promise<Membership | undefined> =>
+  within(db, reach, organization_id).where('m.user_id', '=', user_id).executeTakeFirst()
+
+/** Holds the membership: its role cannot change under the rule. */
+export const lockMembership = async (tx: Tx, reach: Reach, organization_id: string, user_id: string): Promise<Locked<Membership> | undefined> =>
+  (await within(tx, reach, organization_id).where('m.user_id', '=', user_id).forUpdate('m').executeTakeFirst()) as Locked<Membership> | undefined
+
+export const listMemberships = async (db: Db, reach: Reach, organization_id: string, query: PageRequest) => {
+  const { size, offset } = window(query)
+  const [items, count] = await Promise.all([
+    within(db, reach, organization_id).orderBy('m.created_at').orderBy('m.user_id').limit(size).offset(offset).execute(),
+    db.q
+      .selectFrom('organization_members')
+      .select((all) => all.fn.countAll<number>().as('total'))
+      .where('organization_id', '=', organization_id)
+      .where('organization_id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
+      .executeTakeFirstOrThrow(),
+  ])
+  return { items, total: count.total }
+}
+
+/** False when the person belongs already. */
+export const insertMembership = async (tx: Tx, organization_id: string, user_id: string, role: OrganizationRole, now: Date): Promise<boolean> => {
+  const done = await tx.q
+    .insertInto('organization_members')
+    .values({ organization_id, user_id, role, created_at: now, modified_at: null })
+    .onConflict((twin) => twin.columns(['organization_id', 'user_id']).doNothing())
+    .executeTakeFirst()
+  return done.numInsertedOrUpdatedRows === 1n
+}
+
+export const changeRole = async (tx: Tx, membership: Locked<Membership>, role: OrganizationRole, now: Date): Promise<Membership> => {
+  await tx.q
+    .updateTable('organization_members')
+    .set({ role, modified_at: now })
+    .where('organization_id', '=', membership.organization_id)
+    .where('user_id', '=', membership.user_id)
+    .execute()
+  return { ...membership, role, modified_at: now }
+}
+
+export const deleteMembership = async (tx: Tx, membership: Locked<Membership>): Promise<void> => {
+  await tx.q.deleteFrom('organization_members').where('organization_id', '=', membership.organization_id).where('user_id', '=', membership.user_id).execute()
+}

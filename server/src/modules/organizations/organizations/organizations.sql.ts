@@ -1,0 +1,90 @@
+import type { Organization, OrganizationStatus, PageRequest } from '@bursar/contract'
+import { window } from '@bursar/contract'
+import { sql, type Selectable } from 'kysely'
+import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+
+declare module '../../../platform/postgres/postgres.ts' {
+  interface Tables {
+    organizations: OrganizationTable
+  }
+}
+
+type Stored = Omit<
+  Organization,
+  'proration_behavior' | 'allow_customer_updates' | 'embed_hosts_enforced' | 'account_id' | 'payout_account_id' | 'capabilities' | 'feature_settings'
+>
+
+/** Columns carry the wire's names; what the wire derives is not stored. */
+export interface OrganizationTable extends Stored {
+  feature_settings: NonNullable<Organization['feature_settings']>
+  status: OrganizationStatus
+  status_changed_at: Date
+  details: unknown
+  legal_entity: unknown
+  deleted_at: Date | null
+}
+export type OrganizationRow = Selectable<OrganizationTable>
+
+/** What a caller can see: within reach, alive, and with its doors open. */
+const visible = (db: Db, reach: Reach) =>
+  db.q
+    .selectFrom('organizations')
+    .where('id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
+    .where('deleted_at', 'is', null)
+
+export const findOrganization = (db: Db, reach: Reach, id: string): Promise<OrganizationRow | undefined> =>
+  visible(db, reach).selectAll().where('id', '=', id).executeTakeFirst()
+
+/** Holds the organization's row until the transaction ends: its settings cannot change under the rule. */
+export const lockOrganization = async (tx: Tx, reach: Reach, id: string): Promise<Locked<OrganizationRow> | undefined> =>
+  (await visible(tx, reach).selectAll().where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<OrganizationRow> | undefined
+
+/** For the operator's own commands, which stand outside all reach. */
+export const findOrganizationBySlug = (db: Db, slug: string): Promise<OrganizationRow | undefined> =>
+  db.q.selectFrom('organizations').selectAll().where('slug', '=', slug).where('deleted_at', 'is', null).executeTakeFirst()
+
+const sortColumns = {
+  created_at: 'created_at',
+  slug: 'slug',
+  name: 'name',
+  // There are no review thresholds here: every organization stands at the same one, and the tie-break decides.
+  next_review_threshold: 'id',
+  days_in_status: 'status_changed_at',
+} as const
+export type OrganizationSortKey = keyof typeof sortColumns
+
+export const listOrganizations = async (
+  db: Db,
+  reach: Reach,
+  query: PageRequest & { slug?: string | undefined; sorting: readonly `${'' | '-'}${OrganizationSortKey}`[] },
+) => {
+  const { size, offset } = window(query)
+  const matching = query.slug === undefined ? visible(db, reach) : visible(db, reach).where('slug', '=', query.slug)
+  let ordered = matching.selectAll()
+  for (const key of query.sorting) {
+    const name = key.replace(/^-/, '') as OrganizationSortKey
+    // More days in a status means an earlier change, so that one key sorts the other way round.
+    const descending = key.startsWith('-') !== (name === 'days_in_status')
+    ordered = ordered.orderBy(sortColumns[name], descending ? 'desc' : 'asc')
+  }
+  const [items, count] = await Promise.all([
+    ordered.orderBy('id').limit(size).offset(offset).execute(),
+    matching.select((all) => all.fn.countAll<number>().as('total')).executeTakeFirstOrThrow(),
+  ])
+  return { items, total: count.total }
+}
+
+const json = (value: unknown) => sql<never>`${JSON.stringify(value)}::jsonb`
+
+/** JSON columns are written as text: the driver would turn an array into a PostgreSQL array. */
+const written = <T extends Partial<OrganizationTable>>(row: T) =>
+  Object.fromEntries(
+    Object.entries(row).map(([column, value]) => [column, typeof value === 'object' && value !== null && !(value instanceof Date) ? json(value) : value]),
+  ) as T
+
+export const insertOrganization = (tx: Tx, row: OrganizationTable): Promise<OrganizationRow> =>
+  tx.q.insertInto('organizations').values(written(row)).returningAll().executeTakeFirstOrThrow()
+
+export const changeOrganization = (tx: Tx, row: Locked<OrganizationRow>, changes: Partial<OrganizationTable>): Promise<OrganizationRow> =>
+  tx.q.updateTable('organizations').set(written(changes)).where('id', '=', row.id).returningAll().executeTakeFirstOrThrow()

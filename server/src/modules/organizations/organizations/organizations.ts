@@ -1,0 +1,209 @@
+import {
+  DisputeAutoAcceptNotEnabled,
+  InvalidRequest,
+  organizationUpdated,
+  ResourceNotFound,
+  SSOEnforcementRequiresConnection,
+  type Organization,
+  type OrganizationCreate,
+  type OrganizationStatus,
+  type OrganizationUpdate,
+} from '@bursar/contract'
+import type { z } from 'zod'
+import type { Reach } from '../../../kernel/actors.ts'
+import { newId } from '../../../kernel/ids.ts'
+import type { Environment } from '../../../kernel/secrets.ts'
+import { emit } from '../../../platform/outbox/outbox.sql.ts'
+import { isTwin, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
+import { permit } from '../permissions.ts'
+import { changeOrganization, insertOrganization, lockOrganization, type OrganizationRow, type OrganizationTable } from './organizations.sql.ts'
+
+type Capabilities = Organization['capabilities']
+const all: Capabilities = { checkout_payments: true, subscription_renewals: true, payouts: true, refunds: true, api_access: true, dashboard_access: true }
+const none: Capabilities = {
+  checkout_payments: false,
+  subscription_renewals: false,
+  payouts: false,
+  refunds: false,
+  api_access: false,
+  dashboard_access: false,
+}
+const looking = { api_access: true, dashboard_access: true }
+
+/** What an organization can do in each status. */
+export const capabilities: Record<OrganizationStatus, Capabilities> = {
+  created: { ...none, ...looking },
+  review: all,
+  snoozed: all,
+  active: all,
+  denied: { ...none, ...looking },
+  offboarding: { ...all, payouts: false },
+  offboarded: { ...none, ...looking, payouts: true },
+  blocked: none,
+}
+
+/** The organization as the wire shows it. */
+export const present = (row: OrganizationRow): Organization => ({
+  ...row,
+  proration_behavior: row.subscription_settings.proration_behavior,
+  allow_customer_updates: row.subscription_settings.allow_customer_updates,
+  embed_hosts_enforced: row.embed_hosts.length > 0,
+  account_id: null,
+  payout_account_id: null,
+  capabilities: capabilities[row.status],
+})
+
+const defaults = {
+  avatar_url: null,
+  email: null,
+  website: null,
+  socials: [],
+  details: null,
+  legal_entity: null,
+  country: null,
+  sso_enforced: false,
+  embed_hosts: [],
+  subscription_settings: {
+    allow_multiple_subscriptions: false,
+    proration_behavior: 'prorate',
+    benefit_revocation_grace_period: 0,
+    prevent_trial_abuse: false,
+    allow_customer_updates: true,
+  },
+  customer_email_settings: {
+    order_confirmation: true,
+    payment_method_expiration_reminder: true,
+    subscription_cancellation: true,
+    subscription_confirmation: true,
+    subscription_cycled: true,
+    subscription_cycled_after_trial: true,
+    subscription_past_due: true,
+    subscription_paused: true,
+    subscription_resumed: true,
+    subscription_renewal_reminder: true,
+    subscription_revoked: true,
+    subscription_trial_conversion_reminder: true,
+    subscription_uncanceled: true,
+    subscription_updated: true,
+  },
+  customer_portal_settings: {
+    usage: { show: true },
+    subscription: { update_seats: true, update_plan: true, pause: false },
+    customer: { allow_email_change: false },
+  },
+  dispute_settings: { auto_accept_below_amount: null },
+  feature_settings: {
+    issue_funding_enabled: false,
+    seat_based_pricing_enabled: true,
+    unit_based_pricing_enabled: false,
+    wallets_enabled: false,
+    member_model_enabled: true,
+    checkout_localization_enabled: false,
+    overview_metrics: null,
+    reset_proration_behavior_enabled: false,
+    off_session_charges_enabled: false,
+    meter_cycling_enabled: false,
+    slack_benefit_enabled: false,
+    preview_access_enabled: false,
+    disputes_enabled: false,
+    sso_enabled: false,
+    dispute_auto_accept_enabled: false,
+    compass_enabled: false,
+    merchant_migration_enabled: false,
+  },
+} as const satisfies Partial<OrganizationTable>
+
+/** A slug names one organization for ever, however many callers ask for it at once: the database's unique key decides. */
+export const create = async (tx: Tx, body: z.output<typeof OrganizationCreate>, environment: Environment): Promise<OrganizationRow> => {
+  const now = tx.clock.business()
+  const { feature_settings, ...given } = filled(body)
+  const row: OrganizationTable = {
+    ...structuredClone(defaults as unknown as OrganizationTable),
+    ...given,
+    name: body.name,
+    slug: body.slug,
+    default_presentment_currency: body.default_presentment_currency,
+    default_tax_behavior: body.default_tax_behavior,
+    id: newId(tx.clock.wall()),
+    created_at: now,
+    modified_at: null,
+    deleted_at: null,
+    // In the sandbox nobody reviews: everything works at once.
+    status: environment === 'sandbox' ? 'active' : 'created',
+    status_changed_at: now,
+    details_submitted_at: body.details ? now : null,
+    onboarding_resubmission_requested_at: null,
+  }
+  if (feature_settings) row.feature_settings = switchFeatures(row.feature_settings, feature_settings)
+  try {
+    return await insertOrganization(tx, row)
+  } catch (error) {
+    if (!isTwin(error, 'organizations_slug_key')) throw error
+    throw new InvalidRequest({
+      loc: ['body', 'slug'],
+      msg: 'An organization with this slug already exists. Choose another one.',
+      type: 'value_error',
+      input: body.slug,
+    })
+  }
+}
+
+/** Changes what is given, leaves what is absent, and says so to everyone who listens. */
+export const update = async (tx: Tx, reach: Reach, id: string, body: z.output<typeof OrganizationUpdate>): Promise<OrganizationRow> => {
+  const organization = await lockOrganization(tx, reach, id)
+  if (!organization) throw new ResourceNotFound()
+  permit(reach, id, 'organization:manage')
+  const { feature_settings, dispute_settings, ...given } = filled(body)
+  const changes: Partial<OrganizationTable> = { ...given, modified_at: tx.clock.business() }
+  if (feature_settings) changes.feature_settings = switchFeatures(organization.feature_settings, feature_settings)
+  if (dispute_settings?.auto_accept_below_amount !== undefined) {
+    if (dispute_settings.auto_accept_below_amount !== null && !organization.feature_settings.dispute_auto_accept_enabled)
+      throw new DisputeAutoAcceptNotEnabled()
+    changes.dispute_settings = { auto_accept_below_amount: dispute_settings.auto_accept_below_amount }
+  }
+  if (body.sso_enforced) throw new SSOEnforcementRequiresConnection()
+  if (body.details) changes.details_submitted_at = organization.details_submitted_at ?? tx.clock.business()
+  const changed = await changeOrganization(tx, organization, changes)
+  await emit(tx, organizationUpdated, { organization_id: id, resource_id: id }, present(changed))
+  return changed
+}
+
+/** Finds the organization a new record belongs to: the token's own, the one that is named, or the only one in reach by choice. */
+export const chooseOrganization = (reach: Reach, given: string | undefined): string => {
+  const ids = [...reach.organizations.keys()]
+  const machine = ids.find((id) => reach.organizations.get(id) === 'machine')
+  const problem = (type: string, msg: string) =>
+    new InvalidRequest({ loc: ['body', 'organization_id'], msg, type, ...(given === undefined ? {} : { input: given }) })
+  if (machine !== undefined) {
+    if (given !== undefined) throw problem('organization_token', 'Leave organization_id out: an organization token already says which organization it is.')
+    return machine
+  }
+  if (given === undefined && reach.confined && ids[0] !== undefined) return ids[0]
+  if (given === undefined) throw problem('missing', 'Say which organization this belongs to.')
+  if (!reach.organizations.has(given)) throw problem('value_error', 'You do not belong to an organization with this id.')
+  return given
+}
+
+/** Null means "leave it" for every field that cannot be empty; only what is given remains. */
+const filled = <T extends Record<string, unknown>>(body: T) => {
+  const clearable = new Set(['avatar_url', 'email', 'website', 'country', 'details', 'legal_entity'])
+  return Object.fromEntries(Object.entries(body).filter(([key, value]) => value !== undefined && (value !== null || clearable.has(key)))) as {
+    [K in keyof T]?: NonNullable<T[K]>
+  }
+}
+
+type Features = OrganizationTable['feature_settings']
+
+/** Seats can be switched on but not off: products and subscriptions may already stand on them. */
+const switchFeatures = (current: Features, wanted: NonNullable<z.output<typeof OrganizationUpdate>['feature_settings']>): Features => {
+  const problem = (name: string, msg: string) =>
+    new InvalidRequest({ loc: ['body', 'feature_settings', name], msg, type: 'value_error', input: wanted[name as keyof typeof wanted] })
+  if (wanted.seat_based_pricing_enabled === false && current.seat_based_pricing_enabled)
+    throw problem('seat_based_pricing_enabled', 'Seat-based pricing cannot be switched off once it is on.')
+  if (wanted.member_model_enabled !== undefined && wanted.member_model_enabled !== current.member_model_enabled)
+    throw problem('member_model_enabled', 'The member model changes only by migration: see /v1/member-migration/.')
+  const given = Object.fromEntries(Object.entries(wanted).filter(([, value]) => value !== undefined))
+  return { ...current, ...given }
+}
+
+export type { Locked, OrganizationRow }

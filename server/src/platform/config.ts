@@ -1,0 +1,129 @@
+import { z } from 'zod'
+import { Secret, type Environment, type Pepper } from '../kernel/secrets.ts'
+
+const address = z.string().regex(/^(\[[0-9a-f:]+\]|[^:]+):\d{1,5}$/, 'give host:port, for example 127.0.0.1:4100')
+const secretUrl = (schemes: string) => z.url({ protocol: new RegExp(`^(${schemes})$`) }).transform((text) => new Secret(text))
+
+const peppers = z.string().transform((text, ctx): [Pepper, ...Pepper[]] => {
+  const list = text.split(',').map((part) => {
+    const [version = '', key = ''] = part.split(':')
+    return { version: Number(version), key: Buffer.from(key, 'base64') }
+  })
+  if (list.some((pepper) => !Number.isInteger(pepper.version) || pepper.version < 1 || pepper.key.length < 32))
+    ctx.addIssue('give version:key pairs, newest first, each key the base64 of at least 32 bytes, for example 2:<key>,1:<key>')
+  return list as [Pepper, ...Pepper[]]
+})
+
+const scanningKeys = z.string().transform((text, ctx): Record<string, string> => {
+  try {
+    return z.record(z.string(), z.string().startsWith('-----BEGIN PUBLIC KEY-----')).parse(JSON.parse(text))
+  } catch {
+    ctx.addIssue('give a JSON object from key identifier to PEM public key')
+    return {}
+  }
+})
+
+const variables = {
+  BURSAR_ENV: z.enum(['sandbox', 'production']),
+  BURSAR_DATABASE_URL: secretUrl('postgres|postgresql'),
+  /** For migrations, where the serving role must not own the tables. */
+  BURSAR_DATABASE_OWNER_URL: secretUrl('postgres|postgresql').optional(),
+  BURSAR_DATABASE_CONNECTIONS: z.coerce.number().int().min(2).max(500).default(20),
+  BURSAR_REDIS_URL: secretUrl('redis|rediss'),
+  BURSAR_PEPPERS: peppers,
+  BURSAR_PUBLIC_URL: z.url({ protocol: /^https?$/ }).transform((text) => new URL(text)),
+  BURSAR_LISTEN: address.default('127.0.0.1:4100'),
+  BURSAR_ADMIN_LISTEN: address.default('127.0.0.1:4101'),
+  BURSAR_SMTP_URL: secretUrl('smtp|smtps').optional(),
+  BURSAR_MAIL_DIR: z.string().min(1).optional(),
+  BURSAR_MAIL_FROM: z.string().min(3).default('Bursar <bursar@localhost>'),
+  BURSAR_SCANNING_KEYS: scanningKeys.default({}),
+  BURSAR_LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
+  BURSAR_OTLP_ENDPOINT: z.url().optional(),
+}
+
+const Variables = z.object(variables).superRefine((value, ctx) => {
+  if (!value.BURSAR_SMTP_URL === !value.BURSAR_MAIL_DIR)
+    ctx.addIssue({
+      code: 'custom',
+      path: ['BURSAR_SMTP_URL'],
+      message: 'set either BURSAR_SMTP_URL (a mail server) or BURSAR_MAIL_DIR (a folder, for development)',
+    })
+  if (value.BURSAR_ENV === 'production' && value.BURSAR_PUBLIC_URL.protocol !== 'https:')
+    ctx.addIssue({ code: 'custom', path: ['BURSAR_PUBLIC_URL'], message: 'must be https in production' })
+})
+
+export interface Config {
+  readonly environment: Environment
+  readonly database_url: Secret
+  readonly database_owner_url: Secret
+  readonly database_connections: number
+  readonly redis_url: Secret
+  readonly peppers: readonly [Pepper, ...Pepper[]]
+  readonly public_url: URL
+  readonly listen: Address
+  readonly admin_listen: Address
+  readonly mail: { readonly from: string; readonly smtp_url?: Secret; readonly directory?: string }
+  readonly scanning_keys: Readonly<Record<string, string>>
+  readonly log_level: string
+  readonly otlp_endpoint: string | undefined
+}
+
+export interface Address {
+  readonly host: string
+  readonly port: number
+}
+
+/** Why the process will not start. Names variables and rules, never a value. */
+export class ConfigurationRefused extends Error {}
+
+/** Reads the configuration once. Anything missing, malformed or unknown is refused, all problems together. */
+export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
+  const ours = Object.fromEntries(Object.entries(environment).filter(([name, value]) => name.startsWith('BURSAR_') && value !== ''))
+  const problems = Object.keys(ours)
+    .filter((name) => !(name in variables))
+    .map((name) => `${name}: not a setting of this version${nearest(name)}`)
+  const parsed = Variables.safeParse(ours)
+  if (!parsed.success)
+    for (const issue of parsed.error.issues) {
+      const name = String(issue.path[0])
+      problems.push(name in ours || issue.code === 'custom' ? `${name}: ${issue.message}` : `${name}: missing`)
+    }
+  if (problems.length > 0 || !parsed.success) throw new ConfigurationRefused(`The configuration is refused:\n${problems.map((line) => `  ${line}`).join('\n')}`)
+  const value = parsed.data
+  return {
+    environment: value.BURSAR_ENV,
+    database_url: value.BURSAR_DATABASE_URL,
+    database_owner_url: value.BURSAR_DATABASE_OWNER_URL ?? value.BURSAR_DATABASE_URL,
+    database_connections: value.BURSAR_DATABASE_CONNECTIONS,
+    redis_url: value.BURSAR_REDIS_URL,
+    peppers: value.BURSAR_PEPPERS,
+    public_url: value.BURSAR_PUBLIC_URL,
+    listen: splitAddress(value.BURSAR_LISTEN),
+    admin_listen: splitAddress(value.BURSAR_ADMIN_LISTEN),
+    mail: {
+      from: value.BURSAR_MAIL_FROM,
+      ...(value.BURSAR_SMTP_URL ? { smtp_url: value.BURSAR_SMTP_URL } : {}),
+      ...(value.BURSAR_MAIL_DIR ? { directory: value.BURSAR_MAIL_DIR } : {}),
+    },
+    scanning_keys: value.BURSAR_SCANNING_KEYS,
+    log_level: value.BURSAR_LOG_LEVEL,
+    otlp_endpoint: value.BURSAR_OTLP_ENDPOINT,
+  }
+}
+
+const splitAddress = (text: string): Address => {
+  const at = text.lastIndexOf(':')
+  return { host: text.slice(0, at).replace(/^\[|\]$/g, ''), port: Number(text.slice(at + 1)) }
+}
+
+/** The setting that shares the longest beginning with what was written. */
+const nearest = (name: string) => {
+  const shared = (other: string) => {
+    let at = 0
+    while (at < name.length && name[at] === other[at]) at++
+    return at
+  }
+  const best = Object.keys(variables).toSorted((a, b) => shared(b) - shared(a))[0]
+  return best ? `; the nearest one is ${best}` : ''
+}

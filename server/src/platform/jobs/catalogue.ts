@@ -1,0 +1,29 @@
+import { z } from 'zod'
+
+const id = z.uuid()
+
+/**
+ * Every job there is. A job is short, idempotent, and carries ids only: what it needs it reads when it runs.
+ * Its name is how an area influences an area to its right.
+ */
+export const catalogue = {
+  'outbox.sequence': z.object({ organization_id: id }),
+  'mail.sign_in_code': z.object({ sign_in_code_id: id }),
+  'mail.organization_invitation': z.object({ organization_id: id, invitation_id: id }),
+  'mail.organization_token_leaked': z.object({ organization_id: id, token_id: id }),
+  'mail.personal_token_leaked': z.object({ token_id: id }),
+} as const
+
+export type JobName = keyof typeof catalogue
+export type Payload<N extends JobName> = z.infer<(typeof catalogue)[N]>
+
+/**
+ * Every kind of due work: rows of one table whose `due_at` has come, taken by lease. `lease_ms` is how long one row
+ * may take before somebody else may try.
+ */
+export const sweeps = {
+  'identity.expire_invitations': { table: 'organization_invitations', batch: 50, lease_ms: 30_000 },
+} as const satisfies Record<string, { table: string; batch: number; lease_ms: number }>
+
+export type SweepName = keyof typeof sweeps
+export type DueTable = (typeof sweeps)[SweepName]['table']

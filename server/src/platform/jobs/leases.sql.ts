@@ -1,0 +1,83 @@
+import { sql } from 'kysely'
+import { newId } from '../../kernel/ids.ts'
+import { later } from '../clock.ts'
+import type { Db, Transact, Tx } from '../postgres/postgres.ts'
+import { sweeps, type DueTable } from './catalogue.ts'
+
+/** The right to work on one due row until a moment; the token tells this right from every other one, past or future. */
+export interface Lease {
+  readonly table: DueTable
+  readonly organization_id: string
+  readonly id: string
+  readonly token: string
+}
+
+/** The lease ran out or was taken over: whoever holds it now does the work, and this attempt must change nothing. */
+export class LeaseLost extends Error {}
+
+/** Takes up to `limit` due rows for `holder`, passing over rows that others work on. Rows on a sandbox clock are left alone. */
+export const claim = async (transact: Transact, table: DueTable, options: { holder: string; limit: number; lease_ms: number }): Promise<Lease[]> =>
+  transact(async (tx) => {
+    const now = tx.clock.wall()
+    const token = newId(now)
+    const name = sql.table(table)
+    const { rows } = await sql<{ organization_id: string; id: string }>`
+      update ${name} set lease_until = ${later(now, options.lease_ms)}, lease_token = ${token}, lease_holder = ${options.holder}
+      where (organization_id, id) in (
+        select organization_id, id from ${name}
+        where due_at <= ${now} and clock_id is null and (lease_until is null or lease_until <= ${now})
+        order by due_at limit ${options.limit} for update skip locked
+      )
+      returning organization_id, id`.execute(tx.q)
+    return rows.map((row) => ({ table, ...row, token }))
+  })
+
+/**
+ * Runs an effect that only the holder of the lease may have: the row is locked and the token checked first, and the
+ * row's next due moment (null: nothing left to do) is written in the same transaction.
+ */
+export const underLease = (transact: Transact, lease: Lease, effect: (tx: Tx) => Promise<Date | null>): Promise<void> =>
+  transact(async (tx) => {
+    const name = sql.table(lease.table)
+    const held = await sql`
+      select 1 from ${name}
+      where organization_id = ${lease.organization_id} and id = ${lease.id} and lease_token = ${lease.token} and lease_until > ${tx.clock.wall()}
+      for update`.execute(tx.q)
+    if (held.rows.length === 0) throw new LeaseLost(`the lease on a row of ${lease.table} is no longer ours`)
+    const next = await effect(tx)
+    await sql`
+      update ${name} set due_at = ${next}, lease_until = null, lease_token = null, lease_holder = null
+      where organization_id = ${lease.organization_id} and id = ${lease.id}`.execute(tx.q)
+  })
+
+const dueTables = [...new Set(Object.values(sweeps).map(({ table }) => table))]
+
+/** Gives back every lease of workers that are gone, so that their rows are due again at once. */
+export const releaseLeases = async (tx: Tx, holders: readonly string[]): Promise<void> => {
+  for (const table of dueTables)
+    await sql`update ${sql.table(table)} set lease_until = null, lease_token = null, lease_holder = null where lease_holder = any(${holders})`.execute(tx.q)
+}
+
+/** Everyone who holds a lease now. */
+export const leaseHolders = async (db: Db): Promise<string[]> => {
+  const found = await Promise.all(
+    dueTables.map((table) =>
+      sql<{ lease_holder: string }>`select distinct lease_holder from ${sql.table(table)} where due_at is not null and lease_holder is not null`.execute(db.q),
+    ),
+  )
+  return [...new Set(found.flatMap(({ rows }) => rows.map((row) => row.lease_holder)))]
+}
+
+/** Seconds that the oldest due row of each table has waited. */
+export const dueAge = async (db: Db, now: Date): Promise<Record<string, number>> =>
+  Object.fromEntries(
+    await Promise.all(
+      dueTables.map(async (table) => {
+        const { rows } = await sql<{
+          due_at: Date | null
+        }>`select min(due_at) as due_at from ${sql.table(table)} where due_at is not null and clock_id is null`.execute(db.q)
+        const oldest = rows[0]?.due_at
+        return [table, oldest ? Math.max(0, (now.getTime() - oldest.getTime()) / 1000) : 0] as const
+      }),
+    ),
+  )

@@ -1,0 +1,140 @@
+import { hash } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
+import { sql } from 'kysely'
+import pg from 'pg'
+import { newId } from '../../kernel/ids.ts'
+import type { Environment, Secret } from '../../kernel/secrets.ts'
+import type { Clock } from '../clock.ts'
+import type { Log } from '../log.ts'
+import { migrateQueue } from '../jobs/queue.ts'
+import type { Db } from './postgres.ts'
+
+export interface Migration {
+  readonly version: string
+  readonly text: string
+  readonly checksum: string
+}
+
+const folder = new URL('../../../migrations/', import.meta.url)
+
+/** The numbered files, in order. A file never changes once it has been applied anywhere: the checksum says so. */
+export const migrations = (): Migration[] =>
+  readdirSync(folder)
+    .filter((name) => /^\d{4}_\w+\.sql$/.test(name))
+    .toSorted()
+    .map((name) => {
+      const text = readFileSync(new URL(name, folder), 'utf8')
+      return { version: name.replace(/\.sql$/, ''), text, checksum: hash('sha256', text) }
+    })
+
+/** A database that cannot be served from: wrong environment, or migrations missing, unknown or altered. */
+export class DatabaseRefused extends Error {}
+
+/** Brings the database to this version of the software, and stamps a new one with its environment. Running it again changes nothing. */
+export const migrate = async (url: Secret, environment: Environment, { clock, log }: { clock: Clock; log: Log }): Promise<string[]> => {
+  const client = new pg.Client({ connectionString: url.reveal(), application_name: 'bursar_migrate' })
+  await client.connect()
+  try {
+    // Protects the whole run: two deployments that start at once must not migrate side by side.
+    await client.query(`select pg_advisory_lock(hashtextextended('bursar.migrate', 0))`)
+    await client.query(readFileSync(new URL('roles.sql', folder), 'utf8'))
+    // The queue's owner may make its schema, and only now.
+    const database = client.escapeIdentifier(client.database!)
+    await client.query(`grant create on database ${database} to bursar_jobs`)
+    await migrateQueue(url, log)
+    await client.query(`revoke create on database ${database} from bursar_jobs`)
+    await client.query('create table if not exists schema_migrations (version text primary key, checksum text not null, applied_at timestamptz not null)')
+    await client.query('grant select on schema_migrations to bursar_api, bursar_worker')
+    const known = migrations()
+    const { rows } = await client.query<{ version: string; checksum: string }>('select version, checksum from schema_migrations')
+    const problems = compare(known, rows).filter((problem) => !problem.startsWith('not applied'))
+    if (problems.length > 0) throw new DatabaseRefused(problems.join('; '))
+    const applied: string[] = []
+    for (const migration of known.filter(({ version }) => !rows.some((row) => row.version === version))) {
+      await client.query('begin')
+      await client.query(migration.text)
+      await client.query('insert into schema_migrations values ($1, $2, $3)', [migration.version, migration.checksum, clock.wall()])
+      await client.query('commit')
+      applied.push(migration.version)
+      log.info('migration_applied', { version: migration.version })
+    }
+    await client.query('insert into deployment (id, environment, stamped_at) values ($1, $2, $3) on conflict do nothing', [
+      newId(clock.wall()),
+      environment,
+      clock.wall(),
+    ])
+    const stamp = await client.query<{ environment: string }>('select environment from deployment')
+    if (stamp.rows[0]?.environment !== environment) throw new DatabaseRefused(foreign(stamp.rows[0]?.environment, environment))
+    return applied
+  } finally {
+    await client.end()
+  }
+}
+
+declare module './postgres.ts' {
+  interface Tables {
+    deployment: { singleton: boolean; id: string; environment: Environment; stamped_at: Date; sign_up_open: boolean; organization_creation_open: boolean }
+    schema_migrations: { version: string; checksum: string; applied_at: Date }
+  }
+}
+
+/** What keeps this software from serving this database; nothing when they fit. */
+export const unfit = async (db: Db): Promise<string[]> =>
+  compare(migrations(), await db.q.selectFrom('schema_migrations').select(['version', 'checksum']).execute())
+
+const compare = (known: readonly Migration[], applied: readonly { version: string; checksum: string }[]): string[] => [
+  ...known.filter(({ version }) => !applied.some((row) => row.version === version)).map(({ version }) => `not applied: ${version}`),
+  ...applied.filter(({ version }) => !known.some((one) => one.version === version)).map(({ version }) => `unknown to this version of the software: ${version}`),
+  ...known
+    .filter((one) => applied.some((row) => row.version === one.version && row.checksum !== one.checksum))
+    .map(({ version }) => `changed after it was applied: ${version}`),
+]
+
+const foreign = (stamped: string | undefined, environment: string) =>
+  `this database belongs to ${stamped ?? 'nobody'}, and this process runs as ${environment}: they share nothing`
+
+/** Reads the stamp of the database and refuses one that belongs to the other environment. */
+export const checkStamp = async (db: Db, environment: Environment): Promise<{ deployment_id: string }> => {
+  const stamp = await db.q.selectFrom('deployment').select(['id', 'environment']).executeTakeFirst()
+  if (stamp?.environment !== environment) throw new DatabaseRefused(foreign(stamp?.environment, environment))
+  return { deployment_id: stamp.id }
+}
+
+/** Creates the database that the address names, where it is missing. True when it was. */
+export const createDatabase = async (url: Secret): Promise<boolean> => {
+  const name = decodeURIComponent(new URL(url.reveal()).pathname.slice(1))
+  const maintenance = new URL(url.reveal())
+  maintenance.pathname = '/postgres'
+  const client = new pg.Client({ connectionString: maintenance.href })
+  await client.connect()
+  try {
+    const { rows } = await client.query('select 1 from pg_database where datname = $1', [name])
+    if (rows.length === 0) await client.query(`create database ${client.escapeIdentifier(name)}`)
+    return rows.length === 0
+  } finally {
+    await client.end()
+  }
+}
+
+/** Opens or closes a door of the whole deployment. Done as the owner of the database: the serving roles cannot. */
+export const setSwitch = async (url: Secret, column: 'sign_up_open' | 'organization_creation_open', open: boolean): Promise<void> => {
+  const client = new pg.Client({ connectionString: url.reveal() })
+  await client.connect()
+  try {
+    await client.query(`update deployment set ${client.escapeIdentifier(column)} = $1`, [open])
+  } finally {
+    await client.end()
+  }
+}
+
+/** The deployment's switches, set by the operator. */
+export const readSwitches = (db: Db) => db.q.selectFrom('deployment').select(['sign_up_open', 'organization_creation_open']).executeTakeFirstOrThrow()
+
+export const reachable = async (db: Db): Promise<boolean> => {
+  try {
+    await sql`select 1`.execute(db.q)
+    return true
+  } catch {
+    return false
+  }
+}

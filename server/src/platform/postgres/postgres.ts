@@ -1,0 +1,119 @@
+import { Kysely, PostgresDialect, type Transaction } from 'kysely'
+import pg from 'pg'
+import type { Secret } from '../../kernel/secrets.ts'
+import type { Clock } from '../clock.ts'
+import type { Log } from '../log.ts'
+
+/** Every table, declared by the `.sql.ts` file that keeps it. */
+// oxlint-disable-next-line typescript/no-empty-object-type -- filled by declaration merging
+export interface Tables {}
+
+/** Read access: a statement that would write is refused by the database. */
+export interface Db {
+  readonly q: Kysely<Tables>
+}
+
+/** A transaction, handed to whoever may write. Never optional, never global. */
+export interface Tx extends Db {
+  readonly q: Transaction<Tables>
+  readonly clock: Clock
+  /** Organizations whose events this transaction has already asked to be numbered. */
+  readonly sequenced: Set<string>
+}
+
+declare const locked: unique symbol
+/** A row that this transaction holds a lock on: it cannot change under the rule that reads it. */
+export type Locked<T> = T & { readonly [locked]: true }
+
+export type Transact = <T>(work: (tx: Tx) => Promise<T>) => Promise<T>
+
+export type Role = 'bursar_api' | 'bursar_worker' | 'bursar_jobs'
+
+export interface Postgres {
+  readonly db: Db
+  readonly transact: Transact
+  /** Connections in use and waiting, for the metrics. */
+  readonly use: () => { total: number; idle: number; waiting: number }
+  readonly close: () => Promise<void>
+}
+
+const timeouts = { statement_timeout: 15_000, lock_timeout: 5_000, idle_in_transaction_session_timeout: 20_000 }
+
+/** One pool of connections that act under one role and can do no more than that role. */
+export const openPool = (
+  url: Secret,
+  role: Role,
+  options: { max: number; log: Log; readOnly?: boolean; settings?: Record<string, string | number> },
+): pg.Pool => {
+  const settings = {
+    role,
+    search_path: 'public',
+    timezone: 'UTC',
+    ...timeouts,
+    ...(options.readOnly ? { default_transaction_read_only: 'on' } : {}),
+    ...options.settings,
+  }
+  const pool = new pg.Pool({
+    connectionString: url.reveal(),
+    application_name: role,
+    max: options.max,
+    options: Object.entries(settings)
+      .map(([name, value]) => `-c ${name}=${value}`)
+      .join(' '),
+    connectionTimeoutMillis: 5_000,
+    idleTimeoutMillis: 30_000,
+    types: { getTypeParser: parserOf },
+  })
+  const lost = (error: Error) => options.log.warn('database_connection_lost', { error })
+  pool.on('error', lost)
+  pool.on('connect', (client) => void client.on('error', lost))
+  return pool
+}
+
+export const openPostgres = (url: Secret, role: Role, options: { max: number; clock: Clock; log: Log }): Postgres => {
+  const readers = Math.max(1, Math.floor(options.max / 2))
+  const reading = openPool(url, role, { max: readers, log: options.log, readOnly: true })
+  const writing = openPool(url, role, { max: Math.max(1, options.max - readers), log: options.log })
+  const read = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: reading }) })
+  const write = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: writing }) })
+  return {
+    db: { q: read },
+    transact: async (work) => {
+      for (let attempt = 1; ; attempt++)
+        try {
+          return await write.transaction().execute((q) => work({ q, clock: options.clock, sequenced: new Set() }))
+        } catch (error) {
+          if (attempt >= 4 || !isRaceLost(error)) throw error
+        }
+    },
+    use: () => ({
+      total: reading.totalCount + writing.totalCount,
+      idle: reading.idleCount + writing.idleCount,
+      waiting: reading.waitingCount + writing.waitingCount,
+    }),
+    close: async () => {
+      await Promise.all([read.destroy(), write.destroy()])
+    },
+  }
+}
+
+/** Deadlock or serialization failure: the whole transaction was undone and can be tried again. */
+const isRaceLost = (error: unknown) => ['40001', '40P01'].includes((error as { code?: string }).code ?? '')
+
+/** Whether the database refused a row because another one already stands there. */
+export const isTwin = (error: unknown, constraint: string): boolean => {
+  const refusal = error as { code?: string; constraint?: string }
+  return refusal.code === '23505' && refusal.constraint === constraint
+}
+
+const parseWhole = (text: string): number => {
+  const value = Number(text)
+  if (!Number.isSafeInteger(value)) throw new RangeError('a stored whole number is beyond what can be computed with exactly')
+  return value
+}
+
+const int8: number = pg.types.builtins.INT8
+
+/** Whole numbers of 64 bits arrive as numbers, or not at all; everything else as the driver has it. */
+// oxlint-disable-next-line typescript/no-unsafe-enum-assignment -- the driver's own numbers, handed straight back to it
+const parserOf = ((oid: number, format?: 'text') => (oid === int8 ? parseWhole : pg.types.getTypeParser(oid, format))) as typeof pg.types.getTypeParser
