@@ -1,4 +1,4 @@
-import type { Operation, Received, Sent } from './kit/index.ts'
+import type { Operation, Received, Sent, Takes } from './kit/index.ts'
 
 export interface Reply<Body> {
   status: number
@@ -6,9 +6,10 @@ export interface Reply<Body> {
   body: Body
 }
 
-export type Input<O> = {
-  [K in 'params' | 'query' | 'body' as O extends { readonly [key in K]: unknown } ? K : never]: Sent<O, K>
-} & { headers?: Record<string, string> }
+/** What an operation takes: the parts it declares, and no others. */
+export type Input<O> = (Takes<O, 'params'> extends true ? { params: Sent<O, 'params'> } : unknown) &
+  (Takes<O, 'query'> extends true ? { query?: Sent<O, 'query'> } : unknown) &
+  (Takes<O, 'body'> extends true ? { body: Sent<O, 'body'> } : unknown) & { headers?: Record<string, string> }
 
 type Transport = (request: {
   method: string

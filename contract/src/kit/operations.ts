@@ -46,6 +46,9 @@ type Part<O, K extends 'params' | 'query' | 'body' | 'returns'> = O extends { re
     : z.ZodUndefined
   : z.ZodUndefined
 
+/** Whether an operation declares this part of a request. */
+export type Takes<O, K extends 'params' | 'query' | 'body'> = Part<O, K> extends z.ZodUndefined ? false : true
+
 /** What a handler receives after parsing. */
 export type Parsed<O, K extends 'params' | 'query' | 'body'> = z.output<Part<O, K>>
 /** What a handler answers, before encoding. */

@@ -39,6 +39,6 @@ export const sorting = <const K extends string>(name: string, keys: readonly [K,
   const values = keys.flatMap((key) => [key, `-${key}`]) as unknown as [`${'' | '-'}${K}`, ...`${'' | '-'}${K}`[]]
   const one = z.enum(values).meta({ id: name })
   return z
-    .preprocess((value) => (value === undefined || value === '' ? [...fallback] : Array.isArray(value) ? value : [value]), z.array(one).min(1).max(keys.length))
-    .meta({ default: [...fallback] })
+    .preprocess((value) => (value === '' ? [...fallback] : Array.isArray(value) ? value : [value]), z.array(one).min(1).max(keys.length))
+    .default([...fallback] as never)
 }

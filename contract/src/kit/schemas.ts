@@ -29,4 +29,4 @@ export const integerInText = (schema: z.ZodNumber) =>
 
 /** A repeatable filter: absent, one value, or the key repeated. In code it is always a list; an empty list filters nothing. */
 export const filter = <T extends z.ZodType>(item: T) =>
-  z.preprocess((value) => (value === undefined || value === '' || value === null ? [] : Array.isArray(value) ? value : [value]), z.array(item).max(100))
+  z.preprocess((value) => (value === '' || value === null ? [] : Array.isArray(value) ? value : [value]), z.array(item).max(100)).default([])

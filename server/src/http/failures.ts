@@ -60,5 +60,6 @@ const frameworkFailures: Record<string, { status: number; error: string; detail:
 
 /** The database is unreachable, overloaded, or gave up waiting: nothing was changed, and a retry may succeed. */
 const isAway = (error: unknown, code: string) =>
+  (error as { severity?: string }).severity === 'FATAL' ||
   ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', '57P01', '57P02', '57P03', '57014', '55P03', '53300', '53200', '08006', '08001'].includes(code) ||
   (error instanceof Error && /timeout exceeded when trying to connect|Connection terminated/.test(error.message))

@@ -22,7 +22,7 @@ export type Payload<N extends JobName> = z.infer<(typeof catalogue)[N]>
  * may take before somebody else may try.
  */
 export const sweeps = {
-  'identity.expire_invitations': { table: 'organization_invitations', batch: 50, lease_ms: 30_000 },
+  'identity.expire_invitations': { table: 'organization_invitations', batch: 50, lease_ms: 10_000 },
 } as const satisfies Record<string, { table: string; batch: number; lease_ms: number }>
 
 export type SweepName = keyof typeof sweeps

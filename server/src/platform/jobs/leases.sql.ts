@@ -15,21 +15,21 @@ export interface Lease {
 /** The lease ran out or was taken over: whoever holds it now does the work, and this attempt must change nothing. */
 export class LeaseLost extends Error {}
 
-/** Takes up to `limit` due rows for `holder`, passing over rows that others work on. Rows on a sandbox clock are left alone. */
+/** Takes up to `limit` due rows for `holder`, longest due first, passing over rows that others work on. Rows on a sandbox clock are left alone. */
 export const claim = async (transact: Transact, table: DueTable, options: { holder: string; limit: number; lease_ms: number }): Promise<Lease[]> =>
   transact(async (tx) => {
     const now = tx.clock.wall()
     const token = newId(now)
     const name = sql.table(table)
-    const { rows } = await sql<{ organization_id: string; id: string }>`
+    const { rows } = await sql<{ organization_id: string; id: string; due_at: Date }>`
       update ${name} set lease_until = ${later(now, options.lease_ms)}, lease_token = ${token}, lease_holder = ${options.holder}
       where (organization_id, id) in (
         select organization_id, id from ${name}
         where due_at <= ${now} and clock_id is null and (lease_until is null or lease_until <= ${now})
         order by due_at limit ${options.limit} for update skip locked
       )
-      returning organization_id, id`.execute(tx.q)
-    return rows.map((row) => ({ table, ...row, token }))
+      returning organization_id, id, due_at`.execute(tx.q)
+    return rows.toSorted((a, b) => a.due_at.getTime() - b.due_at.getTime()).map(({ organization_id, id }) => ({ table, organization_id, id, token }))
   })
 
 /**

@@ -31,7 +31,8 @@ export const requestCode = async (tx: Tx, email: string): Promise<void> => {
   if (!user && !(await readSwitches(tx)).sign_up_open) return
   const wall = tx.clock.wall()
   const id = newId(wall)
-  await replaceCode(tx, { id, email, created_at: wall, expires_at: later(wall, codeLife), tries_left: tries })
+  // To the address we know, not the spelling that was typed: a look-alike must not receive somebody's code.
+  await replaceCode(tx, { id, email: user?.email ?? email, created_at: wall, expires_at: later(wall, codeLife), tries_left: tries })
   await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id: id })
 }
 
@@ -65,11 +66,17 @@ export const signIn = async (tx: Tx, platform: Platform, email: string, code: Se
   const user = (await findUserByEmail(tx, email)) ?? (await createUser(tx, { email, is_operator: false }))
   if (user.blocked_at) return null
   await markVerified(tx, user.id, wall)
+  return { user: { ...user, email_verified: true }, session: await startSession(tx, platform, user.id) }
+}
+
+/** Opens a session for a person who has proved who they are. */
+export const startSession = async (tx: Tx, platform: Platform, user_id: string): Promise<Secret> => {
+  const wall = tx.clock.wall()
   const id = newId(wall)
   const session = newToken('session', platform.config.environment)
-  await insertSession(tx, { id, user_id: user.id, created_at: wall, expires_at: later(wall, sessionLife) })
+  await insertSession(tx, { id, user_id, created_at: wall, expires_at: later(wall, sessionLife) })
   await addCredential(tx, platform.hasher, session, { kind: 'session', subject_id: id, organization_id: null })
-  return { user: { ...user, email_verified: true }, session }
+  return session
 }
 
 export const signOut = async (tx: Tx, session_id: string): Promise<void> => {

@@ -1,0 +1,282 @@
+import { connect as dial } from 'node:net'
+import { getOrganization, listOrganizations, listTokenPatterns, operations, requestSignInCode, updateOrganization, versions } from '@bursar/contract'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { eventually, exchange, openWorld, type World } from '../../test/harness/world.ts'
+import { newToken } from '../kernel/secrets.ts'
+
+let world: World
+let token: string
+let organization: Awaited<ReturnType<World['organization']>>
+beforeAll(async () => {
+  world = await openWorld()
+  organization = await world.organization()
+  token = (await organization.token()).secret.reveal()
+})
+afterAll(() => world.close())
+
+const call = (method: string, path: string, headers: Record<string, string | string[]> = {}, body?: string | Buffer) =>
+  exchange(world.port, method, path, { authorization: `Bearer ${token}`, ...headers }, body)
+const here = () => `/v1/organizations/${organization.id}`
+const json = { 'content-type': 'application/json' }
+
+describe('addresses', () => {
+  test('both forms of a path answer, without redirect', async () => {
+    for (const path of ['/v1/organizations', '/v1/organizations/', here(), `${here()}/`]) expect((await call('GET', path)).status).toBe(200)
+  })
+
+  test('every operation starts with /v1, and its id, scopes and answers are in the document [S9-02]', async () => {
+    expect(operations.every(({ path }) => path.startsWith('/v1/'))).toBe(true)
+    const served = JSON.parse((await call('GET', '/2026-04/openapi.json')).text) as {
+      paths: Record<string, Record<string, { operationId: string; security: unknown[]; responses: Record<string, unknown> }>>
+    }
+    for (const operation of operations) {
+      const described = served.paths[operation.path]![operation.method.toLowerCase()]!
+      expect(described.operationId).toBe(operation.id)
+      expect(described.security.length > 0).toBe(operation.access.kind !== 'open')
+      expect(Object.keys(described.responses)).toEqual(
+        expect.arrayContaining(operation.access.kind === 'open' ? ['404', '422', '429'] : ['401', '403', '404', '422', '429']),
+      )
+    }
+  })
+
+  test('an unknown path is 404, a known one with another method 405 that names the right ones', async () => {
+    expect(JSON.parse((await call('GET', '/v1/nothing')).text)).toMatchObject({ error: 'RouteNotFound' })
+    const wrong = await call('PUT', here(), json, '{}')
+    expect(wrong.status).toBe(405)
+    expect(wrong.headers.get('allow')).toBe('GET, PATCH')
+    expect((await call('GET', '/v1/organizations/%zz')).status).toBe(400)
+  })
+})
+
+describe('credentials', () => {
+  test('a bearer token opens, and the scheme may be written in any case [S5-01]', async () => {
+    for (const authorization of [`Bearer ${token}`, `bearer ${token}`, `BEARER  ${token}`])
+      expect((await call('GET', here(), { authorization })).status).toBe(200)
+  })
+
+  test('without a credential, or with one that is none, the answer is 401 with a challenge [S7-04]', async () => {
+    for (const authorization of ['', 'Basic abc', `Token ${token}`, token, 'Bearer', 'Bearer ', 'Bearer tøken']) {
+      const answer = await call('GET', here(), { authorization })
+      expect([authorization, answer.status, JSON.parse(answer.text).error]).toEqual([authorization, 401, 'Unauthorized'])
+      expect(answer.headers.get('www-authenticate')).toBe('Bearer realm="bursar"')
+    }
+    expect((await exchange(world.port, 'GET', `${here()}?access_token=${token}&token=${token}`)).status).toBe(401)
+  })
+
+  test('a damaged, made-up, foreign or doubled credential is refused, with words for its owner [S7-04]', async () => {
+    const refused: Record<string, RegExp> = {
+      [`Bearer ${token.slice(0, -1)}`]: /damaged/,
+      [`Bearer ${token.slice(0, -1)}${token.endsWith('a') ? 'b' : 'a'}`]: /damaged/,
+      'Bearer polar_oat_abcdef': /not a token of this service/,
+      [`Bearer ${newToken('organization', 'sandbox').reveal()}`]: /unknown or has been revoked/,
+      [`Bearer ${newToken('organization', 'production').reveal()}`]: /belongs to production/,
+      [`Bearer ${newToken('session', 'sandbox').reveal()}`]: /kind of token/,
+    }
+    for (const [authorization, words] of Object.entries(refused)) {
+      const answer = await call('GET', here(), { authorization })
+      expect(answer.status).toBe(401)
+      expect(JSON.parse(answer.text)).toEqual({ error: 'invalid_token', error_description: expect.stringMatching(words) })
+      expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer realm="bursar", error="invalid_token", error_description="/)
+    }
+    expect((await call('GET', here(), { authorization: [`Bearer ${token}`, `Bearer ${token}`] })).status).toBe(401)
+  })
+
+  test('a token with a bad checksum is refused without asking the database', async () => {
+    const { postgres } = world.api
+    const release: (() => void)[] = []
+    const holders = Array.from({ length: 5 }, () => postgres.db.q.connection().execute(() => new Promise<void>((resolve) => release.push(resolve))))
+    await eventually('every connection for reading is taken', async () => release.length === 5)
+    const valid = call('GET', here())
+    await eventually('a good token waits for a connection', async () => postgres.use().waiting > 0)
+    for (const damage of ['!', token.endsWith('0') ? '1' : '0'])
+      expect((await call('GET', here(), { authorization: `Bearer ${token.slice(0, -1)}${damage}` })).status).toBe(401)
+    expect(postgres.use().waiting).toBe(1)
+    for (const done of release) done()
+    await Promise.all(holders)
+    expect((await valid).status).toBe(200)
+  })
+
+  test('open operations ignore a credential, whatever it is', async () => {
+    for (const authorization of ['Bearer undefined', 'Bearer polar_oat_x', 'nonsense'])
+      expect((await call('GET', listTokenPatterns.path, { authorization })).status).toBe(200)
+  })
+
+  test('a request can be confined to one organization', async () => {
+    const person = await world.person()
+    const [first, second] = [await world.organization({ owner: person.id }), await world.organization({ owner: person.id })]
+    const secret = (await person.token()).secret
+    expect((await world.client({ token: secret }).call(listOrganizations, {})).pagination.total_count).toBe(2)
+    for (const name of ['bursar-organization', 'polar-organization']) {
+      const narrow = world.client({ token: secret }, { [name]: first.id.toUpperCase() })
+      expect((await narrow.call(listOrganizations, {})).items.map(({ id }) => id)).toEqual([first.id])
+      expect((await narrow.send(getOrganization, { params: { id: second.id } })).status).toBe(404)
+      const strange = world.client({ token: secret }, { [name]: organization.id })
+      expect((await strange.call(listOrganizations, {})).items).toEqual([])
+      expect((await world.client({ token: secret }, { [name]: 'acme' }).send(listOrganizations, {})).status).toBe(422)
+    }
+  })
+})
+
+describe('versions', () => {
+  test('a request may ask for a version, gets 2026-04 otherwise, and is told which [S9-01, S9-04]', async () => {
+    expect(versions).toEqual(['2026-04'])
+    for (const headers of [{}, { 'bursar-version': '2026-04' }, { 'polar-version': '2026-04' }]) {
+      const answer = await call('GET', here(), headers)
+      expect([answer.status, answer.headers.get('bursar-version'), answer.headers.get('polar-version')]).toEqual([200, '2026-04', '2026-04'])
+    }
+    for (const version of ['2025-01', '2026-10', 'latest', '']) {
+      const answer = await call('GET', here(), { 'polar-version': version })
+      expect([version, answer.status]).toEqual([version, 404])
+      expect(JSON.parse(answer.text)).toMatchObject({ error: 'UnknownVersion', detail: expect.stringContaining('2026-04') })
+    }
+  })
+})
+
+describe('bodies', () => {
+  const patch = (body: string | Buffer, headers: Record<string, string> = json) => call('PATCH', here(), headers, body)
+
+  test('an empty body with a JSON content type is no body', async () => {
+    const answer = await exchange(world.port, 'GET', here(), { authorization: `Bearer ${token}`, 'content-type': 'application/json' })
+    expect(answer.status).toBe(200)
+    expect((await call('DELETE', `${here()}/members/${organization.id}`, { 'content-type': 'application/json', 'content-length': '0' })).status).toBe(404)
+    expect(JSON.parse((await patch('')).text)).toMatchObject({ detail: [{ loc: ['body'], type: 'missing' }] })
+  })
+
+  test.each([
+    ['no JSON', '{"name": oops}', 'json_invalid'],
+    ['cut off', '{"name": "A', 'json_invalid'],
+    ['a NUL in a text', '{"name":"A\\u0000B"}', 'value_error'],
+    ['half a surrogate pair', '{"name":"\\ud800xyz"}', 'value_error'],
+    ['nesting beyond reason', `{"details":${'['.repeat(100)}${']'.repeat(100)}}`, 'recursion_loop'],
+    ['a list beyond reason', `{"embed_hosts":[${'1,'.repeat(10_001)}1]}`, 'too_long'],
+    ['not a record', '[]', 'model_attributes_type'],
+  ])('refuses %s with 422', async (_, body, type) => {
+    const answer = await patch(body)
+    expect([answer.status, JSON.parse(answer.text).detail[0].type]).toEqual([422, type])
+  })
+
+  test('refuses bytes that are no text, and content types it cannot read', async () => {
+    expect((await patch(Buffer.from([0x22, 0xff, 0x22]))).status).toBe(422)
+    expect(JSON.parse((await patch('name=x', { 'content-type': 'application/x-www-form-urlencoded' })).text)).toMatchObject({ error: 'UnsupportedMediaType' })
+  })
+
+  test('unknown and poisonous keys change nothing', async () => {
+    const answer = await patch('{"__proto__":{"name":"Polluted"},"constructor":{"prototype":{}},"slug":"other","id":"x","website":"https://ok.example"}')
+    expect(answer.status).toBe(200)
+    expect(JSON.parse(answer.text)).toMatchObject({ slug: organization.slug, id: organization.id, website: 'https://ok.example' })
+    expect(({} as { name?: string }).name).toBeUndefined()
+  })
+
+  test('a body is counted while it comes, whatever its length claims to be', async () => {
+    const large = Buffer.alloc(1024 * 1024 + 1, 0x20)
+    expect(JSON.parse((await patch(large)).text)).toMatchObject({ error: 'RequestBodyTooLarge' })
+    const streamed = await new Promise<string>((resolve, reject) => {
+      const socket = dial(world.port, '127.0.0.1')
+      let answer = ''
+      socket.on('data', (chunk) => (answer += chunk.toString()))
+      socket.on('close', () => resolve(answer))
+      socket.on('error', (error: NodeJS.ErrnoException) => (error.code === 'EPIPE' || error.code === 'ECONNRESET' ? resolve(answer) : reject(error)))
+      socket.write(
+        `PATCH ${here()} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${token}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`,
+      )
+      for (let sent = 0; sent < 24; sent++) socket.write(`10000\r\n${' '.repeat(65_536)}\r\n`)
+      setTimeout(() => socket.end(), 500)
+    })
+    expect(streamed).toMatch(/^HTTP\/1\.1 413 /)
+  })
+})
+
+describe('answers', () => {
+  test('every answer carries a request id and the headers that protect it', async () => {
+    const answers = [
+      await call('GET', here()),
+      await call('GET', '/v1/nothing'),
+      await call('PATCH', here(), json, '{'),
+      await exchange(world.port, 'GET', here()),
+      await call('GET', '/healthz'),
+      await call('GET', '/v1/organizations/%zz'),
+    ]
+    for (const { headers } of answers) {
+      expect(headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/)
+      expect(headers.get('x-content-type-options')).toBe('nosniff')
+      expect(headers.get('content-security-policy')).toContain("default-src 'none'")
+      expect(headers.get('cache-control')).toBe('private, no-store')
+      expect(headers.get('strict-transport-security')).toContain('max-age')
+      expect(headers.get('x-polar-sandbox')).toBe('1')
+      expect(headers.get('bursar-environment')).toBe('sandbox')
+    }
+    expect(new Set(answers.map(({ headers }) => headers.get('x-request-id'))).size).toBe(answers.length)
+  })
+
+  test('browsers of other sites may use the open operations, and nothing of the organization surface', async () => {
+    const origin = { origin: 'https://shop.test', 'access-control-request-method': 'POST' }
+    const open = await exchange(world.port, 'OPTIONS', requestSignInCode.path, origin)
+    expect([open.status, open.headers.get('access-control-allow-origin'), open.headers.get('access-control-allow-credentials')]).toEqual([204, '*', null])
+    const closed = await exchange(world.port, 'OPTIONS', here(), { ...origin, 'access-control-request-method': 'PATCH' })
+    expect([closed.status, closed.headers.get('access-control-allow-origin')]).toEqual([204, null])
+    expect((await call('GET', here(), { origin: 'https://shop.test' })).headers.get('access-control-allow-origin')).toBeNull()
+    const patterns = await exchange(world.port, 'GET', listTokenPatterns.path, { origin: 'https://shop.test' })
+    expect([patterns.headers.get('access-control-allow-origin'), patterns.headers.get('access-control-expose-headers')]).toEqual([
+      '*',
+      expect.stringContaining('x-request-id'),
+    ])
+  })
+
+  test('headers beyond reason are refused', async () => {
+    expect((await call('GET', here(), { 'x-long': 'a'.repeat(20_000) })).status).toBe(431)
+  })
+
+  test('a client that is slow to speak is let go', async () => {
+    const started = performance.now()
+    const answer = await new Promise<string>((resolve) => {
+      const socket = dial(world.port, '127.0.0.1')
+      let text = ''
+      socket.write('GET /healthz HTTP/1.1\r\nhost: x\r\n')
+      socket.on('data', (chunk) => (text += chunk.toString()))
+      socket.on('close', () => resolve(text))
+    })
+    expect(answer).toMatch(/^HTTP\/1\.1 408 /)
+    expect(performance.now() - started).toBeLessThan(20_000)
+  })
+
+  test('our own mistakes answer a constant 500, and the log knows which', async () => {
+    const broken = await openWorld()
+    const own = await broken.organization()
+    const secret = (await own.token()).secret
+    await broken.database.owner((owner) => owner.query('alter table organizations rename column website to site'))
+    const answer = await exchange(
+      broken.port,
+      'PATCH',
+      `/v1/organizations/${own.id}`,
+      { authorization: `Bearer ${secret.reveal()}`, ...json },
+      '{"website":"https://x.example"}',
+    )
+    expect([answer.status, JSON.parse(answer.text)]).toEqual([
+      500,
+      { error: 'InternalServerError', detail: 'Something went wrong on our side. Quote the x-request-id of this answer when you report it.' },
+    ])
+    const line = broken.lines.find((text) => text.includes('request_failed'))!
+    expect(JSON.parse(line)).toMatchObject({ request_id: answer.headers.get('x-request-id'), operation: updateOrganization.id, error: { code: '42703' } })
+    await broken.close()
+  })
+
+  test('without the database the answer is 503 and a time to come back, and health and readiness tell them apart', async () => {
+    const lonely = await openWorld()
+    const own = await lonely.organization()
+    const authorization = `Bearer ${(await own.token()).secret.reveal()}`
+    expect((await exchange(lonely.port, 'GET', '/readyz')).status).toBe(200)
+    const { name } = lonely.database
+    const { asOwner } = await import('../../test/harness/database.ts')
+    await asOwner('postgres', async (owner) => {
+      await owner.query(`alter database ${name} allow_connections false`)
+      await owner.query('select pg_terminate_backend(pid) from pg_stat_activity where datname = $1', [name])
+    })
+    const answer = await exchange(lonely.port, 'GET', '/v1/organizations', { authorization })
+    expect([answer.status, answer.headers.get('retry-after'), JSON.parse(answer.text).error]).toEqual([503, '1', 'ServiceUnavailable'])
+    expect((await exchange(lonely.port, 'GET', '/healthz')).status).toBe(200)
+    expect(await exchange(lonely.port, 'GET', '/readyz')).toMatchObject({ status: 503, text: expect.stringContaining('the database cannot be reached') })
+    await asOwner('postgres', (owner) => owner.query(`alter database ${name} allow_connections true`))
+    expect((await exchange(lonely.port, 'GET', '/v1/organizations', { authorization })).status).toBe(200)
+    await lonely.close()
+  })
+})

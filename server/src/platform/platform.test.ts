@@ -1,0 +1,276 @@
+import { organizationUpdated } from '@bursar/contract'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { cloneDatabase, type Database } from '../../test/harness/database.ts'
+import { openClock, openWorld, variables, type World } from '../../test/harness/world.ts'
+import { Secret } from '../kernel/secrets.ts'
+import { openApi } from '../main/wire.ts'
+import { ConfigurationRefused, readConfig } from './config.ts'
+import { systemClock } from './clock.ts'
+import { encode } from './encode.ts'
+import { claim, LeaseLost, underLease } from './jobs/leases.sql.ts'
+import { enqueue } from './jobs/queue.ts'
+import { openLog, scrub } from './log.ts'
+import { emit, sequence } from './outbox/outbox.sql.ts'
+import { checkStamp, DatabaseRefused, migrate, unfit } from './postgres/migrations.ts'
+import { openPostgres } from './postgres/postgres.ts'
+import { openTelemetry } from './telemetry.ts'
+import { present } from '../modules/organizations/organizations/organizations.ts'
+
+let world: World
+beforeAll(async () => {
+  world = await openWorld()
+})
+afterAll(() => world.close())
+
+describe('configuration', () => {
+  const good = variables('postgres://somebody:hunter2@127.0.0.1/x', 'smtp://127.0.0.1:1')
+
+  test('reads what is there and keeps secrets to itself', () => {
+    const config = readConfig(good)
+    expect(config.environment).toBe('sandbox')
+    expect(JSON.stringify(config)).not.toContain('hunter2')
+  })
+
+  test('refuses all that is missing, malformed or unknown, by name, and shows no value', () => {
+    const { BURSAR_ENV: _, ...rest } = good
+    const refused = () =>
+      readConfig({
+        ...rest,
+        BURSAR_PEPPERS: '1:c2hvcnQtc2VjcmV0',
+        BURSAR_DATABASE_URL: 'mysql://root:hunter2@db/x',
+        BURSAR_DATABSE_URL: 'y',
+        BURSAR_LISTEN: 'everywhere',
+      })
+    expect(refused).toThrow(ConfigurationRefused)
+    try {
+      refused()
+    } catch (error) {
+      const { message } = error as Error
+      for (const name of [
+        'BURSAR_ENV: missing',
+        'BURSAR_PEPPERS: give version:key',
+        'BURSAR_DATABASE_URL:',
+        'BURSAR_DATABSE_URL: not a setting of this version; the nearest one is BURSAR_DATABASE_',
+        'BURSAR_LISTEN: give host:port',
+      ])
+        expect(message).toContain(name)
+      expect(message).not.toMatch(/hunter2|c2hvcnQ/)
+    }
+    expect(() => readConfig({ ...good, BURSAR_SMTP_URL: '' })).toThrow(/BURSAR_MAIL_DIR/)
+    expect(() => readConfig({ ...good, BURSAR_ENV: 'production', BURSAR_PUBLIC_URL: 'http://shop.example' })).toThrow(/must be https in production/)
+  })
+})
+
+describe('environments', () => {
+  test('a process refuses a database of the other environment [S1-09]', async () => {
+    const config = readConfig({ ...world.environmentVariables, BURSAR_ENV: 'production' })
+    await expect(openApi({ ...world.base, config, telemetry: openTelemetry() })).rejects.toThrow(
+      'this database belongs to sandbox, and this process runs as production',
+    )
+    await expect(migrate(config.database_url, 'production', world.base)).rejects.toThrow(DatabaseRefused)
+    expect((await checkStamp(world.api.postgres.db, 'sandbox')).deployment_id).toMatch(/^[0-9a-f-]{36}$/)
+  })
+
+  test('sandbox and production share no records and no credentials [S1-08, S1-09]', async () => {
+    const production = await openWorld({ environment: 'production' })
+    const there = await production.organization({ slug: 'same-name' })
+    const here = await world.organization({ slug: 'same-name' })
+    expect(there).toMatchObject({ status: 'created' })
+    expect(here).toMatchObject({ status: 'active' })
+    const { getOrganization } = await import('@bursar/contract')
+    const crossing = await production.client({ token: (await here.token()).secret }).send(getOrganization, { params: { id: here.id } })
+    expect(crossing).toMatchObject({
+      status: 401,
+      body: { error: 'invalid_token', error_description: 'This token belongs to sandbox, and this is production: they share nothing.' },
+    })
+    expect(crossing.headers.get('x-polar-sandbox')).toBeNull()
+    const back = await world.client({ token: (await there.token()).secret }).send(getOrganization, { params: { id: there.id } })
+    expect(back.status).toBe(401)
+    const own = await production.client({ token: (await there.token()).secret }).send(getOrganization, { params: { id: here.id } })
+    expect(own.status).toBe(404)
+    await production.close()
+  })
+})
+
+describe('database', () => {
+  test('the roles that serve own nothing, cannot log in or grow, and reach no further than declared', async () => {
+    await world.database.owner(async (owner) => {
+      const { rows: roles } = await owner.query(
+        `select rolname from pg_roles where rolname like 'bursar_%' and (rolsuper or rolbypassrls or rolcreaterole or rolcreatedb or rolcanlogin)`,
+      )
+      expect(roles).toEqual([])
+      const { rows: owned } = await owner.query(
+        `select c.oid::regclass::text as name from pg_class c join pg_roles r on r.oid = c.relowner where r.rolname in ('bursar_api', 'bursar_worker')`,
+      )
+      expect(owned).toEqual([])
+      const { rows: grants } = await owner.query<{ grantee: string; table_name: string; privileges: string[] }>(
+        `select grantee, table_name, array_agg(privilege_type::text order by privilege_type) as privileges from information_schema.role_table_grants
+         where table_schema = 'public' and grantee like 'bursar_%' group by 1, 2`,
+      )
+      for (const { privileges } of grants) expect(privileges).not.toEqual(expect.arrayContaining(['TRUNCATE']))
+      const api = Object.fromEntries(grants.filter(({ grantee }) => grantee === 'bursar_api').map(({ table_name, privileges }) => [table_name, privileges]))
+      expect(api.events).toEqual(['INSERT', 'SELECT'])
+      expect(api.schema_migrations).toEqual(['SELECT'])
+      expect(api.deployment).toEqual(['SELECT'])
+      expect(grants.filter(({ grantee }) => grantee === 'bursar_jobs')).toEqual([])
+      const { rows: definers } = await owner.query(
+        `select proname from pg_proc p join pg_namespace n on n.oid = p.pronamespace where prosecdef and nspname = 'public'`,
+      )
+      expect(definers).toEqual([{ proname: 'enqueue_job' }])
+      const { rows: open } = await owner.query(
+        `select has_table_privilege('bursar_api', '"graphile_worker"."_private_jobs"', 'select') or has_schema_privilege('bursar_api', 'graphile_worker', 'usage') as open`,
+      )
+      expect(open).toEqual([{ open: false }])
+      const { rows: loose } = await owner.query(
+        `select conrelid::regclass::text as table, conname from pg_constraint c where contype = 'f' and connamespace = 'public'::regnamespace
+         and not exists (select from pg_index i where i.indrelid = c.conrelid and (i.indkey::smallint[])[0:array_length(c.conkey, 1) - 1] @> c.conkey)`,
+      )
+      expect(loose).toEqual([])
+    })
+  })
+
+  test('reading cannot write, and the serving role cannot change its own powers', async () => {
+    const { db } = world.api.postgres
+    await expect(db.q.updateTable('organizations').set({ name: 'x' }).execute()).rejects.toThrow(/read-only/)
+    await expect(world.transact((tx) => tx.q.updateTable('deployment').set({ sign_up_open: true }).execute())).rejects.toThrow(/permission denied/)
+    await expect(world.transact((tx) => tx.q.deleteFrom('events').execute())).rejects.toThrow(/permission denied/)
+  })
+
+  test('migrations run once, forward only, and a changed or unknown one is noticed', async () => {
+    const database: Database = await cloneDatabase()
+    const url = new Secret(database.url)
+    const options = { clock: systemClock, log: openLog('silent') }
+    expect(await Promise.all([migrate(url, 'sandbox', options), migrate(url, 'sandbox', options)])).toEqual([[], []])
+    const postgres = openPostgres(url, 'bursar_api', { max: 2, ...options })
+    expect(await unfit(postgres.db)).toEqual([])
+    await database.owner((owner) =>
+      owner.query(`insert into schema_migrations values ('9999_future', 'x', now()); update schema_migrations set checksum = 'y' where version like '0002%'`),
+    )
+    expect(await unfit(postgres.db)).toEqual(['unknown to this version of the software: 9999_future', 'changed after it was applied: 0002_identity'])
+    await expect(migrate(url, 'sandbox', options)).rejects.toThrow(/9999_future/)
+    await postgres.close()
+    await database.drop()
+  })
+})
+
+describe('what leaves', () => {
+  test('nothing undeclared is written, and nothing required may be missing', async () => {
+    const organization = present(await world.organization())
+    const text = encode(organizationUpdated.data, { ...organization, secret: 'x', deleted_at: null })
+    expect(Object.keys(JSON.parse(text))).not.toEqual(expect.arrayContaining(['secret']))
+    expect(JSON.parse(text)).toMatchObject({ id: organization.id, created_at: organization.created_at.toISOString(), modified_at: null })
+    const { slug: _, ...incomplete } = organization
+    expect(() => encode(organizationUpdated.data, incomplete)).toThrow(/slug/)
+  })
+
+  test('a log line says only what is listed, and no text of others passes unscrubbed', () => {
+    const lines: string[] = []
+    const log = openLog('info', { write: (line) => void lines.push(line) })
+    log.info('request', { status: 200, authorization: 'Bearer x', reason: 'for ann@people.test' } as never)
+    expect(JSON.parse(lines[0]!)).toEqual({ level: 'info', time: expect.any(String), msg: 'request', status: 200, reason: 'for [address]' })
+    expect(scrub('postgres://u:p@h/db failed for bursar_test_oat_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZa33EDWO')).toBe('[url] failed for [redacted]')
+  })
+})
+
+describe('events and jobs', () => {
+  const jobCount = async () => Number((await world.database.owner((owner) => owner.query('select count(*) from graphile_worker._private_jobs'))).rows[0].count)
+
+  test('an event and its job become real with the transaction, or not at all', async () => {
+    const organization = await world.organization()
+    const subject = { organization_id: organization.id, resource_id: organization.id }
+    const before = await jobCount()
+    await expect(
+      world.transact(async (tx) => {
+        await emit(tx, organizationUpdated, subject, present(organization))
+        await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id: organization.id })
+        throw new Error('changed my mind')
+      }),
+    ).rejects.toThrow('changed my mind')
+    expect(await jobCount()).toBe(before)
+    await world.transact(async (tx) => {
+      await emit(tx, organizationUpdated, subject, present(organization))
+      await emit(tx, organizationUpdated, subject, present(organization))
+    })
+    expect(await jobCount()).toBe(before + 1)
+    const { rows } = await world.database.owner((owner) => owner.query('select count(*) from events where organization_id = $1', [organization.id]))
+    expect(Number(rows[0].count)).toBe(2)
+  })
+
+  test('events are numbered without gaps, each once, however many write and number at the same time', async () => {
+    const organization = await world.organization()
+    const worker = openPostgres(world.config.database_url, 'bursar_worker', { max: 10, clock: world.clock, log: world.base.log })
+    const subject = { organization_id: organization.id, resource_id: organization.id }
+    const writing = Array.from({ length: 200 }, (_, at) =>
+      world
+        .transact(async (tx) => {
+          await emit(tx, organizationUpdated, subject, present(organization))
+          if (at % 5 === 0) throw new Error('undone')
+        })
+        .catch(() => {}),
+    )
+    const numbering = Array.from({ length: 50 }, () => worker.transact((tx) => sequence(tx, organization.id)))
+    await Promise.all([...writing, ...numbering])
+    await worker.transact((tx) => sequence(tx, organization.id))
+    const { rows } = await world.database.owner((owner) =>
+      owner.query<{ sequence: string }>('select sequence from events where organization_id = $1 order by sequence', [organization.id]),
+    )
+    expect(rows.map(({ sequence }) => Number(sequence))).toEqual(Array.from({ length: 160 }, (_, at) => at + 1))
+    await worker.close()
+  })
+})
+
+describe('leases', () => {
+  const due = async (count: number) => {
+    const organization = await world.organization()
+    await world.database.owner((owner) =>
+      owner.query(
+        `insert into organization_invitations (organization_id, id, created_at, email, role, status, expires_at, due_at)
+         select $1, gen_random_uuid(), now(), 'p' || n || '@people.test', 'member', 'pending', now() - interval '1 minute', now() - interval '1 minute' from generate_series(1, $2) n`,
+        [organization.id, count],
+      ),
+    )
+    return organization
+  }
+  const clock = openClock()
+  const options = { holder: 'me', limit: 7, lease_ms: 1000 }
+
+  test('a due row goes to one claimant, comes back when the lease runs out, and the late one changes nothing', async () => {
+    const organization = await due(20)
+    const worker = openPostgres(world.config.database_url, 'bursar_worker', { max: 10, clock, log: world.base.log })
+    const claimed = (await Promise.all(Array.from({ length: 6 }, () => claim(worker.transact, 'organization_invitations', options)))).flat()
+    expect(new Set(claimed.map(({ id }) => id)).size).toBe(20)
+    expect(await claim(worker.transact, 'organization_invitations', options)).toEqual([])
+
+    const [late] = claimed
+    clock.advance(1001)
+    await expect(underLease(worker.transact, late!, async () => null)).rejects.toThrow(LeaseLost)
+    const again = await claim(worker.transact, 'organization_invitations', { ...options, limit: 50, holder: 'other' })
+    expect(again).toHaveLength(20)
+    clock.advance(-1001)
+    await expect(underLease(worker.transact, late!, async () => null)).rejects.toThrow(LeaseLost)
+    clock.advance(1001)
+    let effects = 0
+    for (const lease of again)
+      await underLease(worker.transact, lease, async () => {
+        effects++
+        return null
+      })
+    expect(effects).toBe(20)
+    await expect(underLease(worker.transact, again[0]!, async () => null)).rejects.toThrow(LeaseLost)
+    const { rows } = await world.database.owner((owner) =>
+      owner.query('select 1 from organization_invitations where organization_id = $1 and due_at is not null', [organization.id]),
+    )
+    expect(rows).toEqual([])
+    await worker.close()
+  })
+
+  test('rows on a sandbox clock are left to that clock', async () => {
+    const organization = await due(1)
+    await world.database.owner((owner) =>
+      owner.query('update organization_invitations set clock_id = gen_random_uuid() where organization_id = $1', [organization.id]),
+    )
+    const worker = openPostgres(world.config.database_url, 'bursar_worker', { max: 2, clock: openClock(), log: world.base.log })
+    expect(await claim(worker.transact, 'organization_invitations', options)).toEqual([])
+    await worker.close()
+  })
+})

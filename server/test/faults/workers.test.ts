@@ -1,0 +1,133 @@
+import { updateOrganization } from '@bursar/contract'
+import pg from 'pg'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { launch, type Program } from '../harness/process.ts'
+import { eventually, openWorld, type World } from '../harness/world.ts'
+
+let world: World
+let blocker: pg.Client
+const programs: Program[] = []
+
+beforeEach(async () => {
+  world = await openWorld()
+  blocker = new pg.Client({ connectionString: world.database.url })
+  await blocker.connect()
+  // Counts committed effects, beside the system's own books.
+  await world.database.owner((owner) =>
+    owner.query(`
+      create table witnessed (id uuid, at timestamptz default clock_timestamp());
+      grant insert on witnessed to bursar_worker;
+      create function witness() returns trigger language plpgsql as $$ begin insert into witnessed (id) values (new.id); return new; end $$;
+      create trigger witness after update of status on organization_invitations for each row when (new.status = 'expired') execute function witness();
+      create trigger witness_number after update of sequence on events for each row execute function witness();`),
+  )
+})
+afterEach(async () => {
+  for (const program of programs.splice(0)) {
+    program.signal('SIGCONT')
+    program.signal('SIGKILL')
+    await program.exited
+  }
+  await blocker.end()
+  await world.close()
+})
+
+const worker = async () => {
+  const program = launch(['serve', '--roles', 'worker'], world.environmentVariables)
+  programs.push(program)
+  await program.line('worker_started')
+  return program
+}
+
+const rows = async <T>(text: string, values: unknown[] = []) => (await world.database.owner((owner) => owner.query(text, values))).rows as T[]
+const witnessed = async () =>
+  (await rows<{ id: string; times: number }>('select id, count(*)::int as times from witnessed group by id')).map(({ times }) => times)
+const blocked = () =>
+  eventually(
+    'a worker waits in the middle of its work',
+    async () =>
+      (await rows(`select 1 from pg_stat_activity where datname = current_database() and application_name = 'bursar_worker' and wait_event_type = 'Lock'`))
+        .length > 0,
+  )
+
+/** Invitations that are due now, each with a secret whose row can be held to stop a worker in mid-effect. */
+const invitations = async (count: number) => {
+  const organization = await world.organization()
+  await world.database.owner((owner) =>
+    owner.query(
+      `with made as (
+         insert into organization_invitations (organization_id, id, created_at, email, role, status, expires_at, due_at)
+         select $1, gen_random_uuid(), now(), 'p' || n || '@people.test', 'member', 'pending', now() - interval '1 minute', now() - n * interval '1 minute' from generate_series(1, $2) n
+         returning organization_id, id
+       )
+       insert into credentials select encode(sha256(id::text::bytea), 'hex'), 1, 'invitation', id, organization_id from made`,
+      [organization.id, count],
+    ),
+  )
+  const [first] = await rows<{ id: string }>('select id from organization_invitations where organization_id = $1 order by due_at limit 1', [organization.id])
+  return { organization, first: first!.id }
+}
+
+test('a worker killed in the middle of a job: another does it within five seconds, and its effect is there once', async () => {
+  const organization = await world.organization()
+  await blocker.query(`select pg_advisory_lock(hashtextextended($1, 0))`, [`bursar.sequence.${organization.id}`])
+  const doomed = await worker()
+  await world.client({ token: (await organization.token()).secret }).call(updateOrganization, { params: { id: organization.id }, body: { name: 'Renamed' } })
+  await blocked()
+  const heir = await worker()
+  doomed.signal('SIGKILL')
+  const killed = performance.now()
+  await doomed.exited
+  await blocker.query('select pg_advisory_unlock_all()')
+  await eventually('the event is numbered', async () => (await witnessed()).length > 0)
+  expect(performance.now() - killed).toBeLessThan(5_000)
+  await heir.line('worker_reaped')
+  await eventually('the queue is empty', async () => (await rows('select 1 from graphile_worker._private_jobs')).length === 0)
+  expect(await witnessed()).toEqual([1])
+  expect(await rows('select last_sequence::int from event_heads')).toEqual([{ last_sequence: 1 }])
+})
+
+test('a worker killed in the middle of a lease: another does it within five seconds, and its effect is there once', async () => {
+  const { organization, first } = await invitations(3)
+  await blocker.query('begin')
+  await blocker.query('select 1 from credentials where subject_id = $1 for update', [first])
+  const doomed = await worker()
+  await blocked()
+  const heir = await worker()
+  doomed.signal('SIGKILL')
+  const killed = performance.now()
+  await doomed.exited
+  await blocker.query('rollback')
+  await eventually('every invitation is closed', async () => (await witnessed()).length === 3)
+  expect(performance.now() - killed).toBeLessThan(5_000)
+  await heir.line('worker_reaped')
+  expect(await witnessed()).toEqual([1, 1, 1])
+  expect(
+    await rows(`select 1 from organization_invitations where organization_id = $1 and (status <> 'expired' or due_at is not null or lease_token is not null)`, [
+      organization.id,
+    ]),
+  ).toEqual([])
+})
+
+test('a worker stopped past its lease and continued changes nothing', async () => {
+  await invitations(4)
+  const [{ id: first }] = (await rows<{ id: string }>('select id from organization_invitations order by due_at limit 1')) as [{ id: string }]
+  await blocker.query('begin')
+  await blocker.query('select 1 from credentials where subject_id = $1 for update', [first])
+  const sleeper = await worker()
+  await blocked()
+  sleeper.signal('SIGSTOP')
+  await eventually(
+    'the database gives up on the statement of the sleeper',
+    async () => (await rows(`select 1 from pg_stat_activity where datname = current_database() and state = 'idle in transaction (aborted)'`)).length > 0,
+  )
+  await blocker.query('rollback')
+  await worker()
+  await eventually('the other worker takes over when the leases have run out', async () => (await witnessed()).length === 4, 25_000)
+  const states = () => rows('select * from organization_invitations order by id')
+  const before = await states()
+  sleeper.signal('SIGCONT')
+  await eventually('the sleeper finds every lease gone', async () => sleeper.output().split('"lease_lost"').length > 3)
+  expect(await witnessed()).toEqual([1, 1, 1, 1])
+  expect(await states()).toEqual(before)
+}, 60_000)

@@ -1,0 +1,60 @@
+import { isDeepStrictEqual } from 'node:util'
+import { successStatus, type Operation } from '@bursar/contract'
+import { z } from 'zod'
+
+const ValidationBody = z.strictObject({
+  error: z.literal('RequestValidationError'),
+  detail: z
+    .array(
+      z.strictObject({
+        loc: z.array(z.union([z.string(), z.int()])).min(1),
+        msg: z.string().min(1),
+        type: z.string().min(1),
+        input: z.unknown().optional(),
+        ctx: z.record(z.string(), z.unknown()).optional(),
+      }),
+    )
+    .min(1),
+})
+const ServiceBody = z.strictObject({ error: z.string().min(1), detail: z.string().min(1) })
+const BearerBody = z.strictObject({ error: z.enum(['invalid_token', 'insufficient_scope']), error_description: z.string().min(1) })
+
+/** Answers that any operation may give, beside its own. */
+const everywhere = new Set([404, 405, 413, 415, 422, 429, 503])
+
+/** Throws unless the answer is one that the contract promises: a declared status, and exactly the declared body. */
+export const checkAnswer = (operation: Operation, answer: { status: number; headers: Headers; body: unknown }): void => {
+  const { status, body, headers } = answer
+  const where = `${operation.id} answered ${status}`
+  const want = (condition: boolean, what: string) => {
+    if (!condition) throw new Error(`${where}: ${what}\n${JSON.stringify(body, null, 1)}`)
+  }
+  want(/^[0-9a-f-]{36}$/.test(headers.get('x-request-id') ?? ''), 'without x-request-id')
+  if (status === successStatus(operation)) {
+    if (!operation.returns) return want(body === '', 'with a body where none is declared')
+    const parsed = operation.returns.safeParse(body)
+    want(parsed.success, `with a body that breaks the contract: ${parsed.error?.message}`)
+    return want(isDeepStrictEqual(z.encode(operation.returns, parsed.data), body), 'with fields that are not declared')
+  }
+  want(status >= 400, 'a success that is not declared')
+  const declared = operation.fails.filter((kind) => kind.status === status)
+  const guarded = operation.access.kind !== 'open' && (status === 401 || status === 403)
+  want(declared.length > 0 || guarded || everywhere.has(status), 'a status that is not declared')
+  if (status === 422) return want(ValidationBody.safeParse(body).success, 'with a body that is no validation error')
+  if (guarded && BearerBody.safeParse(body).success) return want(headers.has('www-authenticate'), 'without www-authenticate')
+  want(ServiceBody.safeParse(body).success, 'with a body that is no service error')
+  const { error } = body as { error: string }
+  const general = new Set([
+    'Unauthorized',
+    'NotPermitted',
+    'SessionNotFreshError',
+    'UnknownVersion',
+    'RouteNotFound',
+    'MethodNotAllowed',
+    'RequestBodyTooLarge',
+    'UnsupportedMediaType',
+    'TooManyRequests',
+    'ServiceUnavailable',
+  ])
+  want(declared.some((kind) => kind.error === error) || general.has(error), 'with a failure that is not declared')
+}

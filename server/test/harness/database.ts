@@ -1,0 +1,69 @@
+import { hash } from 'node:crypto'
+import pg from 'pg'
+import { Secret, type Environment } from '../../src/kernel/secrets.ts'
+import { systemClock } from '../../src/platform/clock.ts'
+import { openLog } from '../../src/platform/log.ts'
+import { migrate, migrations } from '../../src/platform/postgres/migrations.ts'
+import { randomText } from '../../src/kernel/secrets.ts'
+
+const server = process.env.BURSAR_TEST_SERVER ?? 'postgres://postgres@127.0.0.1:5432'
+
+export const urlOf = (database: string): string => `${server}/${database}`
+
+/** Runs statements as the owner of everything, beside the roles that serve. */
+export const asOwner = async <T>(database: string, work: (client: pg.Client) => Promise<T>): Promise<T> => {
+  const client = new pg.Client({ connectionString: urlOf(database) })
+  await client.connect()
+  try {
+    return await work(client)
+  } finally {
+    await client.end()
+  }
+}
+
+const template = () =>
+  `bursar_template_${hash(
+    'sha256',
+    migrations()
+      .map(({ checksum }) => checksum)
+      .join(),
+  ).slice(0, 12)}`
+
+/** Makes the migrated database that every test file clones, unless one of this shape is there already. */
+export const prepareTemplate = async (): Promise<void> => {
+  const name = template()
+  await asOwner('postgres', async (client) => {
+    await client.query(`select pg_advisory_lock(hashtextextended('bursar.template', 0))`)
+    const { rows } = await client.query('select 1 from pg_database where datname = $1 and datistemplate', [name])
+    if (rows.length > 0) return
+    await client.query(`drop database if exists ${name}`)
+    await client.query(`create database ${name}`)
+    await migrate(new Secret(urlOf(name)), 'sandbox', { clock: systemClock, log: openLog('silent') })
+    await client.query(`alter database ${name} is_template true`)
+  })
+}
+
+/** A database of its own for whoever asks: migrated, empty, and gone when they are done. */
+export const cloneDatabase = async (environment: Environment = 'sandbox') => {
+  const name = `bursar_t_${process.env.BURSAR_TEST_RUN ?? 'x'}_${randomText(10, 'abcdefghijklmnopqrstuvwxyz')}`
+  await asOwner('postgres', async (client) => {
+    // One clone at a time: the template must have no other visitor.
+    await client.query(`select pg_advisory_lock(hashtextextended('bursar.template', 0))`)
+    await client.query(`create database ${name} template ${template()}`)
+  })
+  if (environment !== 'sandbox') await asOwner(name, (client) => client.query('update deployment set environment = $1', [environment]))
+  return {
+    name,
+    url: urlOf(name),
+    owner: <T>(work: (client: pg.Client) => Promise<T>) => asOwner(name, work),
+    drop: () => asOwner('postgres', (client) => client.query(`drop database if exists ${name} with (force)`)),
+  }
+}
+export type Database = Awaited<ReturnType<typeof cloneDatabase>>
+
+/** Drops what a run left behind. */
+export const dropLeftovers = (run: string) =>
+  asOwner('postgres', async (client) => {
+    const { rows } = await client.query<{ datname: string }>('select datname from pg_database where datname like $1', [`bursar\\_t\\_${run}\\_%`])
+    for (const { datname } of rows) await client.query(`drop database if exists ${datname} with (force)`)
+  })

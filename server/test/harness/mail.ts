@@ -1,0 +1,56 @@
+import { once } from 'node:events'
+import type { AddressInfo } from 'node:net'
+import PostalMime from 'postal-mime'
+import { SMTPServer } from 'smtp-server'
+import { noteSecrets } from './secrets.ts'
+
+export interface Letter {
+  to: string
+  subject: string
+  text: string
+}
+
+/** A real mail server that keeps what it receives, and can be told to misbehave. */
+export const openMailbox = async () => {
+  const letters: Letter[] = []
+  const waiting: { to: string; resolve: (letter: Letter) => void }[] = []
+  let refusals = 0
+  const server = new SMTPServer({
+    authOptional: true,
+    disabledCommands: ['STARTTLS', 'AUTH'],
+    onData: (stream, session, done) => {
+      const chunks: Buffer[] = []
+      stream.on('data', (chunk: Buffer) => chunks.push(chunk))
+      stream.on('end', () => {
+        if (refusals > 0) {
+          refusals--
+          return done(new Error('try again later'))
+        }
+        void PostalMime.parse(Buffer.concat(chunks)).then((parsed) => {
+          const letter = { to: session.envelope.rcptTo[0]!.address, subject: parsed.subject ?? '', text: parsed.text ?? '' }
+          noteSecrets(letter.text)
+          const at = waiting.findIndex(({ to }) => to === letter.to)
+          if (at >= 0) waiting.splice(at, 1)[0]!.resolve(letter)
+          else letters.push(letter)
+          done()
+        })
+      })
+    },
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server.server, 'listening')
+  return {
+    url: `smtp://127.0.0.1:${(server.server.address() as AddressInfo).port}`,
+    letters,
+    /** The next letter to an address, now or when it comes. */
+    next: (to: string): Promise<Letter> => {
+      const at = letters.findIndex((letter) => letter.to === to)
+      if (at >= 0) return Promise.resolve(letters.splice(at, 1)[0]!)
+      return new Promise((resolve) => waiting.push({ to, resolve }))
+    },
+    /** Refuses the next `count` letters. */
+    refuse: (count: number) => void (refusals = count),
+    close: () => new Promise<void>((resolve) => server.close(() => resolve())),
+  }
+}
+export type Mailbox = Awaited<ReturnType<typeof openMailbox>>

@@ -1,0 +1,49 @@
+import { appendFileSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { tokenPatterns } from '../../src/kernel/secrets.ts'
+
+const scratch = () => process.env.BURSAR_TEST_SCRATCH ?? '/tmp'
+const tokens = new RegExp(tokenPatterns.map(({ pattern }) => pattern).join('|'), 'g')
+
+/** Remembers every secret in a text that the system handed to somebody: an answer, a cookie, a mail. */
+export const noteSecrets = (text: string): void => {
+  const found = text.match(tokens)
+  if (found) appendFileSync(join(scratch(), `${process.pid}.secrets`), found.map((token) => `${token}\n`).join(''))
+}
+
+/** Where a world of this process writes its log. */
+export const logFile = (): string => join(scratch(), `${process.pid}.log`)
+
+/** The ways in which a secret could hide in a log. */
+const disguises = (secret: string): string[] => {
+  const bytes = Buffer.from(secret)
+  // Inside a longer text base64 depends on what stands before: three alignments, less the ends that mix with neighbours.
+  const base64 = [0, 1, 2].map((shift) =>
+    Buffer.concat([Buffer.alloc(shift), bytes])
+      .toString('base64')
+      .slice(shift === 0 ? 0 : shift + 1, -4),
+  )
+  const raw = secret.slice(secret.lastIndexOf('_') + 1)
+  return [
+    raw,
+    encodeURIComponent(secret),
+    bytes.toString('hex'),
+    ...base64,
+    ...base64.map((text) => text.replaceAll('+', '-').replaceAll('/', '_')),
+    [...raw].toReversed().join(''),
+  ]
+}
+
+/** Searches everything that was logged for everything that was issued. */
+export const scanLogs = (directory: string): { issued: number; bytes: number; found: string[] } => {
+  const names = readdirSync(directory)
+  const read = (ending: string) => names.filter((name) => name.endsWith(ending)).map((name) => readFileSync(join(directory, name), 'utf8'))
+  const issued = new Set(read('.secrets').flatMap((text) => text.split('\n').filter((line) => line !== '')))
+  const logs = read('.log')
+  const found = [...issued].flatMap((secret) =>
+    disguises(secret)
+      .filter((form) => logs.some((log) => log.includes(form)))
+      .map((form) => `${secret.slice(0, 20)}… as ${form.slice(0, 8)}…`),
+  )
+  return { issued: issued.size, bytes: logs.reduce((sum, log) => sum + log.length, 0), found }
+}

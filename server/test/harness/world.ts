@@ -1,0 +1,207 @@
+import { appendFileSync } from 'node:fs'
+import { request as send } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { scopes, type OrganizationRole, type Scope } from '@bursar/contract'
+import { connect, type Client } from '@bursar/contract/client'
+import { randomText, Secret, type Environment } from '../../src/kernel/secrets.ts'
+import { openApi, openWorker } from '../../src/main/wire.ts'
+import { cookieName, createUser, issueOrganizationToken, issuePersonalToken, startSession } from '../../src/modules/identity/index.ts'
+import { createOrganization, insertMembership } from '../../src/modules/organizations/index.ts'
+import type { Clock } from '../../src/platform/clock.ts'
+import { readConfig, type Config } from '../../src/platform/config.ts'
+import { openLog } from '../../src/platform/log.ts'
+import { openTelemetry } from '../../src/platform/telemetry.ts'
+import { operations } from '@bursar/contract'
+import { checkAnswer } from './contract.ts'
+import { cloneDatabase } from './database.ts'
+import { openMailbox } from './mail.ts'
+import { logFile, noteSecrets } from './secrets.ts'
+
+/** A clock that a test can push forward. */
+export const openClock = () => {
+  let ahead = 0
+  const now = () => new Date(Date.now() + ahead)
+  const clock: Clock = { wall: now, business: now }
+  return { ...clock, advance: (milliseconds: number) => void (ahead += milliseconds) }
+}
+
+export const pepper = Buffer.alloc(32, 7).toString('base64')
+
+export const variables = (database_url: string, mail_url: string, environment: Environment = 'sandbox'): Record<string, string> => ({
+  BURSAR_ENV: environment,
+  BURSAR_DATABASE_URL: database_url,
+  BURSAR_DATABASE_CONNECTIONS: '10',
+  BURSAR_REDIS_URL: process.env.BURSAR_TEST_REDIS ?? 'redis://127.0.0.1:6379',
+  BURSAR_PEPPERS: `1:${pepper}`,
+  BURSAR_PUBLIC_URL: 'https://bursar.test',
+  BURSAR_LISTEN: '127.0.0.1:0',
+  BURSAR_ADMIN_LISTEN: '127.0.0.1:0',
+  BURSAR_SMTP_URL: mail_url,
+  BURSAR_LOG_LEVEL: 'trace',
+})
+
+export interface Exchange {
+  status: number
+  headers: Headers
+  text: string
+}
+
+/** One request over a real socket, with the header lines exactly as given. */
+export const exchange = (
+  port: number,
+  method: string,
+  path: string,
+  headers: Record<string, string | string[]> = {},
+  body?: string | Buffer,
+): Promise<Exchange> =>
+  new Promise((resolve, reject) => {
+    const outgoing = send(
+      { host: '127.0.0.1', port, method, path, headers: { ...(body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }), ...headers } },
+      (incoming) => {
+        const chunks: Buffer[] = []
+        incoming.on('data', (chunk: Buffer) => chunks.push(chunk))
+        incoming.on('end', () => {
+          const text = Buffer.concat(chunks).toString()
+          const received = new Headers()
+          for (let at = 0; at < incoming.rawHeaders.length; at += 2) received.append(incoming.rawHeaders[at]!, incoming.rawHeaders[at + 1]!)
+          noteSecrets(`${text} ${received.get('set-cookie') ?? ''}`)
+          resolve({ status: incoming.statusCode!, headers: received, text })
+        })
+        incoming.on('error', reject)
+      },
+    )
+    outgoing.on('error', reject)
+    outgoing.end(body)
+  })
+
+export interface WorldOptions {
+  environment?: Environment
+  worker?: boolean
+  settings?: Record<string, string>
+}
+
+/** A running system of its own: database, mail server, API on a real port, and people to act in it. */
+export const openWorld = async ({ environment = 'sandbox', worker = false, settings = {} }: WorldOptions = {}) => {
+  const [database, mail] = await Promise.all([cloneDatabase(environment), openMailbox()])
+  const clock = openClock()
+  const lines: string[] = []
+  const log = openLog('trace', {
+    write: (line: string) => {
+      lines.push(line)
+      appendFileSync(logFile(), line)
+    },
+  })
+  const environmentVariables = { ...variables(database.url, mail.url, environment), ...settings }
+  const config: Config = readConfig(environmentVariables)
+  const base = { config, clock, log, telemetry: openTelemetry() }
+  const api = await openApi(base)
+  await api.server.listen({ host: '127.0.0.1', port: 0 })
+  const { port } = api.server.server.address() as AddressInfo
+  const working = worker ? await openWorker(base) : undefined
+  const { platform } = api
+  const { transact } = api.postgres
+
+  const client = (credentials: { token?: Secret | string; cookie?: string } = {}, extra: Record<string, string> = {}): Client => {
+    const headers: Record<string, string> = { ...extra }
+    if (credentials.token !== undefined)
+      headers.authorization = `Bearer ${typeof credentials.token === 'string' ? credentials.token : credentials.token.reveal()}`
+    if (credentials.cookie !== undefined) Object.assign(headers, { cookie: credentials.cookie, origin: config.public_url.origin, 'bursar-csrf': '1' })
+    return connect(async (request) => {
+      const answer = await exchange(port, request.method, request.url, request.headers, request.body)
+      const operation = find(request.method, request.url)
+      const json = (answer.headers.get('content-type') ?? '').includes('json') && answer.text !== ''
+      if (operation) checkAnswer(operation, { ...answer, body: json ? (JSON.parse(answer.text) as unknown) : answer.text })
+      return answer
+    }, headers)
+  }
+
+  const secretly = (secret: Secret): Secret => {
+    noteSecrets(secret.reveal())
+    return secret
+  }
+
+  const person = async (options: { email?: string; is_operator?: boolean } = {}) => {
+    const email = options.email ?? `${randomText(10, 'abcdefghijklmnop')}@people.test`
+    const user = await transact((tx) => createUser(tx, { email, is_operator: options.is_operator ?? false }))
+    return {
+      ...user,
+      cookie: () => cookie(user.id),
+      token: (wanted: readonly Scope[] = scopes, expires_in: number | null = null) => personalToken(user.id, wanted, expires_in),
+    }
+  }
+
+  const cookie = async (user_id: string) => `${cookieName(config)}=${secretly(await transact((tx) => startSession(tx, platform, user_id))).reveal()}`
+
+  const personalToken = async (user_id: string, wanted: readonly Scope[] = scopes, expires_in: number | null = null) => {
+    const { secret, token } = await transact((tx) => issuePersonalToken(tx, platform, user_id, { comment: 'test', scopes: wanted, expires_in }))
+    return { id: token.id, secret: secretly(secret) }
+  }
+
+  const organization = async (options: { slug?: string; owner?: string } = {}) => {
+    const slug = options.slug ?? `org-${randomText(10, 'abcdefghijklmnop')}`
+    const row = await transact((tx) =>
+      createOrganization(tx, { name: `Organization ${slug}`, slug, default_presentment_currency: 'usd', default_tax_behavior: 'location' }, environment),
+    )
+    const owner = options.owner ?? (await person()).id
+    await join(row.id, owner, 'owner')
+    return {
+      ...row,
+      owner,
+      token: async (wanted: readonly Scope[] = scopes, expires_in: number | null = null) => {
+        const { secret, token } = await transact((tx) => issueOrganizationToken(tx, platform, row.id, { comment: 'test', scopes: wanted, expires_in }))
+        return { id: token.id, secret: secretly(secret) }
+      },
+    }
+  }
+
+  const join = (organization_id: string, user_id: string, role: OrganizationRole) =>
+    transact((tx) => insertMembership(tx, organization_id, user_id, role, clock.business()))
+
+  return {
+    api,
+    base,
+    clock,
+    client,
+    config,
+    database,
+    join,
+    lines,
+    mail,
+    organization,
+    person,
+    platform,
+    port,
+    transact,
+    environmentVariables,
+    working,
+    close: async () => {
+      await working?.close()
+      await api.close()
+      await mail.close()
+      await database.drop()
+    },
+  }
+}
+export type World = Awaited<ReturnType<typeof openWorld>>
+
+/** The operation that an address belongs to, if any: fixed parts win over named ones. */
+export const find = (method: string, address: string) => {
+  const parts = (path: string) => path.split('?')[0]!.replace(/\/+$/, '').split('/')
+  const have = parts(address)
+  const fitting = operations.filter((operation) => {
+    const want = parts(operation.path)
+    return operation.method === method && want.length === have.length && want.every((part, at) => part.startsWith('{') || part === have[at])
+  })
+  return fitting.toSorted((a, b) => (a.path.match(/\{/g)?.length ?? 0) - (b.path.match(/\{/g)?.length ?? 0))[0]
+}
+
+/** Waits until something is so, asking often; fails loudly when it never is. */
+export const eventually = async <T>(what: string, ask: () => Promise<T | undefined | false>, within = 10_000): Promise<T> => {
+  const until = performance.now() + within
+  for (;;) {
+    const answer = await ask()
+    if (answer !== undefined && answer !== false) return answer
+    if (performance.now() > until) throw new Error(`never happened: ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+}
