@@ -41,6 +41,7 @@ create table organizations (
   default_tax_behavior text not null,
   feature_settings jsonb not null,
   subscription_settings jsonb not null,
+  notification_settings jsonb not null,
   customer_email_settings jsonb not null,
   customer_portal_settings jsonb not null,
   dispute_settings jsonb not null,

@@ -94,6 +94,11 @@ export const OrganizationCustomerPortalSettings = resource('OrganizationCustomer
   customer: resource('CustomerPortalCustomerSettings', { allow_email_change: flag('Customers may change their e-mail address.').optional() }).optional(),
 })
 
+export const OrganizationNotificationSettings = resource('OrganizationNotificationSettings', {
+  new_order: flag('Mail the people of the organization about each order.'),
+  new_subscription: flag('Mail the people of the organization about each new subscription.'),
+})
+
 export const OrganizationCapabilities = resource('OrganizationCapabilities', {
   checkout_payments: flag('Checkouts can be paid.'),
   subscription_renewals: flag('Subscriptions renew.'),
@@ -122,6 +127,7 @@ export const Organization = resource('Organization', {
   default_tax_behavior: TaxBehaviorOption,
   feature_settings: OrganizationFeatureSettings.nullable(),
   subscription_settings: OrganizationSubscriptionSettings,
+  notification_settings: OrganizationNotificationSettings,
   customer_email_settings: OrganizationCustomerEmailSettings,
   customer_portal_settings: OrganizationCustomerPortalSettings,
   dispute_settings: resource('OrganizationDisputeSettings', { auto_accept_below_amount: z.int().nullable() }),
@@ -198,6 +204,7 @@ const profile = {
   country: SellerCountry.nullish(),
   feature_settings: OrganizationFeatureSettingsUpdate.nullish(),
   subscription_settings: OrganizationSubscriptionSettings.nullish(),
+  notification_settings: OrganizationNotificationSettings.nullish(),
   customer_email_settings: OrganizationCustomerEmailSettings.nullish(),
   customer_portal_settings: OrganizationCustomerPortalSettings.nullish(),
 }

@@ -37,12 +37,16 @@ describe('tokens', () => {
 
   test('a changed character is noticed without asking anyone', () => {
     fc.assert(
-      fc.property(fc.integer({ min: 0, max: 42 }), fc.constantFrom(...'0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'), (at, letter) => {
-        const token = newToken('organization', 'sandbox').reveal()
-        const start = prefixOf('organization', 'sandbox').length + at
-        const changed = token.slice(0, start) + letter + token.slice(start + 1)
-        expect(readToken(changed) === 'damaged').toBe(changed !== token)
-      }),
+      fc.property(
+        fc.integer({ min: 0, max: 42 }),
+        fc.constantFrom(...'0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'.split('')),
+        (at, letter) => {
+          const token = newToken('organization', 'sandbox').reveal()
+          const start = prefixOf('organization', 'sandbox').length + at
+          const changed = token.slice(0, start) + letter + token.slice(start + 1)
+          expect(readToken(changed) === 'damaged').toBe(changed !== token)
+        },
+      ),
     )
     expect(readToken('polar_oat_something')).toBe('foreign')
     expect(readToken(newToken('personal', 'sandbox').reveal().slice(0, -1))).toBe('damaged')
@@ -50,7 +54,7 @@ describe('tokens', () => {
 
   test('a secret shows itself to nobody by accident', () => {
     const secret = new Secret('hunter2')
-    expect([String(secret), JSON.stringify({ secret }), inspect({ secret }), `${secret}`].join()).not.toContain('hunter2')
+    expect([String(secret), JSON.stringify({ secret }), inspect({ secret }), secret.toString()].join()).not.toContain('hunter2')
     expect(hintOf(newToken('organization', 'sandbox'))).toMatch(/^bursar_test_oat_….{4}$/)
   })
 

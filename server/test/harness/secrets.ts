@@ -30,7 +30,7 @@ const disguises = (secret: string): string[] => {
     bytes.toString('hex'),
     ...base64,
     ...base64.map((text) => text.replaceAll('+', '-').replaceAll('/', '_')),
-    [...raw].toReversed().join(''),
+    raw.split('').toReversed().join(''),
   ]
 }
 

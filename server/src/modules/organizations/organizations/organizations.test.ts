@@ -122,14 +122,14 @@ test('a change leaves what is absent, clears what is null where it can be empty,
 
   const events = await eventually('both events are numbered', async () => {
     const { rows } = await world.database.owner((owner) =>
-      owner.query<{ sequence: number; payload: { type: string; data: unknown } }>(
+      owner.query<{ sequence: string; payload: { type: string; data: unknown } }>(
         'select sequence, payload from events where organization_id = $1 and sequence is not null order by sequence',
         [organization.id],
       ),
     )
     return rows.length === 2 && rows
   })
-  expect(events.map(({ sequence }) => Number(sequence))).toEqual([1, 2])
+  expect(events.map(({ sequence }) => sequence)).toEqual(['1', '2'])
   expect(events[1]!.payload).toMatchObject({ type: organizationUpdated.kind, data: second })
   expect(Organization.safeParse(events[1]!.payload.data).success).toBe(true)
 })

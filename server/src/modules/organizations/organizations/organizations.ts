@@ -70,6 +70,7 @@ const defaults = {
     prevent_trial_abuse: false,
     allow_customer_updates: true,
   },
+  notification_settings: { new_order: true, new_subscription: true },
   customer_email_settings: {
     order_confirmation: true,
     payment_method_expiration_reminder: true,

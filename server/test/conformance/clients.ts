@@ -1,0 +1,24 @@
+import { createPolar } from 'polar-sdk/2026-04'
+import { Polar } from 'polar-sdk-strict'
+
+/** The official clients, as published. */
+export const clients = { current: '@polar-sh/sdk 1.0.1 /2026-04', strict: '@polar-sh/sdk 0.47.1' } as const
+export type ClientName = keyof typeof clients
+
+export const current = (baseUrl: string, accessToken: string) => createPolar({ baseUrl, accessToken })
+/** Parses every answer with its own schemas, and throws where one does not fit. */
+export const strict = (serverURL: string, accessToken: string) => new Polar({ serverURL, accessToken })
+
+/** Operations that a client cannot call as it is, each with the reason; they are called by plain HTTP instead. */
+export const uncallable: Record<ClientName, Record<string, string>> = {
+  current: {
+    'GET /v1/members': 'has no method',
+    'GET /v1/customer-seats/{}': 'has no method',
+    'GET /v1/benefit-grants/{}': 'has no method',
+    'GET /v1/oauth2/authorize': 'sends no parameters',
+    'POST /v1/oauth2/token': 'sends no parameters',
+    'POST /v1/oauth2/revoke': 'sends no parameters',
+    'POST /v1/oauth2/introspect': 'sends no parameters',
+  },
+  strict: {},
+}

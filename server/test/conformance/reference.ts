@@ -1,0 +1,49 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { Ajv2020 } from 'ajv/dist/2020.js'
+import addFormats from 'ajv-formats'
+import { keyOf } from './promise.ts'
+
+const file = new URL('../../../../shared/contract/2026-04.openapi.json', import.meta.url)
+
+interface Reference {
+  paths: Record<string, Record<string, { responses: Record<string, { content?: Record<string, unknown> }> }>>
+  webhooks: Record<string, unknown>
+}
+
+/**
+ * The structure of the public contract, where a copy of it lies beside the project; nothing where it does not. An
+ * answer is checked against the schema of its own status.
+ */
+export const openReference = () => {
+  if (!existsSync(file)) return undefined
+  const document = JSON.parse(readFileSync(file, 'utf8')) as Reference
+  const ajv = new Ajv2020({ strict: false, allErrors: true, validateSchema: false })
+  addFormats.default(ajv)
+  // Ours are shaped as version 4, and any version is a good id.
+  ajv.addFormat('uuid4', /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i)
+  ajv.addSchema(document, 'reference')
+  const escape = (part: string) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1'))
+  const check = (pointer: string[], value: unknown): string[] => {
+    const validate = ajv.compile({ $ref: `reference#/${pointer.map(escape).join('/')}` })
+    return validate(value) ? [] : (validate.errors ?? []).map((error) => `${error.instancePath} ${error.message}`)
+  }
+  const places = new Map(
+    Object.entries(document.paths).flatMap(([path, methods]) => Object.keys(methods).map((method) => [keyOf(method, path), [path, method] as const])),
+  )
+  return {
+    /** What is wrong with an answer, by the contract; nothing where the contract says nothing about it. */
+    answer: (key: string, status: number, body: unknown): string[] => {
+      const [path, method] = places.get(key) ?? []
+      if (path === undefined || method === undefined) return []
+      const described = document.paths[path]![method]!.responses[status]
+      if (!described) return status < 300 ? [`status ${status} is not in the contract`] : []
+      return described.content?.['application/json']
+        ? check(['paths', path, method, 'responses', String(status), 'content', 'application/json', 'schema'], body)
+        : []
+    },
+    webhook: (kind: string, payload: unknown): string[] =>
+      kind in document.webhooks
+        ? check(['webhooks', kind, 'post', 'requestBody', 'content', 'application/json', 'schema'], payload)
+        : [`${kind} is not in the contract`],
+  }
+}

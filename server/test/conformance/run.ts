@@ -1,0 +1,100 @@
+import { createHmac } from 'node:crypto'
+import { operations, webhooks } from '@bursar/contract'
+import { webhooks as currentWebhooks } from 'polar-sdk/2026-04'
+import { validateEvent } from 'polar-sdk-strict/webhooks'
+import { dropLeftovers, prepareTemplate } from '../harness/database.ts'
+import { find, openWorld, type World } from '../harness/world.ts'
+import * as official from './clients.ts'
+import { keyOf, promised, requirements } from './promise.ts'
+import { openReference } from './reference.ts'
+import { organizations } from './stories/organizations.ts'
+import { openWitness, type Seen } from './witness.ts'
+
+export interface Stage {
+  readonly world: World
+  readonly clients: {
+    readonly current: (token: string) => ReturnType<typeof official.current>
+    readonly strict: (token: string) => ReturnType<typeof official.strict>
+  }
+}
+/** One area, told with both official clients: every operation it has is called and succeeds at least once. */
+export type Story = (stage: Stage) => Promise<void>
+
+const stories: Record<string, Story> = { organizations }
+
+process.env.BURSAR_TEST_RUN = 'conf'
+await prepareTemplate()
+const world = await openWorld({ worker: true })
+const seen: Seen[] = []
+const witness = {
+  current: await openWitness('current', world.port, (one) => seen.push(one)),
+  strict: await openWitness('strict', world.port, (one) => seen.push(one)),
+}
+const stage: Stage = {
+  world,
+  clients: { current: (token) => official.current(witness.current.url, token), strict: (token) => official.strict(witness.strict.url, token) },
+}
+const problems: string[] = []
+
+for (const [name, story] of Object.entries(stories)) {
+  try {
+    await story(stage)
+    console.log(`ok   ${name}`)
+  } catch (error) {
+    problems.push(`the story of ${name} breaks off: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}`)
+  }
+}
+
+// Every answer that passed is held against the contract file.
+const reference = openReference()
+if (!reference) console.log('skipped: the contract file is not beside this clone, so answers are held only against the clients and our own contract')
+for (const one of seen) {
+  const operation = find(one.method, one.path)
+  if (!operation || !reference || !one.type.includes('json')) continue
+  for (const problem of reference.answer(keyOf(operation.method, operation.path), one.status, JSON.parse(one.text)))
+    problems.push(`${operation.id} ${one.status}: ${problem}`)
+}
+
+// Every promised operation that exists was called by each client and succeeded.
+const wanted = promised()
+const implemented = operations.filter((operation) => wanted.has(keyOf(operation.method, operation.path)))
+for (const operation of implemented) {
+  const key = keyOf(operation.method, operation.path)
+  for (const client of ['current', 'strict'] as const) {
+    const called = seen.some((one) => one.client === client && one.status < 300 && find(one.method, one.path) === operation)
+    const reason = official.uncallable[client][key]
+    if (reason && !called) console.log(`note ${operation.id}: ${official.clients[client]} ${reason}`)
+    else if (!called) problems.push(`${operation.id}: no successful call by ${official.clients[client]}`)
+  }
+}
+
+// Every event that was written is what both clients and the contract expect.
+const secret = 'conformance'
+const verified = new Set<string>()
+const { rows } = await world.database.owner((owner) => owner.query<{ kind: string; payload: unknown }>('select kind, payload from events'))
+for (const { kind, payload } of rows) {
+  const body = JSON.stringify(payload)
+  const timestamp = String(Math.floor(Date.now() / 1000))
+  const signature = createHmac('sha256', secret).update(`evt.${timestamp}.${body}`).digest('base64')
+  const headers = { 'webhook-id': 'evt', 'webhook-timestamp': timestamp, 'webhook-signature': `v1,${signature}` }
+  const found: string[] = reference?.webhook(kind, payload) ?? []
+  await currentWebhooks.validateEvent(body, headers, secret).catch((error: unknown) => found.push(`${official.clients.current}: ${String(error)}`))
+  try {
+    validateEvent(body, headers, secret)
+  } catch (error) {
+    found.push(`${official.clients.strict}: ${String(error)}`)
+  }
+  if (found.length === 0) verified.add(kind)
+  problems.push(...found.map((problem) => `webhook ${kind}: ${problem}`))
+}
+for (const { kind } of webhooks) if (!verified.has(kind)) problems.push(`webhook ${kind}: no event of this kind was emitted`)
+
+witness.current.close()
+witness.strict.close()
+await world.close()
+await dropLeftovers('conf')
+
+for (const problem of new Set(problems)) console.log(`FAIL ${problem}`)
+console.log(`${seen.length} answers checked`)
+console.log(`operations: ${implemented.length}/${wanted.size} · webhooks: ${verified.size}/41 · requirements: ${requirements().size}/119`)
+process.exitCode = problems.length > 0 ? 1 : 0
