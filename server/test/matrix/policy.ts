@@ -1,0 +1,197 @@
+import type { OrganizationRole, Scope } from '@bursar/contract'
+
+/** The things a request can point at, all of one tenant: real ones, another tenant's, or ids that never existed. */
+export interface Target {
+  readonly organization_id: string
+  readonly member_id: string
+  readonly invitation_id: string
+  readonly organization_token_id: string
+  readonly personal_token_id: string
+}
+
+export interface Asked {
+  readonly path: string
+  readonly body?: unknown
+}
+
+export type Credential = 'organization' | 'personal' | 'session'
+
+/**
+ * Who may do what, written by hand from the specification and held against the running server: nothing here is
+ * derived from the declarations that the server runs on, so the two cannot share a mistake.
+ */
+export interface Policy {
+  /** `open`: anyone, and a credential changes nothing. `person`: a signed-in browser alone. Otherwise the tokens that are accepted. */
+  readonly who: 'open' | 'person' | readonly Credential[]
+  readonly scopes: readonly Scope[]
+  /** Roles that may do it; everyone in the organization where none are listed. */
+  readonly roles?: readonly OrganizationRole[]
+  readonly ask: (target: Target) => Asked
+  /** The answer to a caller who may: a status, and the name of the failure where even then there is one. */
+  readonly granted: number | [number, string]
+  /** The request points at something of a tenant. How a foreign or absent one is answered. */
+  readonly foreign?: 'absent' | 'invalid'
+  /** Part of the address can be one's own while the rest is somebody else's. */
+  readonly nested?: boolean
+  /** The thing belongs to a person rather than to an organization. */
+  readonly personal?: boolean
+}
+
+const tokens: readonly Credential[] = ['organization', 'personal', 'session']
+const readers: readonly Scope[] = ['organizations:read', 'organizations:write']
+const writers: readonly Scope[] = ['organizations:write']
+const managers: readonly OrganizationRole[] = ['owner', 'admin']
+
+let serial = 0
+
+export const policy: Record<string, Policy> = {
+  'organizations:list': { who: tokens, scopes: readers, ask: () => ({ path: '/v1/organizations/?limit=100' }), granted: 200 },
+  'organizations:create': {
+    who: ['personal', 'session'],
+    scopes: writers,
+    ask: () => ({ path: '/v1/organizations/', body: { name: 'Matrix', slug: `matrix-${serial++}` } }),
+    granted: 201,
+  },
+  'organizations:get': { who: tokens, scopes: readers, ask: (t) => ({ path: `/v1/organizations/${t.organization_id}` }), granted: 200, foreign: 'absent' },
+  'organizations:update': {
+    who: tokens,
+    scopes: writers,
+    roles: managers,
+    ask: (t) => ({ path: `/v1/organizations/${t.organization_id}`, body: { website: 'https://changed.example' } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+
+  'organizations:list_members': {
+    who: tokens,
+    scopes: readers,
+    roles: ['owner', 'admin', 'member'],
+    ask: (t) => ({ path: `/v1/organizations/${t.organization_id}/members?limit=100` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'organizations:update_member': {
+    who: tokens,
+    scopes: writers,
+    roles: managers,
+    ask: (t) => ({ path: `/v1/organizations/${t.organization_id}/members/${t.member_id}`, body: { role: 'finance' } }),
+    granted: 200,
+    foreign: 'absent',
+    nested: true,
+  },
+  'organizations:remove_member': {
+    who: tokens,
+    scopes: writers,
+    roles: managers,
+    ask: (t) => ({ path: `/v1/organizations/${t.organization_id}/members/${t.member_id}` }),
+    granted: 204,
+    foreign: 'absent',
+    nested: true,
+  },
+  'organizations:leave': {
+    who: 'person',
+    scopes: writers,
+    ask: (t) => ({ path: `/v1/organizations/${t.organization_id}/members/leave` }),
+    granted: 204,
+    foreign: 'absent',
+  },
+  'organizations:invite_member': {
+    who: tokens,
+    scopes: writers,
+    roles: managers,
+    ask: (t) => ({ path: `/v1/organizations/${t.organization_id}/members/invite`, body: { email: `guest-${serial++}@people.test` } }),
+    granted: 201,
+    foreign: 'absent',
+  },
+  'organizations:list_invitations': {
+    who: tokens,
+    scopes: readers,
+    roles: ['owner', 'admin', 'member'],
+    ask: (t) => ({ path: `/v1/organizations/${t.organization_id}/invitations?limit=100` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'organizations:revoke_invitation': {
+    who: tokens,
+    scopes: writers,
+    roles: managers,
+    ask: (t) => ({ path: `/v1/organizations/${t.organization_id}/invitations/${t.invitation_id}` }),
+    granted: 204,
+    foreign: 'absent',
+    nested: true,
+  },
+  'organizations:accept_invitation': {
+    who: 'person',
+    scopes: writers,
+    ask: () => ({ path: '/v1/organization-invitations/accept', body: { token: 'bursar_test_inv_made_up' } }),
+    granted: [410, 'InvitationInvalid'],
+  },
+
+  'organization_access_tokens:list': { who: 'person', scopes: [], ask: () => ({ path: '/v1/organization-access-tokens/?limit=100' }), granted: 200 },
+  'organization_access_tokens:create': {
+    who: 'person',
+    scopes: [],
+    roles: managers,
+    ask: (t) => ({ path: '/v1/organization-access-tokens/', body: { organization_id: t.organization_id, comment: 'x', scopes: ['orders:read'] } }),
+    granted: 201,
+    foreign: 'invalid',
+  },
+  'organization_access_tokens:update': {
+    who: 'person',
+    scopes: [],
+    roles: managers,
+    ask: (t) => ({ path: `/v1/organization-access-tokens/${t.organization_token_id}`, body: { comment: 'changed' } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'organization_access_tokens:delete': {
+    who: 'person',
+    scopes: [],
+    roles: managers,
+    ask: (t) => ({ path: `/v1/organization-access-tokens/${t.organization_token_id}` }),
+    granted: 204,
+    foreign: 'absent',
+  },
+
+  'personal_access_tokens:list': { who: 'person', scopes: [], ask: () => ({ path: '/v1/personal_access_tokens/?limit=100' }), granted: 200 },
+  'personal_access_tokens:create': {
+    who: 'person',
+    scopes: [],
+    ask: () => ({ path: '/v1/personal_access_tokens/', body: { comment: 'x', scopes: ['orders:read'] } }),
+    granted: 201,
+  },
+  'personal_access_tokens:update': {
+    who: 'person',
+    scopes: [],
+    ask: (t) => ({ path: `/v1/personal_access_tokens/${t.personal_token_id}`, body: { comment: 'changed' } }),
+    granted: 200,
+    foreign: 'absent',
+    personal: true,
+  },
+  'personal_access_tokens:delete': {
+    who: 'person',
+    scopes: [],
+    ask: (t) => ({ path: `/v1/personal_access_tokens/${t.personal_token_id}` }),
+    granted: 204,
+    foreign: 'absent',
+    personal: true,
+  },
+
+  'auth:request_code': { who: 'open', scopes: [], ask: () => ({ path: '/v1/auth/email-otp', body: { email: 'nobody@people.test' } }), granted: 202 },
+  'auth:verify_code': {
+    who: 'open',
+    scopes: [],
+    ask: () => ({ path: '/v1/auth/email-otp/verify', body: { email: 'nobody@people.test', code: '123456' } }),
+    granted: [401, 'SignInRefused'],
+  },
+  'auth:sign_out': { who: 'person', scopes: [], ask: () => ({ path: '/v1/auth/session' }), granted: 204 },
+  'users:me': { who: 'person', scopes: [], ask: () => ({ path: '/v1/users/me' }), granted: 200 },
+
+  'integrations:report_leaked_tokens': {
+    who: 'open',
+    scopes: [],
+    ask: () => ({ path: '/v1/integrations/github/secret-scanning', body: [{ token: 'x', type: 'y' }] }),
+    granted: [400, 'PublicKeyNotFound'],
+  },
+  'integrations:token_patterns': { who: 'open', scopes: [], ask: () => ({ path: '/v1/integrations/token-patterns' }), granted: 200 },
+}

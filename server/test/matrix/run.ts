@@ -1,0 +1,291 @@
+import { randomBytes } from 'node:crypto'
+import { organizationRoles, operations, scopes, type OrganizationRole, type Scope } from '@bursar/contract'
+import { cookieName, issueOrganizationToken, issuePersonalToken, startSession } from '../../src/modules/identity/index.ts'
+import { insertMembership } from '../../src/modules/organizations/index.ts'
+import { newToken } from '../../src/kernel/secrets.ts'
+import { newId } from '../../src/kernel/ids.ts'
+import { dropLeftovers, prepareTemplate } from '../harness/database.ts'
+import { openWorld } from '../harness/world.ts'
+import { policy, type Credential, type Policy, type Target } from './policy.ts'
+
+process.env.BURSAR_TEST_RUN = 'matrix'
+await prepareTemplate()
+const world = await openWorld()
+const { transact, platform, database } = world
+await database.owner((owner) => owner.query('update deployment set organization_creation_open = true'))
+
+const problems: string[] = []
+const leaks: string[] = []
+let cells = 0
+
+// Two tenants of the same making: ours, and theirs, in whose every text stands a canary.
+const people = Object.fromEntries(await Promise.all(organizationRoles.map(async (role) => [role, await world.person()] as const))) as Record<
+  OrganizationRole,
+  Awaited<ReturnType<typeof world.person>>
+>
+const ours = await world.organization({ owner: people.owner.id })
+const stranger = await world.person()
+const theirs = await world.organization({ owner: stranger.id })
+const join = (organization_id: string, user_id: string, role: OrganizationRole) =>
+  transact((tx) => insertMembership(tx, organization_id, user_id, role, tx.clock.business()))
+for (const role of organizationRoles) await join(ours.id, people[role].id, role)
+
+/** Things to point at, made anew wherever a granted request may use them up. */
+const furnish = async (organization_id: string, owner_id: string, actor_id: string): Promise<Target> => {
+  const member = await world.person()
+  await join(organization_id, member.id, 'member')
+  const invitation_id = newId(new Date())
+  await database.owner((owner) =>
+    owner.query(
+      `insert into organization_invitations (organization_id, id, created_at, email, role, status, expires_at, invited_by) values ($1, $2, now(), $3, 'member', 'pending', now() + interval '1 day', $4)`,
+      [organization_id, invitation_id, `${invitation_id}@people.test`, owner_id],
+    ),
+  )
+  return transact(async (tx) => ({
+    organization_id,
+    member_id: member.id,
+    invitation_id,
+    organization_token_id: (await issueOrganizationToken(tx, platform, organization_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
+    personal_token_id: (await issuePersonalToken(tx, platform, actor_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
+  }))
+}
+const other = await furnish(theirs.id, stranger.id, stranger.id)
+const absentId = () => newId(new Date())
+const absent = (): Target => ({
+  organization_id: absentId(),
+  member_id: absentId(),
+  invitation_id: absentId(),
+  organization_token_id: absentId(),
+  personal_token_id: absentId(),
+})
+
+const canaries = await plantCanaries()
+
+// Credentials: every kind, with every single scope, and with every scope but the right ones.
+const secrets = new Map<string, string>()
+const tokenOf = async (kind: 'organization' | 'personal', held: readonly Scope[]): Promise<string> => {
+  const key = `${kind} ${held.join()}`
+  let secret = secrets.get(key)
+  if (!secret) {
+    const wish = { comment: 'matrix', scopes: held }
+    secret = (
+      await transact((tx) =>
+        kind === 'organization' ? issueOrganizationToken(tx, platform, ours.id, wish) : issuePersonalToken(tx, platform, people.admin.id, wish),
+      )
+    ).secret.reveal()
+    secrets.set(key, secret)
+  }
+  return secret
+}
+const sessionOf = async (role: OrganizationRole): Promise<Record<string, string>> => ({
+  cookie: `${cookieName(world.config)}=${(await transact((tx) => startSession(tx, platform, people[role].id))).reveal()}`,
+  origin: world.config.public_url.origin,
+  'bursar-csrf': '1',
+})
+const bearer = (token: string) => ({ authorization: `Bearer ${token}` })
+
+const expired = await transact((tx) => issuePersonalToken(tx, platform, people.admin.id, { comment: 'old', scopes, expires_in: 1 }))
+const revoked = await ours.token()
+await database.owner(async (owner) => {
+  await owner.query(`update personal_access_tokens set expires_at = now() - interval '1 second' where id = $1`, [expired.token.id])
+  await owner.query('delete from credentials where subject_id = $1', [revoked.id])
+})
+const good = await tokenOf('organization', [...scopes])
+const dead: Record<string, Record<string, string>> = {
+  malformed: bearer(`${good.slice(0, -1)}${good.endsWith('a') ? 'b' : 'a'}`),
+  'made up': bearer(newToken('organization', 'sandbox').reveal()),
+  'other environment': bearer(newToken('organization', 'production').reveal()),
+  'other service': bearer('polar_oat_0123456789'),
+  'right secret, wrong kind': bearer(good.replace('_oat_', '_pat_')),
+  expired: bearer(expired.secret.reveal()),
+  revoked: bearer(revoked.secret.reveal()),
+}
+
+type Way = readonly [Credential, (fresh?: boolean) => Promise<Record<string, string>>]
+
+interface Answer {
+  status: number
+  error: string
+  body: string
+  headers: string
+}
+
+const send = async (operation: (typeof operations)[number], row: Policy, target: Target, headers: Record<string, string>): Promise<Answer> => {
+  const { path, body } = row.ask(target)
+  const answer = await world.api.server.inject({
+    method: operation.method,
+    url: path,
+    headers: { ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+    ...(body === undefined ? {} : { payload: JSON.stringify(body) }),
+  })
+  cells++
+  const { 'x-request-id': _, date: __, ...rest } = answer.headers
+  const shown = `${answer.body} ${JSON.stringify(rest)}`
+  for (const canary of canaries) if (shown.includes(canary)) leaks.push(`${operation.id} shows a text of another tenant`)
+  if (answer.statusCode >= 500) problems.push(`${operation.id} answers ${answer.statusCode}`)
+  let error = ''
+  try {
+    error = (JSON.parse(answer.body) as { error?: string }).error ?? ''
+  } catch {
+    // No body, or none of ours.
+  }
+  // Ids of the request are masked: they may be echoed, and differ by design.
+  const masked = Object.values(target).reduce((text: string, id: string) => text.replaceAll(id, '<id>'), answer.body)
+  return { status: answer.statusCode, error, body: masked, headers: JSON.stringify(rest) }
+}
+
+const wantedAnswer = (row: Policy): string => (typeof row.granted === 'number' ? `${row.granted}` : `${row.granted[0]} ${row.granted[1]}`)
+const describe = ({ status, error }: Answer): string => (error === '' || status < 300 ? `${status}` : `${status} ${error}`)
+const expectAnswer = (where: string, answer: Answer, wanted: string) => {
+  if (describe(answer) !== wanted) problems.push(`${where}: wanted ${wanted}, got ${describe(answer)} ${answer.body.slice(0, 200)}`)
+}
+const expectSame = (where: string, a: Answer, b: Answer) => {
+  if (a.status !== b.status || a.body !== b.body || a.headers !== b.headers)
+    leaks.push(`${where}: "exists elsewhere" and "absent" can be told apart\n  ${a.status} ${a.body}\n  ${b.status} ${b.body}`)
+}
+
+for (const id of Object.keys(policy))
+  if (!operations.some((operation) => operation.id === id)) problems.push(`the policy has a row for ${id}, which does not exist`)
+
+for (const operation of operations) {
+  const row = policy[operation.id]
+  if (!row) {
+    problems.push(`the policy has no row for ${operation.id}`)
+    continue
+  }
+  const mine = () => furnish(ours.id, people.owner.id, people.admin.id)
+  const at = (what: string) => `${operation.id} × ${what}`
+  const standing = await mine()
+  const notMine = row.foreign === 'invalid' ? '422 RequestValidationError' : '404 ResourceNotFound'
+
+  const rest = scopes.filter((scope) => !row.scopes.includes(scope))
+  const sets: readonly (readonly Scope[])[] = [...scopes.map((scope) => [scope]), rest]
+  // Made before the digest is taken: the matrix's own doing must not look like the server's.
+  for (const held of sets) for (const kind of ['organization', 'personal'] as const) await tokenOf(kind, held)
+  const sessions = Object.fromEntries(await Promise.all(organizationRoles.map(async (role) => [role, await sessionOf(role)] as const))) as Record<
+    OrganizationRole,
+    Record<string, string>
+  >
+
+  // Everything that must be refused, with the database the same before and after.
+  const before = await digest()
+  const anonymous = await send(operation, row, standing, {})
+  if (row.who === 'open') {
+    expectAnswer(at('none'), anonymous, wantedAnswer(row))
+    for (const [name, headers] of Object.entries(dead)) expectSame(at(name), await send(operation, row, standing, headers), anonymous)
+    for (const scope of scopes)
+      for (const kind of ['organization', 'personal'] as const)
+        expectSame(at(`${kind} ${scope}`), await send(operation, row, standing, bearer(await tokenOf(kind, [scope]))), anonymous)
+    continue
+  }
+  expectAnswer(at('none'), anonymous, '401 Unauthorized')
+  for (const [name, headers] of Object.entries(dead)) expectAnswer(at(name), await send(operation, row, standing, headers), '401 invalid_token')
+
+  for (const kind of ['organization', 'personal'] as const) {
+    const accepted = row.who !== 'person' && row.who.includes(kind)
+    const wrong = row.who === 'person' ? '403 NotPermitted' : accepted ? '403 insufficient_scope' : '401 Unauthorized'
+    for (const held of sets.filter((held) => !accepted || !held.some((scope) => row.scopes.includes(scope))))
+      for (const target of row.foreign ? [standing, other, absent()] : [standing])
+        expectAnswer(
+          at(`${kind} with ${held.length === 1 ? held[0] : 'all but the right scope'}`),
+          await send(operation, row, target, bearer(await tokenOf(kind, held))),
+          wrong,
+        )
+  }
+
+  // Foreign and absent things, with everything right but the tenant.
+  const credentials = (row.who === 'person' ? (['session'] as const) : row.who).flatMap((kind): Way[] =>
+    kind === 'session'
+      ? [[kind, async (fresh = false) => (fresh ? sessionOf('admin') : sessions.admin)]]
+      : row.scopes.map((scope) => [kind, async () => bearer(await tokenOf(kind, [scope]))]),
+  )
+  if (row.foreign)
+    for (const [kind, headers] of credentials) {
+      const elsewhere = await send(operation, row, other, await headers())
+      expectAnswer(at(`${kind}, somebody else's`), elsewhere, notMine)
+      expectSame(at(kind), elsewhere, await send(operation, row, absent(), await headers()))
+      if (!row.nested) continue
+      const smuggled = await send(operation, row, { ...other, organization_id: ours.id }, await headers())
+      expectAnswer(at(`${kind}, somebody else's in our address`), smuggled, notMine)
+      expectSame(at(`${kind}, nested`), smuggled, await send(operation, row, { ...absent(), organization_id: ours.id }, await headers()))
+      expectAnswer(
+        at(`${kind}, ours in somebody else's address`),
+        await send(operation, row, { ...standing, organization_id: theirs.id }, await headers()),
+        notMine,
+      )
+    }
+
+  // Roles that may not.
+  for (const role of organizationRoles.filter((role) => row.roles && !row.roles.includes(role))) {
+    expectAnswer(at(`${role}'s session`), await send(operation, row, standing, sessions[role]), '403 NotPermitted')
+  }
+  if ((await digest()) !== before) leaks.push(`${operation.id}: a refused request changed something`)
+
+  // Callers who may: each right scope alone, each credential, each role.
+  for (const [kind, headers] of credentials) {
+    expectAnswer(at(`${kind}, granted`), await send(operation, row, await mine(), await headers(true)), wantedAnswer(row))
+    await join(ours.id, people.admin.id, 'admin')
+  }
+  if (!row.personal)
+    for (const role of organizationRoles.filter((role) => !row.roles || row.roles.includes(role))) {
+      const wanted = operation.id === 'organizations:leave' && role === 'owner' ? '403 NotPermitted' : wantedAnswer(row)
+      expectAnswer(at(`${role}'s session, granted`), await send(operation, row, await mine(), await sessionOf(role)), wanted)
+      await join(ours.id, people[role].id, role)
+    }
+}
+
+await world.close()
+await dropLeftovers('matrix')
+for (const problem of problems.slice(0, 50)) console.log(`FAIL ${problem}`)
+for (const leak of leaks.slice(0, 50)) console.log(`LEAK ${leak}`)
+if (problems.length > 0) console.log(`${problems.length} verdicts differ from the policy`)
+console.log(`cells: ${cells} · leaks: ${leaks.length}`)
+process.exitCode = problems.length + leaks.length > 0 ? 1 : 0
+
+/** A digest of every row of every table; when a token was last used does not count. */
+async function digest(): Promise<string> {
+  return database.owner(async (owner) => {
+    const { rows: tables } = await owner.query<{ name: string }>(
+      `select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE' order by 1`,
+    )
+    const parts: string[] = []
+    for (const { name } of tables) {
+      const { rows } = await owner.query<{ sum: string }>(
+        `select coalesce(md5(string_agg(t, '' order by t)), '') as sum from (select (to_jsonb(x) - 'last_used_at')::text as t from "${name}" x) s`,
+      )
+      parts.push(`${name}:${rows[0]!.sum}`)
+    }
+    const { rows: jobs } = await owner.query<{ count: string }>('select count(*) from graphile_worker._private_jobs')
+    return `${parts.join()} jobs:${jobs[0]!.count}`
+  })
+}
+
+/** Writes a random text into every text column of the other tenant that can hold one. */
+async function plantCanaries(): Promise<string[]> {
+  return database.owner(async (owner) => {
+    const fixed = ['status', 'role', 'kind', 'hash', 'default_presentment_currency', 'default_tax_behavior', 'country', 'lease_holder', 'api_version']
+    const { rows: columns } = await owner.query<{ table: string; column: string; tenant: string }>(
+      `select c.table_name as table, c.column_name as column, k.column_name as tenant
+       from information_schema.columns c
+       join information_schema.columns k on k.table_schema = 'public' and k.table_name = c.table_name
+         and k.column_name = case when c.table_name = 'organizations' then 'id' when c.table_name = 'users' then 'id' when c.table_name = 'personal_access_tokens' then 'user_id' else 'organization_id' end
+       join information_schema.tables t on t.table_schema = 'public' and t.table_name = c.table_name and t.table_type = 'BASE TABLE'
+       where c.table_schema = 'public' and c.data_type = 'text' and c.column_name <> all($1)`,
+      [fixed],
+    )
+    const planted: string[] = []
+    for (const [table, own] of Map.groupBy(columns, (column) => column.table)) {
+      const { rows } = await owner.query<{ ctid: string }>(`select ctid from "${table}" where "${own[0]!.tenant}" = any($1)`, [
+        [theirs.id, stranger.id, other.member_id],
+      ])
+      for (const { ctid } of rows) {
+        const texts = own.map(() => `c${randomBytes(16).toString('hex')}`)
+        const set = own.map(({ column }, at) => `"${column}" = $${at + 2}${column === 'email' ? ` || '@people.test'` : ''}`)
+        await owner.query(`update "${table}" set ${set.join(', ')} where ctid = $1`, [ctid, ...texts])
+        planted.push(...texts)
+      }
+    }
+    if (planted.length < 10) throw new Error(`only ${planted.length} canaries could be planted`)
+    return planted
+  })
+}

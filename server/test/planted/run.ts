@@ -1,0 +1,53 @@
+import { execFileSync, spawnSync } from 'node:child_process'
+import { cpSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+
+/**
+ * Every guard is tried: a bug is planted into a copy of the tree, and the check that it names must fail. A patch file
+ * begins with two lines: what the bug is, and the command that must catch it.
+ */
+const root = process.cwd()
+const folder = join(root, 'server/test/planted')
+const only = process.argv.slice(2)
+const patches = readdirSync(folder)
+  .filter((name) => name.endsWith('.patch') && (only.length === 0 || only.some((part) => name.includes(part))))
+  .toSorted()
+const files = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard'], { encoding: 'utf8' })
+  .split('\n')
+  .filter((name) => name !== '')
+
+let caught = 0
+for (const name of patches) {
+  const [bug = '', check = ''] = readFileSync(join(folder, name), 'utf8')
+    .split('\n')
+    .map((line) => line.replace(/^(bug|check): /, ''))
+  const copy = join(root, '.scratch/planted', name.replace('.patch', ''))
+  rmSync(copy, { recursive: true, force: true })
+  for (const file of files) {
+    mkdirSync(join(copy, dirname(file)), { recursive: true })
+    cpSync(join(root, file), join(copy, file))
+  }
+  symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
+  // Links inside point to their neighbours, so that the copy uses its own contract.
+  for (const part of ['contract', 'server'])
+    cpSync(join(root, part, 'node_modules'), join(copy, part, 'node_modules'), { recursive: true, verbatimSymlinks: true })
+  const applied = spawnSync('patch', ['-p1', '--silent', '--no-backup-if-mismatch', '-i', join(folder, name)], { cwd: copy, encoding: 'utf8' })
+  if (applied.status !== 0) {
+    console.log(`FAIL ${name}: the patch does not apply\n${applied.stdout}`)
+    continue
+  }
+  const [command = '', ...args] = check.split(' ')
+  const started = performance.now()
+  const run = spawnSync(command, args, { cwd: copy, encoding: 'utf8', shell: false, timeout: 300_000, env: { ...process.env, CI: 'true' } })
+  const seconds = ((performance.now() - started) / 1000).toFixed(1)
+  // The check must have run and found something: a check that could not start has caught nothing.
+  const output = `${run.stdout}${run.stderr}`
+  const spoke = /FAIL|LEAK|AssertionError|[1-9]\d* failed/.test(output)
+  if (run.status !== 0 && run.status !== null && spoke) {
+    caught++
+    console.log(`ok   ${name.replace('.patch', '')}: ${bug} — caught in ${seconds} s by ${check}`)
+  } else console.log(`FAIL ${name}: ${bug} — not caught by ${check} (exit ${run.status})\n${output.split('\n').slice(-15).join('\n')}`)
+  rmSync(copy, { recursive: true, force: true })
+}
+console.log(`caught: ${caught}/${patches.length}`)
+process.exitCode = caught === patches.length ? 0 : 1
