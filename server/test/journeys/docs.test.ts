@@ -1,0 +1,56 @@
+import { execFileSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { expect, test } from 'vitest'
+import { readConfig } from '../../src/platform/config.ts'
+
+const root = new URL('../../../', import.meta.url).pathname
+const pages = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', '*.md'], { cwd: root, encoding: 'utf8' })
+  .split('\n')
+  .filter((name) => name !== '')
+const read = (name: string) => readFileSync(join(root, name), 'utf8')
+
+test('every link in a page leads somewhere', () => {
+  const broken = pages.flatMap((page) =>
+    [...read(page).matchAll(/\]\(([^)#:]+)(#[^)]*)?\)/g)]
+      .map(([, link]) => link!)
+      .filter((link) => !existsSync(join(root, dirname(page), link)))
+      .map((link) => `${page} → ${link}`),
+  )
+  expect(broken).toEqual([])
+})
+
+test('every command that a page names exists', () => {
+  const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> }
+  const help = execFileSync(process.execPath, [join(root, 'server/src/main/cli.ts'), '--help'], { encoding: 'utf8' })
+  for (const page of pages)
+    for (const [, command, argument] of read(page).matchAll(/\bpnpm ([a-z]+)(?: ([a-z]+))?/g)) {
+      expect(Object.keys(scripts), `${page}: pnpm ${command}`).toContain(command)
+      if (command === 'bursar' && argument !== undefined) expect(help, `${page}: bursar ${argument}`).toContain(`bursar ${argument}`)
+    }
+})
+
+test('the page on configuration lists every setting and no other', () => {
+  const listed = [...read('docs/configuration.md').matchAll(/^\| `(BURSAR_\w+)`/gm)].map(([, name]) => name!)
+  const unknown = (names: string[]) => {
+    try {
+      readConfig(Object.fromEntries(names.map((name) => [name, 'x'])))
+      return ''
+    } catch (error) {
+      return (error as Error).message
+    }
+  }
+  expect(unknown(listed)).not.toContain('not a setting')
+  const known = [...read('server/src/platform/config.ts').matchAll(/^ {2}(BURSAR_\w+):/gm)].map(([, name]) => name!)
+  expect(listed.toSorted()).toEqual(known.toSorted())
+})
+
+test('the page on dependencies lists every package that the server needs', () => {
+  const { dependencies } = JSON.parse(read('server/package.json')) as { dependencies: Record<string, string> }
+  const page = read('docs/decisions/dependencies.md')
+  for (const [name, version] of Object.entries(dependencies)) {
+    if (version.startsWith('workspace:')) continue
+    expect(page, name).toMatch(new RegExp(`${name.replace('@opentelemetry/', '').replace(/[-/]/g, '.')}[ ,]`))
+    expect(page, `${name} ${version}`).toContain(version)
+  }
+})
