@@ -77,7 +77,7 @@ const rules = [
     to: { path: '(^server/test/|\\.test\\.ts$)' },
   },
   { name: 'no-circles', severity: 'error', from: {}, to: { circular: true } },
-  keeper('kysely', '\\.sql\\.ts$', '^server/src/platform/'),
+  keeper('kysely', '\\.sql\\.ts$', '^server/src/platform/postgres/'),
   keeper('pg', '^server/src/platform/(postgres|jobs)/'),
   keeper('graphile-worker', '^server/src/platform/jobs/'),
   keeper('fastify', '^server/src/http/'),

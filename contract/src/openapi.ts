@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import { operations, webhooks } from './index.ts'
-import { successStatus, type Access, type FailureKind, type Operation } from './kit/index.ts'
+import { failuresOf, successStatus, type Access, type FailureKind, type Operation } from './kit/index.ts'
 import { reservedScopes } from './scopes.ts'
 import type { Version } from './versions.ts'
 
@@ -79,7 +79,6 @@ export const document = (version: Version): Json => {
     },
     required: ['loc', 'msg', 'type'],
   }
-  components['ServiceError'] = { type: 'object', properties: { error: { type: 'string' }, detail: { type: 'string' } }, required: ['error', 'detail'] }
   components['BearerError'] = { type: 'object', properties: { error: { type: 'string' }, error_description: { type: 'string' } }, required: ['error'] }
 
   return {
@@ -112,14 +111,15 @@ const securitySchemes = {
   session: {
     type: 'apiKey',
     in: 'cookie',
-    name: 'bursar_session',
-    description: `The cookie of a signed-in person. Holds every scope, also ${reservedScopes.join(' and ')}.`,
+    name: '__Host-bursar_production_session',
+    description: `The cookie of a signed-in person; the name carries the environment. Holds every scope, also ${reservedScopes.join(' and ')}.`,
   },
 }
 
 const securityOf = (access: Access): Json[] => {
   if (access.kind === 'open') return []
-  const schemes = access.kind === 'merchant' ? access.credentials : access.kind === 'portal' ? ['customer_session', 'member_session'] : ['session']
+  const schemes =
+    access.kind === 'merchant' ? [...access.credentials, 'session'] : access.kind === 'portal' ? ['customer_session', 'member_session'] : ['session']
   return schemes.map((scheme) => ({ [scheme]: access.scopes }))
 }
 
@@ -138,19 +138,13 @@ const responsesOf = (operation: Operation, schemaOf: (schema: z.ZodType) => unkn
   const responses: Record<string, Json> = {
     [successStatus(operation)]: operation.returns ? json('Success.', schemaOf(operation.returns)) : { description: 'Success, without a body.' },
   }
-  const byStatus = Map.groupBy(operation.fails, (kind) => kind.status)
-  for (const [status, kinds] of byStatus) {
+  for (const [status, kinds] of Map.groupBy(failuresOf(operation), (kind) => kind.status)) {
     const schemas = kinds.map(failureSchema)
-    if (status === 401 || status === 403) schemas.push(named('BearerError'))
+    if (operation.access.kind !== 'open' && (status === 401 || status === 403)) schemas.push(named('BearerError'))
     responses[status] = json(kinds.map((kind) => kind.detail).join(' Or: '), schemas.length === 1 ? schemas[0] : { anyOf: schemas })
   }
-  if (operation.access.kind !== 'open') {
-    responses[401] ??= json('No credential, or one that is not valid here.', { anyOf: [named('BearerError'), named('ServiceError')] })
-    responses[403] ??= json('The credential lacks the scope, or its holder the role.', { anyOf: [named('BearerError'), named('ServiceError')] })
-  }
-  responses[404] ??= json('No such resource for this caller, or an API version that is not served.', named('ServiceError'))
+  if (operation.access.kind !== 'open') responses[403] ??= json('The credential lacks the scope.', named('BearerError'))
   responses[422] = json('The request is not valid: `detail` lists every problem.', named('HTTPValidationError'))
-  responses[429] = json('The rate budget is spent: wait `Retry-After` seconds.', named('ServiceError'))
   return responses
 }
 

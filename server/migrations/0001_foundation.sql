@@ -15,7 +15,9 @@ grant select on deployment to bursar_api, bursar_worker;
 create function enqueue_job(name text, payload jsonb) returns void
   language sql security definer set search_path = pg_catalog, pg_temp
   as $$ select from graphile_worker.add_job(identifier => name, payload => payload::json) $$;
+grant create on schema public to bursar_jobs;
 alter function enqueue_job(text, jsonb) owner to bursar_jobs;
+revoke create on schema public from bursar_jobs;
 revoke all on function enqueue_job(text, jsonb) from public;
 grant execute on function enqueue_job(text, jsonb) to bursar_api, bursar_worker;
 

@@ -48,6 +48,8 @@ create table organization_invitations (
 );
 create unique index organization_invitations_open on organization_invitations (organization_id, lower(email)) where status = 'pending';
 create index organization_invitations_due on organization_invitations (due_at) where due_at is not null;
+create index organization_invitations_leased on organization_invitations (lease_holder) where lease_holder is not null;
+create index organization_invitations_address on organization_invitations (lower(email)) where status = 'pending';
 create index organization_invitations_inviter on organization_invitations (invited_by);
 grant select, insert, update, delete on organization_invitations to bursar_api;
 grant select, update on organization_invitations to bursar_worker;
@@ -91,7 +93,9 @@ create table user_sessions (
   expires_at timestamptz not null
 );
 create index user_sessions_user on user_sessions (user_id);
+create index user_sessions_expiry on user_sessions (expires_at);
 grant select, insert, delete on user_sessions to bursar_api;
+grant select, delete on user_sessions to bursar_worker;
 
 -- Every secret, once: the keyed hash leads to the row it opens. Deleting the row ends the secret with the next request.
 create table credentials (
@@ -116,6 +120,7 @@ create table sign_in_codes (
   hash text,
   tries_left smallint not null check (tries_left >= 0)
 );
-create index sign_in_codes_email on sign_in_codes (lower(email));
+create unique index sign_in_codes_email on sign_in_codes (lower(email));
+create index sign_in_codes_expiry on sign_in_codes (expires_at);
 grant select, insert, update, delete on sign_in_codes to bursar_api;
-grant select, update on sign_in_codes to bursar_worker;
+grant select, update, delete on sign_in_codes to bursar_worker;

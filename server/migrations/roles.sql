@@ -14,7 +14,8 @@ begin
       exception when duplicate_object or unique_violation then
       end;
     end if;
-    if not pg_has_role(current_user, name, 'member') then
+    -- Membership alone is not enough from PostgreSQL 16 on: the grant says that the role may also be taken.
+    if not (select rolsuper from pg_roles where rolname = current_user) then
       execute format('grant %I to current_user', name);
     end if;
   end loop;

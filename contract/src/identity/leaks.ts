@@ -30,7 +30,7 @@ export const listTokenPatterns = operation({
   path: '/v1/integrations/token-patterns',
   summary: 'List the patterns of our tokens',
   description: 'Regular expressions for secret scanners: every credential that this software issues matches exactly one of them.',
-  access: open(),
+  access: open({ anyOrigin: true }),
   returns: resource('TokenPatterns', { patterns: z.array(resource('TokenPattern', { type: z.string(), pattern: z.string() })) }),
   fails: [],
 })

@@ -14,7 +14,6 @@ import {
   text,
   timestamp,
   uuid,
-  failure,
 } from '../kit/index.ts'
 import { scopes } from '../scopes.ts'
 
@@ -23,13 +22,21 @@ export const TokenScope = named('TokenScope', z.enum(scopes))
 /** Ten years: long enough for any machine, short enough to end. */
 const longest = 315_360_000
 
-/** Seconds, or an ISO 8601 duration of days, hours, minutes and seconds. Null never expires. */
+const duration = /^P(?=.)(?:(\d{1,5})D)?(?:T(?=.)(?:(\d{1,6})H)?(?:(\d{1,7})M)?(?:(\d{1,9})S)?)?$/
+
+/** Seconds, or an ISO 8601 duration of days, hours, minutes and seconds; seconds in code. Null never expires. */
 const expiresIn = () =>
   z
-    .union([
-      z.int().min(1).max(longest),
-      z.string().regex(/^P(?=.)(\d{1,5}D)?(T(?=.)(\d{1,6}H)?(\d{1,7}M)?(\d{1,9}S)?)?$/, 'Use a duration such as P90D or PT12H.'),
-    ])
+    .union([z.int(), z.string().regex(duration, 'Use a duration such as P90D or PT12H.')])
+    .transform((given) => {
+      if (typeof given === 'number') return given
+      const [day = 0, hour = 0, minute = 0, second = 0] = duration
+        .exec(given)!
+        .slice(1)
+        .map((part) => Number(part ?? 0))
+      return ((day * 24 + hour) * 60 + minute) * 60 + second
+    })
+    .refine((seconds) => seconds > 0 && seconds <= longest, 'Choose more than nothing and at most ten years.')
     .nullish()
 
 const common = {
@@ -50,8 +57,6 @@ export type PersonalAccessToken = z.output<typeof PersonalAccessToken>
 
 const chosenScopes = () => z.array(TokenScope).min(1).max(scopes.length)
 const changes = { comment: text(1, 256).optional(), scopes: chosenScopes().optional() }
-
-export const SessionNotFreshError = failure('SessionNotFreshError', 403, 'Sign in again to do this: your sign-in is more than an hour old.')
 
 const read = 'organization_access_tokens:read'
 const write = 'organization_access_tokens:write'

@@ -12,7 +12,7 @@ export type Access =
   | { readonly kind: 'merchant'; readonly scopes: readonly Scope[]; readonly credentials: readonly MerchantCredential[] }
   | { readonly kind: 'session'; readonly scopes: readonly AnyScope[]; readonly fresh: boolean }
   | { readonly kind: 'portal'; readonly scopes: readonly Scope[] }
-  | { readonly kind: 'open' }
+  | { readonly kind: 'open'; readonly anyOrigin: boolean }
 
 export type ScopeList<S extends string> = S | readonly [S, ...S[]]
 
@@ -35,5 +35,5 @@ export const session = (scopes: ScopeList<AnyScope>, options: { fresh?: boolean 
 /** The customer portal: a customer or a member with a portal session. */
 export const portal = (scopes: ScopeList<Scope>): Access & { kind: 'portal' } => ({ kind: 'portal', scopes: list(scopes) })
 
-/** Anyone; a credential that is sent along is ignored. */
-export const open = (): Access & { kind: 'open' } => ({ kind: 'open' })
+/** Anyone; a credential that is sent along is ignored. `anyOrigin` lets the pages of any site use it. */
+export const open = (options: { anyOrigin?: boolean } = {}): Access & { kind: 'open' } => ({ kind: 'open', anyOrigin: options.anyOrigin ?? false })

@@ -13,7 +13,7 @@ export class Failure extends Error {
 }
 
 export interface FailureKind {
-  new (detail?: string): Failure
+  new (detail?: string, headers?: Readonly<Record<string, string>>): Failure
   readonly error: string
   readonly status: number
   readonly detail: string
@@ -28,8 +28,8 @@ export const failure = (error: string, status: number, detail: string): FailureK
     static readonly error = error
     static readonly status = status
     static readonly detail = detail
-    constructor(text: string = detail) {
-      super(error, status, text)
+    constructor(text: string = detail, headers: Readonly<Record<string, string>> = {}) {
+      super(error, status, text, headers)
     }
   }
   known.set(error, kind)
@@ -57,3 +57,20 @@ export class InvalidRequest extends Error {
 
 export const NotPermitted = failure('NotPermitted', 403, 'Not permitted')
 export const ResourceNotFound = failure('ResourceNotFound', 404, 'Not found')
+
+// What the pipeline itself may answer, whatever the operation.
+export const BadRequest = failure('BadRequest', 400, 'The request could not be read.')
+export const Unauthorized = failure('Unauthorized', 401, 'Send a credential: Authorization: Bearer <token>.')
+export const SessionNotFreshError = failure('SessionNotFreshError', 403, 'Sign in again to do this: your sign-in is more than an hour old.')
+export const UnknownVersion = failure('UnknownVersion', 404, 'This version of the API is not served.')
+export const RouteNotFound = failure('RouteNotFound', 404, 'There is nothing at this address.')
+export const MethodNotAllowed = failure('MethodNotAllowed', 405, 'This address does not answer to this method.')
+export const RequestBodyTooLarge = failure('RequestBodyTooLarge', 413, 'The body is larger than this operation accepts.')
+export const UnsupportedMediaType = failure('UnsupportedMediaType', 415, 'Send the body as application/json.')
+export const TooManyRequests = failure('TooManyRequests', 429, 'The rate budget is spent: wait as many seconds as retry-after says.')
+export const InternalServerError = failure(
+  'InternalServerError',
+  500,
+  'Something went wrong on our side. Quote the x-request-id of this answer when you report it.',
+)
+export const ServiceUnavailable = failure('ServiceUnavailable', 503, 'The service is busy or restarting. Try again shortly.')

@@ -1,6 +1,18 @@
 import type { z } from 'zod'
 import type { Access } from './access.ts'
-import type { FailureKind } from './failures.ts'
+import {
+  BadRequest,
+  InternalServerError,
+  NotPermitted,
+  RequestBodyTooLarge,
+  ServiceUnavailable,
+  SessionNotFreshError,
+  TooManyRequests,
+  Unauthorized,
+  UnknownVersion,
+  UnsupportedMediaType,
+  type FailureKind,
+} from './failures.ts'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
@@ -28,7 +40,7 @@ export interface Operation<
   readonly bodyLimit?: number
 }
 
-/** Declares an operation. Adding it to its resource's `operations` list is all it takes to be routed, documented and tested. */
+/** Declares an operation. Exporting it from its resource's file is all it takes to be routed, documented and tested. */
 export const operation = <
   const Id extends string,
   Params extends z.ZodType = z.ZodUndefined,
@@ -51,11 +63,22 @@ export type Takes<O, K extends 'params' | 'query' | 'body'> = Part<O, K> extends
 
 /** What a handler receives after parsing. */
 export type Parsed<O, K extends 'params' | 'query' | 'body'> = z.output<Part<O, K>>
-/** What a handler answers, before encoding. */
-export type Answer<O> = z.output<Part<O, 'returns'>>
+/** What a handler answers, before encoding: nothing, where no body is declared. */
+export type Answer<O> = Part<O, 'returns'> extends z.ZodUndefined ? void : z.output<Part<O, 'returns'>>
 /** What a caller may send. */
 export type Sent<O, K extends 'params' | 'query' | 'body'> = z.input<Part<O, K>>
 /** What a caller receives. */
 export type Received<O> = z.input<Part<O, 'returns'>>
 
 export const successStatus = (operation: Pick<Operation, 'status' | 'returns'>): number => operation.status ?? (operation.returns ? 200 : 204)
+
+/** Every failure that an operation may answer: its own, and those of the stages that its declaration sends it through. */
+export const failuresOf = (operation: Pick<Operation, 'access' | 'body' | 'fails'>): readonly FailureKind[] => {
+  const { access, body, fails } = operation
+  const guarded =
+    access.kind === 'open'
+      ? []
+      : [Unauthorized, ...(access.kind === 'session' ? [NotPermitted] : []), ...(access.kind === 'session' && access.fresh ? [SessionNotFreshError] : [])]
+  const carrying = body ? [RequestBodyTooLarge, UnsupportedMediaType] : []
+  return [...new Set([...fails, ...guarded, ...carrying, BadRequest, UnknownVersion, TooManyRequests, InternalServerError, ServiceUnavailable])]
+}

@@ -15,8 +15,17 @@ export const timestamp = () => z.codec(z.iso.datetime({ offset: true }), z.date(
 /** Every record says when it was made and when it last changed. */
 export const stamps = { created_at: timestamp(), modified_at: timestamp().nullable() }
 
-/** Text a person typed: trimmed, and never longer than `max`. */
-export const text = (min: number, max: number) => z.string().trim().min(min).max(max)
+/** One line that a person typed: trimmed, and without control characters, because it may end up in a mail or a log. */
+export const text = (min: number, max: number) =>
+  z
+    .string()
+    .trim()
+    .min(min)
+    .max(max)
+    .regex(/^\P{Cc}*$/u, 'Use one line of text, without control characters.')
+
+/** Several lines that a person typed. */
+export const prose = (max: number) => z.string().trim().max(max)
 
 /** Syntax only: whether the mailbox exists is the mail server's business. */
 export const email = () => z.email().max(320)

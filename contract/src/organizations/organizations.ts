@@ -8,6 +8,7 @@ import {
   operation,
   page,
   pageQuery,
+  prose,
   resource,
   ResourceNotFound,
   sorting,
@@ -141,11 +142,11 @@ export const Organization = resource('Organization', {
 export type Organization = z.output<typeof Organization>
 
 const OrganizationDetails = resource('OrganizationDetails', {
-  about: text(0, 5000).nullish(),
-  product_description: text(0, 5000).nullish(),
+  about: prose(5000).nullish(),
+  product_description: prose(5000).nullish(),
   selling_categories: z.array(text(1, 100)).max(50).optional(),
   pricing_models: z.array(text(1, 100)).max(50).optional(),
-  intended_use: text(0, 5000).nullish(),
+  intended_use: prose(5000).nullish(),
   customer_acquisition: z.array(text(1, 100)).max(50).optional(),
   future_annual_revenue: z.int().min(0).nullish(),
   switching: z.boolean().default(false),

@@ -1,4 +1,13 @@
-import { Failure, InvalidRequest } from '@bursar/contract'
+import {
+  BadRequest,
+  Failure,
+  InternalServerError,
+  InvalidRequest,
+  RequestBodyTooLarge,
+  ServiceUnavailable,
+  Unauthorized,
+  UnsupportedMediaType,
+} from '@bursar/contract'
 
 /** A refusal about the credential itself, in the words of RFC 6750. */
 export class BearerRefusal extends Error {
@@ -15,8 +24,7 @@ export class BearerRefusal extends Error {
   }
 }
 
-export const unauthorized = (detail = 'Send a credential: Authorization: Bearer <token>.') =>
-  new Failure('Unauthorized', 401, detail, { 'www-authenticate': 'Bearer realm="bursar"' })
+export const unauthorized = (detail?: string) => new Unauthorized(detail, { 'www-authenticate': 'Bearer realm="bursar"' })
 
 export interface FailedAnswer {
   readonly status: number
@@ -28,37 +36,31 @@ export interface FailedAnswer {
 
 /** The one place where anything that was thrown becomes an answer. What nobody foresaw is a constant 500. */
 export const answerFailure = (error: unknown): FailedAnswer => {
-  if (error instanceof Failure) return { status: error.status, headers: error.headers, body: { error: error.error, detail: error.message }, fault: false }
+  if (error instanceof Failure) return answer(error)
   if (error instanceof InvalidRequest) return { status: 422, headers: {}, body: { error: 'RequestValidationError', detail: error.problems }, fault: false }
   if (error instanceof BearerRefusal) return { status: error.status, headers: { 'www-authenticate': error.challenge }, body: error.body, fault: false }
   const { code = '', statusCode = 500 } = error as { code?: string; statusCode?: number }
-  const framework = frameworkFailures[code]
-  if (framework) return { status: framework.status, headers: {}, body: { error: framework.error, detail: framework.detail }, fault: false }
-  if (code.startsWith('FST_') && statusCode < 500)
-    return { status: statusCode, headers: {}, body: { error: 'BadRequest', detail: 'The request could not be read.' }, fault: false }
-  if (isAway(error, code))
-    return {
-      status: 503,
-      headers: { 'retry-after': '1' },
-      body: { error: 'ServiceUnavailable', detail: 'The service is busy or restarting. Nothing was changed; try again shortly.' },
-      fault: true,
-    }
-  return {
-    status: 500,
-    headers: {},
-    body: { error: 'InternalServerError', detail: 'Something went wrong on our side. Quote the x-request-id of this answer when you report it.' },
-    fault: true,
-  }
+  const unreadable = framework[code] ?? (code.startsWith('FST_') && statusCode < 500 ? new BadRequest() : undefined)
+  if (unreadable) return answer(unreadable)
+  return { ...answer(isAway(error, code) ? new ServiceUnavailable(undefined, { 'retry-after': '1' }) : new InternalServerError()), fault: true }
 }
 
-const frameworkFailures: Record<string, { status: number; error: string; detail: string } | undefined> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: { status: 413, error: 'RequestBodyTooLarge', detail: 'The body is larger than this operation accepts.' },
-  FST_ERR_CTP_INVALID_MEDIA_TYPE: { status: 415, error: 'UnsupportedMediaType', detail: 'Send the body as application/json.' },
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: { status: 400, error: 'BadRequest', detail: 'The body is not as long as content-length says.' },
-  FST_ERR_BAD_URL: { status: 400, error: 'BadRequest', detail: 'The address contains an escape that cannot be decoded.' },
+const answer = (failure: Failure): FailedAnswer => ({
+  status: failure.status,
+  headers: failure.headers,
+  body: { error: failure.error, detail: failure.message },
+  fault: false,
+})
+
+/** What the framework refuses before we see it, in our words. */
+const framework: Record<string, Failure | undefined> = {
+  FST_ERR_CTP_BODY_TOO_LARGE: new RequestBodyTooLarge(),
+  FST_ERR_CTP_INVALID_MEDIA_TYPE: new UnsupportedMediaType(),
+  FST_ERR_CTP_INVALID_CONTENT_LENGTH: new BadRequest('The body is not as long as content-length says.'),
+  FST_ERR_BAD_URL: new BadRequest('The address contains an escape that cannot be decoded.'),
 }
 
-/** The database is unreachable, overloaded, or gave up waiting: nothing was changed, and a retry may succeed. */
+/** The database is unreachable, overloaded, or gave up waiting: a retry may succeed. */
 const isAway = (error: unknown, code: string) =>
   (error as { severity?: string }).severity === 'FATAL' ||
   ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', '57P01', '57P02', '57P03', '57014', '55P03', '53300', '53200', '08006', '08001'].includes(code) ||

@@ -1,5 +1,14 @@
 import { connect as dial } from 'node:net'
-import { getOrganization, listOrganizations, listTokenPatterns, operations, requestSignInCode, updateOrganization, versions } from '@bursar/contract'
+import {
+  createOrganizationToken,
+  getOrganization,
+  listOrganizations,
+  listTokenPatterns,
+  operations,
+  requestSignInCode,
+  updateOrganization,
+  versions,
+} from '@bursar/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { eventually, exchange, openWorld, type World } from '../../test/harness/world.ts'
 import { newToken } from '../kernel/secrets.ts'
@@ -96,6 +105,43 @@ describe('credentials', () => {
     expect((await valid).status).toBe(200)
   })
 
+  test('rights count when the change is made, not when the request began', async () => {
+    const admin = await world.person()
+    await world.join(organization.id, admin.id, 'admin')
+    const cookie = await admin.cookie()
+    const body = JSON.stringify({ organization_id: organization.id, comment: 'too late', scopes: ['orders:read'] })
+    const head = [
+      `POST ${createOrganizationToken.path} HTTP/1.1`,
+      'host: x',
+      `cookie: ${cookie}`,
+      'origin: https://bursar.test',
+      'bursar-csrf: 1',
+      'content-type: application/json',
+      `content-length: ${body.length}`,
+    ]
+    const waiting = () =>
+      world.database.owner(
+        async (owner) => (await owner.query(`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)).rows.length,
+      )
+    const socket = dial(world.port, '127.0.0.1')
+    const answer = new Promise<string>((resolve) => socket.once('data', (chunk) => resolve(chunk.toString())))
+    await world.database.owner(async (owner) => {
+      // The question at the door is held, to know when it has been asked and when it has been answered.
+      await owner.query('begin')
+      await owner.query('lock table organization_members in access exclusive mode')
+      socket.write(`${head.join('\r\n')}\r\n\r\n${body.slice(0, 5)}`)
+      await eventually('the door asks who it is', async () => (await waiting()) === 1)
+      await owner.query('commit')
+      await eventually('the door has its answer', async () => (await waiting()) === 0)
+      await owner.query('delete from organization_members where user_id = $1', [admin.id])
+    })
+    socket.write(body.slice(5))
+    expect(await answer).toMatch(/^HTTP\/1\.1 422 /)
+    const { rows } = await world.database.owner((owner) => owner.query(`select 1 from organization_access_tokens where comment = 'too late'`))
+    expect(rows).toEqual([])
+    socket.destroy()
+  })
+
   test('open operations ignore a credential, whatever it is', async () => {
     for (const authorization of ['Bearer undefined', 'Bearer polar_oat_x', 'nonsense'])
       expect((await call('GET', listTokenPatterns.path, { authorization })).status).toBe(200)
@@ -138,7 +184,7 @@ describe('bodies', () => {
   test('an empty body with a JSON content type is no body', async () => {
     const answer = await exchange(world.port, 'GET', here(), { authorization: `Bearer ${token}`, 'content-type': 'application/json' })
     expect(answer.status).toBe(200)
-    expect((await call('DELETE', `${here()}/members/${organization.id}`, { 'content-type': 'application/json', 'content-length': '0' })).status).toBe(404)
+    expect((await call('DELETE', `${here()}/members/${organization.id}`, { 'content-type': 'application/json', 'content-length': '0' })).status).toBe(403)
     expect(JSON.parse((await patch('')).text)).toMatchObject({ detail: [{ loc: ['body'], type: 'missing' }] })
   })
 
@@ -180,7 +226,6 @@ describe('bodies', () => {
         `PATCH ${here()} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${token}\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n`,
       )
       for (let sent = 0; sent < 24; sent++) socket.write(`10000\r\n${' '.repeat(65_536)}\r\n`)
-      setTimeout(() => socket.end(), 500)
     })
     expect(streamed).toMatch(/^HTTP\/1\.1 413 /)
   })
@@ -208,10 +253,12 @@ describe('answers', () => {
     expect(new Set(answers.map(({ headers }) => headers.get('x-request-id'))).size).toBe(answers.length)
   })
 
-  test('browsers of other sites may use the open operations, and nothing of the organization surface', async () => {
+  test('browsers of other sites may use what is meant for them, and neither sign-in nor anything of the organization surface', async () => {
     const origin = { origin: 'https://shop.test', 'access-control-request-method': 'POST' }
-    const open = await exchange(world.port, 'OPTIONS', requestSignInCode.path, origin)
+    const open = await exchange(world.port, 'OPTIONS', listTokenPatterns.path, origin)
     expect([open.status, open.headers.get('access-control-allow-origin'), open.headers.get('access-control-allow-credentials')]).toEqual([204, '*', null])
+    const guarded = await exchange(world.port, 'OPTIONS', requestSignInCode.path, origin)
+    expect([guarded.status, guarded.headers.get('access-control-allow-origin')]).toEqual([204, null])
     const closed = await exchange(world.port, 'OPTIONS', here(), { ...origin, 'access-control-request-method': 'PATCH' })
     expect([closed.status, closed.headers.get('access-control-allow-origin')]).toEqual([204, null])
     expect((await call('GET', here(), { origin: 'https://shop.test' })).headers.get('access-control-allow-origin')).toBeNull()

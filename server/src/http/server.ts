@@ -1,5 +1,5 @@
 import { context as otel, propagation, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
-import { Failure, InvalidRequest, successStatus, type Operation, type Version } from '@bursar/contract'
+import { defaultVersion, InvalidRequest, MethodNotAllowed, RouteNotFound, successStatus, versions, type Operation } from '@bursar/contract'
 import { document } from '@bursar/contract/openapi'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { anonymous, reachOf, type Actor } from '../kernel/actors.ts'
@@ -8,7 +8,7 @@ import { isRefusal, type Call, type Implementation, type Platform } from '../mod
 import { cookieName, openUsage } from '../modules/identity/index.ts'
 import { seconds, stopwatch } from '../platform/clock.ts'
 import { encode } from '../platform/encode.ts'
-import type { Postgres } from '../platform/postgres/postgres.ts'
+import type { Postgres, Tx } from '../platform/postgres/postgres.ts'
 import type { Telemetry } from '../platform/telemetry.ts'
 import { authenticate, authorize, type Doorman } from './authenticate.ts'
 import { answerFailure } from './failures.ts'
@@ -19,7 +19,6 @@ import { chooseVersion } from './versions.ts'
 interface Progress {
   readonly elapsed: () => number
   operation?: Operation
-  version?: Version
   actor: Actor
 }
 
@@ -152,12 +151,8 @@ export const openServer = ({ implementations, platform, postgres, telemetry, unr
     const here = (request.raw.url ?? '').split('?')[0]!.replace(/\/+$/, '')
     const methods = [...paths].filter(([path]) => matches(path, here)).flatMap(([, at]) => at.map(({ operation }) => operation.method))
     if (methods.length === 0)
-      return fail(
-        new Failure('RouteNotFound', 404, 'There is nothing at this address. The paths that exist are listed in /2026-04/openapi.json.'),
-        request,
-        reply,
-      )
-    return fail(new Failure('MethodNotAllowed', 405, `This address answers to: ${methods.join(', ')}.`, { allow: methods.join(', ') }), request, reply)
+      return fail(new RouteNotFound(`There is nothing at this address. The paths that exist are listed in /${defaultVersion}/openapi.json.`), request, reply)
+    return fail(new MethodNotAllowed(`This address answers to: ${methods.join(', ')}.`, { allow: methods.join(', ') }), request, reply)
   })
 
   server.get('/healthz', async (_, reply) => reply.send({ status: 'ok' }))
@@ -165,13 +160,15 @@ export const openServer = ({ implementations, platform, postgres, telemetry, unr
     const problems = await unready()
     return reply.code(problems.length === 0 ? 200 : 503).send({ status: problems.length === 0 ? 'ready' : 'unready', problems })
   })
-  const openapi = JSON.stringify(document('2026-04'))
-  server.get('/2026-04/openapi.json', async (_, reply) =>
-    reply
-      .headers({ ...anyOrigin, 'cross-origin-resource-policy': 'cross-origin' })
-      .type('application/json')
-      .send(openapi),
-  )
+  for (const version of versions) {
+    const text = JSON.stringify(document(version))
+    server.get(`/${version}/openapi.json`, async (_, reply) =>
+      reply
+        .headers({ ...anyOrigin, 'cross-origin-resource-policy': 'cross-origin' })
+        .type('application/json')
+        .send(text),
+    )
+  }
 
   for (const implementation of implementations) mount(implementation)
   for (const [path, at] of paths) mountPreflight(path, at)
@@ -195,8 +192,8 @@ export const openServer = ({ implementations, platform, postgres, telemetry, unr
         const { progress } = request
         progress.operation = operation
         if (shared) reply.headers({ ...anyOrigin, 'cross-origin-resource-policy': 'cross-origin' })
-        progress.version = chooseVersion(request.headers)
-        reply.headers({ 'bursar-version': progress.version, 'polar-version': progress.version })
+        const version = chooseVersion(request.headers)
+        reply.headers({ 'bursar-version': version, 'polar-version': version })
         if (operation.access.kind !== 'open') progress.actor = await authenticate(door, presentedBy(request))
         authorize(operation.access, progress.actor, clock.wall())
       },
@@ -208,21 +205,36 @@ export const openServer = ({ implementations, platform, postgres, telemetry, unr
     const { operation } = implementation
     const { actor } = request.progress
     const parsed = parse(operation, { params: request.params, query: request.query, body: request.body })
-    const outgoing: Record<string, string> = {}
-    const call = {
-      actor,
-      reach: reachOf(actor, narrowedTo(request)),
-      ...parsed,
-      raw: { headers: request.headers, body: request.rawBody ?? Buffer.alloc(0) },
-      reply: outgoing,
-      platform,
-    } as unknown as Call<never>
-    const answer =
-      implementation.kind === 'read' ? await implementation.handle(postgres.db, call) : await postgres.transact((tx) => implementation.handle(tx, call))
-    if (isRefusal(answer)) throw answer.refusal
-    reply.code(successStatus(operation)).headers(outgoing)
-    if (!operation.returns) return reply.send()
-    return reply.type('application/json').send(encode(operation.returns, answer))
+    const admit = async (tx: Tx) => {
+      const again = await authenticate({ ...door, db: tx }, presentedBy(request))
+      authorize(operation.access, again, clock.wall())
+      return again
+    }
+    /** One attempt, up to the bytes: encoded before the transaction commits, because what cannot be answered is not done. */
+    const attempt = async (who: Actor, handle: (call: Call<never>) => Promise<unknown>) => {
+      const call = {
+        actor: who,
+        reach: reachOf(who, narrowedTo(request)),
+        ...parsed,
+        raw: { headers: request.headers, body: request.rawBody ?? Buffer.alloc(0) },
+        reply: {} as Record<string, string>,
+        platform,
+      }
+      const answer = await handle(call as unknown as Call<never>)
+      if (isRefusal(answer)) return answer
+      return { headers: call.reply, text: operation.returns ? encode(operation.returns, answer) : undefined }
+    }
+    const done =
+      implementation.kind === 'read'
+        ? await attempt(actor, (call) => implementation.handle(postgres.db, call))
+        : await postgres.transact(async (tx) => {
+            // A body may take its time to arrive: whether its sender still may is asked again, where the change is made.
+            const still = operation.body && operation.access.kind !== 'open' ? await admit(tx) : actor
+            return attempt(still, (call) => implementation.handle(tx, call))
+          })
+    if (isRefusal(done)) throw done.refusal
+    reply.code(successStatus(operation)).headers(done.headers)
+    return done.text === undefined ? reply.send() : reply.type('application/json').send(done.text)
   }
 
   /** Browsers ask before they send: operations that any page may use say yes, the others say nothing. */
@@ -245,7 +257,7 @@ export const openServer = ({ implementations, platform, postgres, telemetry, unr
 }
 
 /** Operations for browsers of any site: they carry no cookie, so an origin proves nothing. */
-const isShared = ({ access }: Operation) => access.kind === 'portal' || access.kind === 'open'
+const isShared = ({ access }: Operation) => access.kind === 'portal' || (access.kind === 'open' && access.anyOrigin)
 
 const route = (operation: Operation) => operation.path.replace(/\{([^}]+)\}/g, ':$1').replace(/\/+$/, '')
 

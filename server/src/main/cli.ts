@@ -17,24 +17,26 @@ const help = `bursar – commerce and access, self-hosted
   --json                     for machines
 `
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    help: { type: 'boolean', short: 'h' },
-    json: { type: 'boolean' },
-    create: { type: 'boolean' },
-    env: { type: 'string' },
-    roles: { type: 'string', default: 'api,worker' },
-    email: { type: 'string' },
-    organization: { type: 'string' },
-    comment: { type: 'string' },
-    scopes: { type: 'string' },
-    days: { type: 'string' },
-    id: { type: 'string' },
-  },
-})
+const read = () =>
+  parseArgs({
+    allowPositionals: true,
+    options: {
+      help: { type: 'boolean', short: 'h' },
+      json: { type: 'boolean' },
+      create: { type: 'boolean' },
+      env: { type: 'string' },
+      roles: { type: 'string', default: 'api,worker' },
+      email: { type: 'string' },
+      organization: { type: 'string' },
+      comment: { type: 'string' },
+      scopes: { type: 'string' },
+      days: { type: 'string' },
+      id: { type: 'string' },
+    },
+  })
 
 const main = async (): Promise<void> => {
+  const { values, positionals } = read()
   const [command, ...rest] = positionals
   if (values.help || command === undefined) return void process.stdout.write(help)
   if (values.env !== undefined) process.env.BURSAR_ENV = values.env
@@ -63,9 +65,12 @@ const main = async (): Promise<void> => {
 try {
   await main()
 } catch (error) {
-  const known = error instanceof Usage || ['ConfigurationRefused', 'DatabaseRefused'].includes((error as Error).constructor?.name)
+  const known =
+    error instanceof Usage ||
+    (error as { code?: string }).code?.startsWith('ERR_PARSE_ARGS') ||
+    ['ConfigurationRefused', 'DatabaseRefused'].includes((error as Error).constructor?.name)
   process.stderr.write(`bursar: ${known || !(error instanceof Error) ? (error as Error).message : explain(error)}\n`)
-  process.exitCode = error instanceof Usage ? 2 : 1
+  process.exitCode = error instanceof Usage || (error as { code?: string }).code?.startsWith('ERR_PARSE_ARGS') ? 2 : 1
 }
 
 function explain(error: Error & { code?: string }): string {

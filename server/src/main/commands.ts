@@ -2,10 +2,11 @@ import { randomBytes } from 'node:crypto'
 import { existsSync, writeFileSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { scopes as everyScope, type Scope } from '@bursar/contract'
+import { z } from 'zod'
 import { Hasher } from '../kernel/secrets.ts'
 import type { Platform } from '../modules/handlers.ts'
 import { createUser, findUserByEmail, issueOrganizationToken, issuePersonalToken, revokeTokenOf, tokensOf } from '../modules/identity/index.ts'
-import { addOwner, createOrganization, findOrganizationBySlug } from '../modules/organizations/index.ts'
+import { createOrganization, findOrganizationBySlug, insertMembership } from '../modules/organizations/index.ts'
 import { systemClock } from '../platform/clock.ts'
 import { readConfig } from '../platform/config.ts'
 import { openLog } from '../platform/log.ts'
@@ -44,7 +45,7 @@ export const init = (): void => {
 export const runMigrate = async (values: Values): Promise<void> => {
   const config = readConfig(process.env)
   if (values.create && (await createDatabase(config.database_owner_url))) process.stdout.write('created the database\n')
-  const applied = await migrate(config.database_owner_url, config.environment, { clock: systemClock, log: openLog('error') })
+  const applied = await migrate(config.database_owner_url, config.environment, { clock: systemClock, log: openLog('error'), login: config.database_url })
   print(values, { applied }, applied.length === 0 ? 'the database is up to date' : `applied: ${applied.join(', ')}`)
 }
 
@@ -67,25 +68,23 @@ const required = (value: string | undefined, flag: string): string => {
 
 export const operator = async ([action, subject]: readonly string[], values: Values): Promise<void> => {
   if (action === 'create') {
-    const email = required(values.email, '--email')
-    return withDatabase(({ transact, platform }) =>
-      transact(async (tx) => {
+    const email = z.email().safeParse(required(values.email, '--email')).data
+    if (!email) throw new Usage('--email takes an e-mail address')
+    return withDatabase(async ({ transact, platform }) => {
+      const made = await transact(async (tx) => {
         if (await findUserByEmail(tx, email)) throw new Usage('there is already a person with this address')
         const user = await createUser(tx, { email, is_operator: true })
-        const { secret } = await issuePersonalToken(tx, platform, user.id, { comment: 'operator bootstrap', scopes: everyScope, expires_in: 90 * 24 * 3600 })
-        print(
-          values,
-          { user_id: user.id, token: secret.reveal() },
-          `operator ${email}\ntoken    ${secret.reveal()}\n\nThe token is shown once, acts as you, and expires in 90 days.`,
-        )
-      }),
-    )
+        return { user, ...(await issuePersonalToken(tx, platform, user.id, { comment: 'operator bootstrap', scopes: everyScope, expires_in: 90 * 24 * 3600 })) }
+      })
+      const token = made.secret.reveal()
+      print(values, { user_id: made.user.id, token }, `operator ${email}\ntoken    ${token}\n\nThe token is shown once, acts as you, and expires in 90 days.`)
+    })
   }
   if (action !== 'open' && action !== 'close') throw new Usage('operator takes create, open or close')
   const column = subject === 'sign-up' ? 'sign_up_open' : subject === 'organizations' ? 'organization_creation_open' : undefined
   if (!column) throw new Usage(`operator ${action} takes sign-up or organizations`)
   const config = readConfig(process.env)
-  await setSwitch(config.database_owner_url, column, action === 'open')
+  await setSwitch(config.database_owner_url, config.environment, column, action === 'open')
   print(values, { [column]: action === 'open' }, `${subject}: ${action === 'open' ? 'open to everyone' : 'closed'}`)
 }
 
@@ -115,14 +114,12 @@ export const token = async ([action]: readonly string[], values: Values): Promis
     const unknown = wanted.filter((scope) => !(everyScope as readonly string[]).includes(scope))
     if (unknown.length > 0) throw new Usage(`unknown scopes: ${unknown.join(', ')}`)
     const comment = required(values.comment, '--comment')
-    await transact(async (tx) => {
-      const { secret, token: made } = await issueOrganizationToken(tx, platform, organization.id, {
-        comment,
-        scopes: wanted as Scope[],
-        expires_in: values.days ? Number(values.days) * 24 * 3600 : null,
-      })
-      print(values, { id: made.id, token: secret.reveal() }, `${secret.reveal()}\n\nShown once. Keep it on your server.`)
-    })
+    const days = values.days === undefined ? null : Number(values.days)
+    if (days !== null && !(Number.isInteger(days) && days > 0 && days <= 3650)) throw new Usage('--days takes a whole number from 1 to 3650')
+    const { secret, token: made } = await transact((tx) =>
+      issueOrganizationToken(tx, platform, organization.id, { comment, scopes: wanted as Scope[], expires_in: days === null ? null : days * 24 * 3600 }),
+    )
+    print(values, { id: made.id, token: secret.reveal() }, `${secret.reveal()}\n\nShown once. Keep it on your server.`)
   })
 }
 
@@ -131,20 +128,21 @@ export const seed = (values: Values): Promise<void> =>
   withDatabase(async ({ db, transact, platform }) => {
     if (platform.config.environment !== 'sandbox') throw new Usage('seed fills a sandbox, and this is production')
     if (await findOrganizationBySlug(db, 'acme')) throw new Usage('this sandbox is seeded already: the organization acme exists')
-    await transact(async (tx) => {
-      const email = 'owner@acme.example'
+    const email = 'owner@acme.example'
+    const made = await transact(async (tx) => {
       const user = (await findUserByEmail(tx, email)) ?? (await createUser(tx, { email, is_operator: true }))
       const organization = await createOrganization(
         tx,
         { name: 'Acme', slug: 'acme', default_presentment_currency: 'usd', default_tax_behavior: 'location' },
         'sandbox',
       )
-      await addOwner(tx, organization.id, user.id)
-      const { secret } = await issueOrganizationToken(tx, platform, organization.id, { comment: 'seed', scopes: everyScope, expires_in: null })
-      print(
-        values,
-        { organization_id: organization.id, email, token: secret.reveal() },
-        `organization acme (${organization.id})\nsign in as   ${email}\ntoken        ${secret.reveal()}\n\ncurl -H "Authorization: Bearer ${secret.reveal()}" ${new URL('/v1/organizations/', platform.config.public_url).href}`,
-      )
+      await insertMembership(tx, organization.id, user.id, 'owner', tx.clock.business())
+      return { organization, ...(await issueOrganizationToken(tx, platform, organization.id, { comment: 'seed', scopes: everyScope, expires_in: null })) }
     })
+    const token = made.secret.reveal()
+    print(
+      values,
+      { organization_id: made.organization.id, email, token },
+      `organization acme (${made.organization.id})\nsign in as   ${email}\ntoken        ${token}\n\ncurl -H "Authorization: Bearer ${token}" ${new URL('/v1/organizations/', platform.config.public_url).href}`,
+    )
   })

@@ -12,7 +12,7 @@ export const startTracing = async (config: Config): Promise<() => Promise<void>>
   register('@opentelemetry/instrumentation/hook.mjs', import.meta.url)
   const sdk = new NodeSDK({
     serviceName: `bursar-${config.environment}`,
-    traceExporter: new OTLPTraceExporter({ url: new URL('/v1/traces', config.otlp_endpoint).href }),
+    traceExporter: new OTLPTraceExporter({ url: `${config.otlp_endpoint.replace(/\/+$/, '')}/v1/traces` }),
     instrumentations: [new PgInstrumentation({ requireParentSpan: true, enhancedDatabaseReporting: false })],
     resourceDetectors: [],
   })

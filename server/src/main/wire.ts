@@ -7,19 +7,24 @@ import { area as identity } from '../modules/identity/index.ts'
 import { area as organizations } from '../modules/organizations/index.ts'
 import type { Clock } from '../platform/clock.ts'
 import type { Config } from '../platform/config.ts'
-import { catalogue, sweeps } from '../platform/jobs/catalogue.ts'
+import { catalogue, chores, sweeps } from '../platform/jobs/catalogue.ts'
 import { dueAge } from '../platform/jobs/leases.sql.ts'
-import { jobAge, startWorker, type JobHandlers, type SweepHandlers } from '../platform/jobs/queue.ts'
+import { jobAge, startWorker, type ChoreHandlers, type JobHandlers, type SweepHandlers } from '../platform/jobs/queue.ts'
 import type { Log } from '../platform/log.ts'
 import { outboxAge, sequence } from '../platform/outbox/outbox.sql.ts'
-import { checkStamp, reachable, unfit } from '../platform/postgres/migrations.ts'
+import { checkLogin, checkStamp, reachable, unfit } from '../platform/postgres/migrations.ts'
 import { openPool, openPostgres, type Role } from '../platform/postgres/postgres.ts'
 import { openRedis } from '../platform/redis.ts'
 import type { Telemetry } from '../platform/telemetry.ts'
 
 /** The areas, in the order of the line: each may lean only on those before it. */
 const areas: readonly Area[] = [
-  { operations: [], jobs: [job('outbox.sequence', ({ transact }, { organization_id }) => transact((tx) => sequence(tx, organization_id)))], sweeps: [] },
+  {
+    operations: [],
+    jobs: [job('outbox.sequence', ({ transact }, { organization_id }) => transact((tx) => sequence(tx, organization_id)))],
+    sweeps: [],
+    chores: [],
+  },
   organizations,
   identity,
 ]
@@ -27,6 +32,7 @@ const areas: readonly Area[] = [
 export const implementations = areas.flatMap((area) => area.operations)
 export const jobs = areas.flatMap((area) => area.jobs)
 export const dueWork = areas.flatMap((area) => area.sweeps)
+export const regularWork = areas.flatMap((area) => area.chores)
 
 /** Everything that is promised is kept, exactly once, or the process does not start. */
 export const checkComplete = (): void => {
@@ -53,6 +59,11 @@ export const checkComplete = (): void => {
     Object.keys(sweeps),
     dueWork.map(({ name }) => name),
   )
+  once(
+    'chore',
+    Object.keys(chores),
+    regularWork.map(({ name }) => name),
+  )
 }
 
 export interface Base {
@@ -68,6 +79,7 @@ const open = async ({ config, clock, log, telemetry }: Base, role: Role) => {
   const postgres = openPostgres(config.database_url, role, { max: config.database_connections, clock, log })
   try {
     const { deployment_id } = await checkStamp(postgres.db, config.environment)
+    await checkLogin(postgres.db, config.environment)
     telemetry.gauge('bursar_database_connections', 'Connections of this process, by state.', async () =>
       Object.fromEntries(Object.entries(postgres.use()).map(([state, count]) => [`${role} ${state}`, count])),
     )
@@ -123,6 +135,7 @@ export const openWorker = async (base: Base) => {
     log: base.log,
     jobs: Object.fromEntries(jobs.map(({ name, run }) => [name, (payload: never) => run(means, payload)])) as unknown as JobHandlers,
     sweeps: Object.fromEntries(dueWork.map(({ name, run }) => [name, (lease: never) => run(means, lease)])) as unknown as SweepHandlers,
+    chores: Object.fromEntries(regularWork.map(({ name, run }) => [name, () => run(means)])) as unknown as ChoreHandlers,
   })
   return {
     postgres,

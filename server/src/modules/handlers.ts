@@ -4,7 +4,7 @@ import type { Actor, Anonymous, OrganizationActor, Reach, UserActor } from '../k
 import type { Hasher } from '../kernel/secrets.ts'
 import type { Clock } from '../platform/clock.ts'
 import type { Config } from '../platform/config.ts'
-import type { JobName, Payload, SweepName } from '../platform/jobs/catalogue.ts'
+import type { ChoreName, JobName, Payload, SweepName } from '../platform/jobs/catalogue.ts'
 import type { Lease } from '../platform/jobs/leases.sql.ts'
 import type { Log } from '../platform/log.ts'
 import type { Db, Transact, Tx } from '../platform/postgres/postgres.ts'
@@ -90,9 +90,16 @@ export interface SweepImplementation {
 }
 export const sweep = (name: SweepName, run: (means: Means, lease: Lease) => Promise<void>): SweepImplementation => ({ name, run })
 
+export interface ChoreImplementation {
+  readonly name: ChoreName
+  readonly run: (means: Means) => Promise<void>
+}
+export const chore = (name: ChoreName, run: (means: Means) => Promise<void>): ChoreImplementation => ({ name, run })
+
 /** What an area brings to the running system. */
 export interface Area {
   readonly operations: readonly Implementation[]
   readonly jobs: readonly JobImplementation[]
   readonly sweeps: readonly SweepImplementation[]
+  readonly chores: readonly ChoreImplementation[]
 }

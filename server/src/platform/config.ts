@@ -1,3 +1,4 @@
+import { createPublicKey, type KeyObject } from 'node:crypto'
 import { z } from 'zod'
 import { Secret, type Environment, type Pepper } from '../kernel/secrets.ts'
 
@@ -14,12 +15,13 @@ const peppers = z.string().transform((text, ctx): [Pepper, ...Pepper[]] => {
   return list as [Pepper, ...Pepper[]]
 })
 
-const scanningKeys = z.string().transform((text, ctx): Record<string, string> => {
+const scanningKeys = z.string().transform((text, ctx): ReadonlyMap<string, KeyObject> => {
   try {
-    return z.record(z.string(), z.string().startsWith('-----BEGIN PUBLIC KEY-----')).parse(JSON.parse(text))
+    const named = z.record(z.string(), z.string()).parse(JSON.parse(text))
+    return new Map(Object.entries(named).map(([name, pem]) => [name, createPublicKey(pem)]))
   } catch {
     ctx.addIssue('give a JSON object from key identifier to PEM public key')
-    return {}
+    return new Map()
   }
 })
 
@@ -37,9 +39,10 @@ const variables = {
   BURSAR_SMTP_URL: secretUrl('smtp|smtps').optional(),
   BURSAR_MAIL_DIR: z.string().min(1).optional(),
   BURSAR_MAIL_FROM: z.string().min(3).default('Bursar <bursar@localhost>'),
-  BURSAR_SCANNING_KEYS: scanningKeys.default({}),
+  BURSAR_SCANNING_KEYS: scanningKeys.default(new Map()),
   BURSAR_LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
   BURSAR_OTLP_ENDPOINT: z.url().optional(),
+  BURSAR_DRAIN_SECONDS: z.coerce.number().int().min(0).max(300).default(0),
 }
 
 const Variables = z.object(variables).superRefine((value, ctx) => {
@@ -64,9 +67,10 @@ export interface Config {
   readonly listen: Address
   readonly admin_listen: Address
   readonly mail: { readonly from: string; readonly smtp_url?: Secret; readonly directory?: string }
-  readonly scanning_keys: Readonly<Record<string, string>>
+  readonly scanning_keys: ReadonlyMap<string, KeyObject>
   readonly log_level: string
   readonly otlp_endpoint: string | undefined
+  readonly drain_seconds: number
 }
 
 export interface Address {
@@ -109,6 +113,7 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
     scanning_keys: value.BURSAR_SCANNING_KEYS,
     log_level: value.BURSAR_LOG_LEVEL,
     otlp_endpoint: value.BURSAR_OTLP_ENDPOINT,
+    drain_seconds: value.BURSAR_DRAIN_SECONDS,
   }
 }
 

@@ -1,14 +1,15 @@
 import { organizationUpdated } from '@bursar/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { cloneDatabase, type Database } from '../../test/harness/database.ts'
+import { sql } from 'kysely'
+import { asOwner, cloneDatabase, urlOf, type Database } from '../../test/harness/database.ts'
 import { openClock, openWorld, variables, type World } from '../../test/harness/world.ts'
 import { Secret } from '../kernel/secrets.ts'
 import { openApi } from '../main/wire.ts'
 import { ConfigurationRefused, readConfig } from './config.ts'
 import { systemClock } from './clock.ts'
-import { encode } from './encode.ts'
+import { encode, Unencodable } from './encode.ts'
 import { claim, LeaseLost, underLease } from './jobs/leases.sql.ts'
-import { enqueue } from './jobs/queue.ts'
+import { enqueue } from './jobs/enqueue.sql.ts'
 import { openLog, scrub } from './log.ts'
 import { emit, sequence } from './outbox/outbox.sql.ts'
 import { checkStamp, DatabaseRefused, migrate, unfit } from './postgres/migrations.ts'
@@ -23,12 +24,12 @@ beforeAll(async () => {
 afterAll(() => world.close())
 
 describe('configuration', () => {
-  const good = variables('postgres://somebody:hunter2@127.0.0.1/x', 'smtp://127.0.0.1:1')
+  const good = variables({ url: 'postgres://somebody:hunter2@127.0.0.1/x', owner_url: 'postgres://owner:hunter3@127.0.0.1/x' }, 'smtp://127.0.0.1:1')
 
   test('reads what is there and keeps secrets to itself', () => {
     const config = readConfig(good)
     expect(config.environment).toBe('sandbox')
-    expect(JSON.stringify(config)).not.toContain('hunter2')
+    expect(JSON.stringify(config)).not.toContain('hunter')
   })
 
   test('refuses all that is missing, malformed or unknown, by name, and shows no value', () => {
@@ -54,7 +55,7 @@ describe('configuration', () => {
         'BURSAR_LISTEN: give host:port',
       ])
         expect(message).toContain(name)
-      expect(message).not.toMatch(/hunter2|c2hvcnQ/)
+      expect(message).not.toMatch(/hunter|c2hvcnQ/)
     }
     expect(() => readConfig({ ...good, BURSAR_SMTP_URL: '' })).toThrow(/BURSAR_MAIL_DIR/)
     expect(() => readConfig({ ...good, BURSAR_ENV: 'production', BURSAR_PUBLIC_URL: 'http://shop.example' })).toThrow(/must be https in production/)
@@ -67,7 +68,7 @@ describe('environments', () => {
     await expect(openApi({ ...world.base, config, telemetry: openTelemetry() })).rejects.toThrow(
       'this database belongs to sandbox, and this process runs as production',
     )
-    await expect(migrate(config.database_url, 'production', world.base)).rejects.toThrow(DatabaseRefused)
+    await expect(migrate(config.database_owner_url, 'production', world.base)).rejects.toThrow(DatabaseRefused)
     expect((await checkStamp(world.api.postgres.db, 'sandbox')).deployment_id).toMatch(/^[0-9a-f-]{36}$/)
   })
 
@@ -96,7 +97,7 @@ describe('database', () => {
   test('the roles that serve own nothing, cannot log in or grow, and reach no further than declared', async () => {
     await world.database.owner(async (owner) => {
       const { rows: roles } = await owner.query(
-        `select rolname from pg_roles where rolname like 'bursar_%' and (rolsuper or rolbypassrls or rolcreaterole or rolcreatedb or rolcanlogin)`,
+        `select rolname from pg_roles where rolname in ('bursar_api', 'bursar_worker', 'bursar_jobs') and (rolsuper or rolbypassrls or rolcreaterole or rolcreatedb or rolcanlogin)`,
       )
       expect(roles).toEqual([])
       const { rows: owned } = await owner.query(
@@ -134,11 +135,40 @@ describe('database', () => {
     await expect(db.q.updateTable('organizations').set({ name: 'x' }).execute()).rejects.toThrow(/read-only/)
     await expect(world.transact((tx) => tx.q.updateTable('deployment').set({ sign_up_open: true }).execute())).rejects.toThrow(/permission denied/)
     await expect(world.transact((tx) => tx.q.deleteFrom('events').execute())).rejects.toThrow(/permission denied/)
+    for (const escape of ['reset role', 'set local role none'])
+      await expect(
+        world.transact(async (tx) => {
+          await sql.raw(escape).execute(tx.q)
+          await tx.q.updateTable('deployment').set({ sign_up_open: true }).execute()
+        }),
+      ).rejects.toThrow(/permission denied/)
+  })
+
+  test('in production a login that owns the tables is not served [S1-09]', async () => {
+    const database = await cloneDatabase('production')
+    const config = readConfig({ ...variables(database, 'smtp://127.0.0.1:1', 'production'), BURSAR_DATABASE_URL: database.owner_url })
+    await expect(openApi({ ...world.base, config, telemetry: openTelemetry() })).rejects.toThrow(/must not own the tables/)
+    await database.drop()
+  })
+
+  test('an owner who is no superuser can migrate', async () => {
+    const name = `bursar_t_${process.env.BURSAR_TEST_RUN}_owner`
+    await asOwner('postgres', async (client) => {
+      await client.query(`do $$ begin create role bursar_test_owner login createrole createdb; exception when duplicate_object or unique_violation then end $$`)
+      await client.query(`create database ${name} owner bursar_test_owner`)
+    })
+    const url = new Secret(urlOf(name).replace(/\/\/[^@/]*@?/, '//bursar_test_owner@'))
+    const options = { clock: systemClock, log: openLog('silent') }
+    expect(await migrate(url, 'sandbox', options)).toEqual(['0001_foundation', '0002_identity'])
+    const postgres = openPostgres(url, 'bursar_api', { max: 2, ...options })
+    expect(await unfit(postgres.db)).toEqual([])
+    await postgres.close()
+    await asOwner('postgres', (client) => client.query(`drop database ${name} with (force)`))
   })
 
   test('migrations run once, forward only, and a changed or unknown one is noticed', async () => {
     const database: Database = await cloneDatabase()
-    const url = new Secret(database.url)
+    const url = new Secret(database.owner_url)
     const options = { clock: systemClock, log: openLog('silent') }
     expect(await Promise.all([migrate(url, 'sandbox', options), migrate(url, 'sandbox', options)])).toEqual([[], []])
     const postgres = openPostgres(url, 'bursar_api', { max: 2, ...options })
@@ -161,6 +191,19 @@ describe('what leaves', () => {
     expect(JSON.parse(text)).toMatchObject({ id: organization.id, created_at: organization.created_at.toISOString(), modified_at: null })
     const { slug: _, ...incomplete } = organization
     expect(() => encode(organizationUpdated.data, incomplete)).toThrow(/slug/)
+  })
+
+  test.each([
+    ['null where a value belongs', { name: null }],
+    ['text where a flag belongs', { sso_enforced: 'yes' }],
+    ['a value outside the enum', { status: 'sleeping' }],
+    ['a fraction of a minor unit', { dispute_settings: { auto_accept_below_amount: 1.5 } }],
+    ['no time at all', { created_at: new Date(Number.NaN) }],
+    ['a record where a list belongs', { socials: {} }],
+    ['a wrong thing deep inside', { customer_portal_settings: { usage: { show: null }, subscription: { update_seats: true, update_plan: true } } }],
+  ])('%s is refused, not bent into shape', async (_, wrong) => {
+    const organization = present(await world.organization())
+    expect(() => encode(organizationUpdated.data, { ...organization, ...wrong })).toThrow(Unencodable)
   })
 
   test('a log line says only what is listed, and no text of others passes unscrubbed', () => {

@@ -1,4 +1,5 @@
 import { hash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import pg from 'pg'
 import { Secret, type Environment } from '../../src/kernel/secrets.ts'
 import { systemClock } from '../../src/platform/clock.ts'
@@ -21,13 +22,16 @@ export const asOwner = async <T>(database: string, work: (client: pg.Client) => 
   }
 }
 
-const template = () =>
-  `bursar_template_${hash(
-    'sha256',
-    migrations()
-      .map(({ checksum }) => checksum)
-      .join(),
-  ).slice(0, 12)}`
+/** Whom the system connects as: a login that owns nothing. */
+export const loginOf = (database: string): string => urlOf(database).replace(/\/\/[^@/]*@?/, '//bursar_test_login@')
+
+/** Everything that shapes a migrated database is in its template's name. */
+const template = () => {
+  const read = (path: string) => readFileSync(new URL(path, import.meta.url), 'utf8')
+  const queue = (JSON.parse(read('../../package.json')) as { dependencies: Record<string, string> }).dependencies['graphile-worker']
+  const shape = [read('../../migrations/roles.sql'), queue, ...migrations().map(({ checksum }) => checksum)]
+  return `bursar_template_${hash('sha256', shape.join('\n')).slice(0, 12)}`
+}
 
 /** Makes the migrated database that every test file clones, unless one of this shape is there already. */
 export const prepareTemplate = async (): Promise<void> => {
@@ -38,7 +42,8 @@ export const prepareTemplate = async (): Promise<void> => {
     if (rows.length > 0) return
     await client.query(`drop database if exists ${name}`)
     await client.query(`create database ${name}`)
-    await migrate(new Secret(urlOf(name)), 'sandbox', { clock: systemClock, log: openLog('silent') })
+    await client.query(`do $$ begin create role bursar_test_login login; exception when duplicate_object or unique_violation then end $$`)
+    await migrate(new Secret(urlOf(name)), 'sandbox', { clock: systemClock, log: openLog('silent'), login: new Secret(loginOf(name)) })
     await client.query(`alter database ${name} is_template true`)
   })
 }
@@ -54,7 +59,8 @@ export const cloneDatabase = async (environment: Environment = 'sandbox') => {
   if (environment !== 'sandbox') await asOwner(name, (client) => client.query('update deployment set environment = $1', [environment]))
   return {
     name,
-    url: urlOf(name),
+    url: loginOf(name),
+    owner_url: urlOf(name),
     owner: <T>(work: (client: pg.Client) => Promise<T>) => asOwner(name, work),
     drop: () => asOwner('postgres', (client) => client.query(`drop database if exists ${name} with (force)`)),
   }

@@ -27,9 +27,10 @@ export const openClock = () => {
 
 export const pepper = Buffer.alloc(32, 7).toString('base64')
 
-export const variables = (database_url: string, mail_url: string, environment: Environment = 'sandbox'): Record<string, string> => ({
+export const variables = (database: { url: string; owner_url: string }, mail_url: string, environment: Environment = 'sandbox'): Record<string, string> => ({
   BURSAR_ENV: environment,
-  BURSAR_DATABASE_URL: database_url,
+  BURSAR_DATABASE_URL: database.url,
+  BURSAR_DATABASE_OWNER_URL: database.owner_url,
   BURSAR_DATABASE_CONNECTIONS: '10',
   BURSAR_REDIS_URL: process.env.BURSAR_TEST_REDIS ?? 'redis://127.0.0.1:6379',
   BURSAR_PEPPERS: `1:${pepper}`,
@@ -74,6 +75,13 @@ export const exchange = (
     outgoing.end(body)
   })
 
+/** Every answer of an operation, in every test, is held against the contract. */
+export const checkExchange = (method: string, path: string, answer: Exchange): void => {
+  const operation = find(method, path)
+  const json = (answer.headers.get('content-type') ?? '').includes('json') && answer.text !== ''
+  if (operation) checkAnswer(operation, { ...answer, body: json ? (JSON.parse(answer.text) as unknown) : answer.text })
+}
+
 export interface WorldOptions {
   environment?: Environment
   worker?: boolean
@@ -91,7 +99,7 @@ export const openWorld = async ({ environment = 'sandbox', worker = false, setti
       appendFileSync(logFile(), line)
     },
   })
-  const environmentVariables = { ...variables(database.url, mail.url, environment), ...settings }
+  const environmentVariables = { ...variables(database, mail.url, environment), ...settings }
   const config: Config = readConfig(environmentVariables)
   const base = { config, clock, log, telemetry: openTelemetry() }
   const api = await openApi(base)
@@ -106,13 +114,7 @@ export const openWorld = async ({ environment = 'sandbox', worker = false, setti
     if (credentials.token !== undefined)
       headers.authorization = `Bearer ${typeof credentials.token === 'string' ? credentials.token : credentials.token.reveal()}`
     if (credentials.cookie !== undefined) Object.assign(headers, { cookie: credentials.cookie, origin: config.public_url.origin, 'bursar-csrf': '1' })
-    return connect(async (request) => {
-      const answer = await exchange(port, request.method, request.url, request.headers, request.body)
-      const operation = find(request.method, request.url)
-      const json = (answer.headers.get('content-type') ?? '').includes('json') && answer.text !== ''
-      if (operation) checkAnswer(operation, { ...answer, body: json ? (JSON.parse(answer.text) as unknown) : answer.text })
-      return answer
-    }, headers)
+    return connect((request) => exchange(port, request.method, request.url, request.headers, request.body), headers)
   }
 
   const secretly = (secret: Secret): Secret => {
@@ -172,6 +174,7 @@ export const openWorld = async ({ environment = 'sandbox', worker = false, setti
     platform,
     port,
     transact,
+    transactAsWorker: working?.postgres.transact ?? transact,
     environmentVariables,
     working,
     close: async () => {

@@ -16,7 +16,7 @@ let settings: Record<string, string>
 const programs: Program[] = []
 beforeAll(async () => {
   ;[database, mail] = await Promise.all([cloneDatabase(), openMailbox()])
-  settings = variables(database.url, mail.url)
+  settings = variables(database, mail.url)
 })
 afterAll(async () => {
   for (const program of programs) {
@@ -124,7 +124,7 @@ test('on SIGTERM it finishes what is under way, takes nothing new, and says that
     token: (await json<{ token: string }>('token', 'create', '--organization', 'acme', '--comment', 'drain', '--scopes', 'organizations:write')).token,
   }))
   const { program, port, admin } = await serve()
-  const blocker = new pg.Client({ connectionString: database.url })
+  const blocker = new pg.Client({ connectionString: database.owner_url })
   await blocker.connect()
   await blocker.query('begin')
   await blocker.query('select 1 from organizations for update')
@@ -200,6 +200,26 @@ test('it refuses to start wrongly, and says why [S1-09]', async () => {
   expect(await refused(['dance'], {})).toMatchObject({ code: 2, output: expect.stringContaining('there is no command dance') })
   expect(await refused(['operator', 'create'], {})).toMatchObject({ code: 2, output: expect.stringContaining('--email is needed') })
   expect(await refused(['--help'], {})).toMatchObject({ code: 0, output: expect.stringContaining('bursar serve') })
+  const taken = createServer().listen(0, '127.0.0.1')
+  await once(taken, 'listening')
+  // A start that fails half-way ends: nothing goes on serving without its other half.
+  expect(await refused(['serve'], { BURSAR_ADMIN_LISTEN: `127.0.0.1:${(taken.address() as AddressInfo).port}` })).toMatchObject({
+    code: 1,
+    output: expect.stringContaining('the port is taken'),
+  })
+  taken.close()
+  expect(await refused(['operator', 'create', '--email', 'nonsense'], {})).toMatchObject({
+    code: 2,
+    output: expect.stringContaining('takes an e-mail address'),
+  })
+  expect(await refused(['operator', 'open', 'sign-up', '--env', 'production'], {})).toMatchObject({
+    code: 1,
+    output: expect.stringContaining('belongs to sandbox'),
+  })
+  expect(await refused(['token', 'create', '--organization', 'acme', '--comment', 'x', '--scopes', 'orders:read', '--days', '0'], {})).toMatchObject({
+    code: 2,
+  })
+  expect(await refused(['token', '--nonsense'], {})).toMatchObject({ code: 2 })
   await database.owner((owner) => owner.query(`update schema_migrations set version = '0002_other' where version = '0002_identity'`))
   expect(await refused(['serve'], {})).toMatchObject({ code: 1, output: expect.stringContaining('not applied: 0002_identity') })
   await database.owner((owner) => owner.query(`update schema_migrations set version = '0002_identity' where version = '0002_other'`))

@@ -71,7 +71,7 @@ export const policy: Record<string, Policy> = {
     foreign: 'absent',
   },
   'organizations:update_member': {
-    who: tokens,
+    who: 'person',
     scopes: writers,
     roles: managers,
     ask: (t) => ({ path: `/v1/organizations/${t.organization_id}/members/${t.member_id}`, body: { role: 'finance' } }),
@@ -80,7 +80,7 @@ export const policy: Record<string, Policy> = {
     nested: true,
   },
   'organizations:remove_member': {
-    who: tokens,
+    who: 'person',
     scopes: writers,
     roles: managers,
     ask: (t) => ({ path: `/v1/organizations/${t.organization_id}/members/${t.member_id}` }),
@@ -96,7 +96,7 @@ export const policy: Record<string, Policy> = {
     foreign: 'absent',
   },
   'organizations:invite_member': {
-    who: tokens,
+    who: 'person',
     scopes: writers,
     roles: managers,
     ask: (t) => ({ path: `/v1/organizations/${t.organization_id}/members/invite`, body: { email: `guest-${serial++}@people.test` } }),
@@ -112,7 +112,7 @@ export const policy: Record<string, Policy> = {
     foreign: 'absent',
   },
   'organizations:revoke_invitation': {
-    who: tokens,
+    who: 'person',
     scopes: writers,
     roles: managers,
     ask: (t) => ({ path: `/v1/organizations/${t.organization_id}/invitations/${t.invitation_id}` }),

@@ -4,12 +4,12 @@ import { cookieName, issueOrganizationToken, issuePersonalToken, startSession } 
 import { insertMembership } from '../../src/modules/organizations/index.ts'
 import { newToken } from '../../src/kernel/secrets.ts'
 import { newId } from '../../src/kernel/ids.ts'
-import { dropLeftovers, prepareTemplate } from '../harness/database.ts'
-import { openWorld } from '../harness/world.ts'
+import { beginRun, endRun } from '../harness/runs.ts'
+import { noteSecrets } from '../harness/secrets.ts'
+import { checkExchange, openWorld } from '../harness/world.ts'
 import { policy, type Credential, type Policy, type Target } from './policy.ts'
 
-process.env.BURSAR_TEST_RUN = 'matrix'
-await prepareTemplate()
+await beginRun('matrix')
 const world = await openWorld()
 const { transact, platform, database } = world
 await database.owner((owner) => owner.query('update deployment set organization_creation_open = true'))
@@ -73,6 +73,7 @@ const tokenOf = async (kind: 'organization' | 'personal', held: readonly Scope[]
         kind === 'organization' ? issueOrganizationToken(tx, platform, ours.id, wish) : issuePersonalToken(tx, platform, people.admin.id, wish),
       )
     ).secret.reveal()
+    noteSecrets(secret)
     secrets.set(key, secret)
   }
   return secret
@@ -119,6 +120,11 @@ const send = async (operation: (typeof operations)[number], row: Policy, target:
     ...(body === undefined ? {} : { payload: JSON.stringify(body) }),
   })
   cells++
+  checkExchange(operation.method, path, {
+    status: answer.statusCode,
+    headers: new Headers(Object.entries(answer.headers).map(([name, value]): [string, string] => [name, String(value)])),
+    text: answer.body,
+  })
   const { 'x-request-id': _, date: __, ...rest } = answer.headers
   const shown = `${answer.body} ${JSON.stringify(rest)}`
   for (const canary of canaries) if (shown.includes(canary)) leaks.push(`${operation.id} shows a text of another tenant`)
@@ -176,6 +182,7 @@ for (const operation of operations) {
     for (const scope of scopes)
       for (const kind of ['organization', 'personal'] as const)
         expectSame(at(`${kind} ${scope}`), await send(operation, row, standing, bearer(await tokenOf(kind, [scope]))), anonymous)
+    if (row.granted !== 202 && (await digest()) !== before) leaks.push(`${operation.id}: a request without a credential changed something`)
     continue
   }
   expectAnswer(at('none'), anonymous, '401 Unauthorized')
@@ -235,7 +242,9 @@ for (const operation of operations) {
 }
 
 await world.close()
-await dropLeftovers('matrix')
+const { figures, problems: leaked } = await endRun()
+leaks.push(...leaked)
+console.log(figures)
 for (const problem of problems.slice(0, 50)) console.log(`FAIL ${problem}`)
 for (const leak of leaks.slice(0, 50)) console.log(`LEAK ${leak}`)
 if (problems.length > 0) console.log(`${problems.length} verdicts differ from the policy`)

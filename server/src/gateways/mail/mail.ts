@@ -22,7 +22,9 @@ export const openMail = (config: Config['mail'], clock: Clock): Mail =>
   config.smtp_url ? smtp(config.smtp_url.reveal(), config.from) : folder(config.directory!, config.from, clock)
 
 const smtp = (url: string, from: string): Mail => {
-  const transport = createTransport({ url, connectionTimeout: 5_000, greetingTimeout: 5_000, socketTimeout: 10_000 }, { from })
+  // Codes and links travel by mail: off this machine, only over an encrypted connection.
+  const loopback = ['127.0.0.1', '[::1]', 'localhost'].includes(new URL(url).hostname)
+  const transport = createTransport({ url, requireTLS: !loopback, connectionTimeout: 5_000, greetingTimeout: 5_000, socketTimeout: 10_000 }, { from })
   return {
     send: async (message) => {
       await transport.sendMail(message)

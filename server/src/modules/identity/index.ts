@@ -1,13 +1,15 @@
 import type { Area } from '../handlers.ts'
 import * as invitations from './invitations/invitations.api.ts'
 import * as leaks from './leaks/leaks.api.ts'
+import * as memberships from './memberships/memberships.api.ts'
 import * as sessions from './sessions/sessions.api.ts'
 import * as tokens from './tokens/tokens.api.ts'
 
 export const area: Area = {
-  operations: [...tokens.operations, ...sessions.operations, ...invitations.operations, ...leaks.operations],
+  operations: [...tokens.operations, ...sessions.operations, ...memberships.operations, ...invitations.operations, ...leaks.operations],
   jobs: [...sessions.jobs, ...invitations.jobs, ...leaks.jobs],
   sweeps: invitations.sweeps,
+  chores: sessions.chores,
 }
 
 export { InvalidToken, openUsage, resolve, type Keys, type Usage } from './credentials/credentials.ts'

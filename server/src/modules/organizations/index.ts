@@ -1,11 +1,8 @@
 import type { Area } from '../handlers.ts'
-import { operations as memberships } from './memberships/memberships.api.ts'
 import { operations as organizations } from './organizations/organizations.api.ts'
 
-export const area: Area = { operations: [...organizations, ...memberships], jobs: [], sweeps: [] }
+export const area: Area = { operations: organizations, jobs: [], sweeps: [], chores: [] }
 
-export { findMembership, insertMembership, type UserTable } from './memberships/memberships.sql.ts'
-export { addOwner } from './memberships/memberships.ts'
 export { chooseOrganization, create as createOrganization, capabilities } from './organizations/organizations.ts'
 export { permit, permits, permissions, type Permission } from './permissions.ts'
-export { findOrganizationBySlug } from './organizations/organizations.sql.ts'
+export { findOrganizationBySlug, insertMembership } from './organizations/organizations.sql.ts'

@@ -7,7 +7,6 @@ const heads = ['owner', 'admin'] as const
 
 /** Who, among the people of an organization, may do what. */
 export const permissions = {
-  'organization:read': everyone,
   'organization:manage': heads,
   'members:read': crew,
   'members:manage': heads,

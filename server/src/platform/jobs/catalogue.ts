@@ -10,7 +10,7 @@ export const catalogue = {
   'outbox.sequence': z.object({ organization_id: id }),
   'mail.sign_in_code': z.object({ sign_in_code_id: id }),
   'mail.organization_invitation': z.object({ organization_id: id, invitation_id: id }),
-  'mail.organization_token_leaked': z.object({ organization_id: id, token_id: id }),
+  'mail.organization_token_leaked': z.object({ organization_id: id, token_id: id, user_id: id }),
   'mail.personal_token_leaked': z.object({ token_id: id }),
 } as const
 
@@ -19,11 +19,17 @@ export type Payload<N extends JobName> = z.infer<(typeof catalogue)[N]>
 
 /**
  * Every kind of due work: rows of one table whose `due_at` has come, taken by lease. `lease_ms` is how long one row
- * may take before somebody else may try.
+ * may take before somebody else may try; `at_once` is how many one worker takes and does side by side.
  */
 export const sweeps = {
-  'identity.expire_invitations': { table: 'organization_invitations', batch: 50, lease_ms: 10_000 },
-} as const satisfies Record<string, { table: string; batch: number; lease_ms: number }>
+  'identity.expire_invitations': { table: 'organization_invitations', at_once: 8, lease_ms: 10_000 },
+} as const satisfies Record<string, { table: string; at_once: number; lease_ms: number }>
 
+/** What every worker does now and then. A chore may run in several workers at once, and finds nothing to do the second time. */
+export const chores = {
+  'identity.purge': { every_ms: 600_000 },
+} as const satisfies Record<string, { every_ms: number }>
+
+export type ChoreName = keyof typeof chores
 export type SweepName = keyof typeof sweeps
 export type DueTable = (typeof sweeps)[SweepName]['table']

@@ -1,20 +1,15 @@
 import { Logger, runMigrations, runTaskList, type WorkerPool } from 'graphile-worker'
-import { sql } from 'kysely'
 import pg from 'pg'
 import type { Secret } from '../../kernel/secrets.ts'
 import { minutes, seconds, stopwatch } from '../clock.ts'
 import type { Log } from '../log.ts'
-import { openPool, type Postgres, type Tx } from '../postgres/postgres.ts'
+import { openPool, type Postgres } from '../postgres/postgres.ts'
 import type { Telemetry } from '../telemetry.ts'
-import { catalogue, sweeps, type JobName, type Payload, type SweepName } from './catalogue.ts'
+import { catalogue, chores, sweeps, type ChoreName, type JobName, type Payload, type SweepName } from './catalogue.ts'
 import { claim, leaseHolders, LeaseLost, releaseLeases, type Lease } from './leases.sql.ts'
 
-/** Puts a job into the queue when, and only when, this transaction commits. */
-export const enqueue = async <N extends JobName>(tx: Tx, name: N, payload: Payload<N>): Promise<void> => {
-  await sql`select enqueue_job(${name}, ${JSON.stringify(catalogue[name].parse(payload))}::jsonb)`.execute(tx.q)
-}
-
 export type JobHandlers = { readonly [N in JobName]: (payload: Payload<N>) => Promise<void> }
+export type ChoreHandlers = { readonly [N in ChoreName]: () => Promise<void> }
 export type SweepHandlers = { readonly [N in SweepName]: (lease: Lease) => Promise<void> }
 
 export interface Worker {
@@ -30,39 +25,88 @@ export const jobAge = async (pool: pg.Pool): Promise<number> => {
   return rows[0]?.age ?? 0
 }
 
+const concurrency = 8
 const sweepEvery = 1 * seconds
 const reapEvery = 1 * seconds
 /** A worker that has just started has taken its life lock after this long. */
 const newborn = 2 * seconds
 
+export interface WorkerOptions {
+  readonly url: Secret
+  readonly postgres: Postgres
+  readonly jobs: JobHandlers
+  readonly sweeps: SweepHandlers
+  readonly chores: ChoreHandlers
+  readonly telemetry: Telemetry
+  readonly log: Log
+}
+
 /**
- * Runs jobs and sweeps. The worker's life is a lock on a connection of its own: when the process dies the lock goes
- * with it, and any other worker frees what it had taken, within seconds.
+ * Runs jobs, sweeps and chores, for as long as it is not stopped: a worker that loses its database is let go, and a new
+ * one begins as soon as there is one again.
  */
-export const startWorker = async (options: {
-  url: Secret
-  postgres: Postgres
-  jobs: JobHandlers
-  sweeps: SweepHandlers
-  telemetry: Telemetry
-  log: Log
-  concurrency?: number
-}): Promise<Worker> => {
+export const startWorker = async (options: WorkerOptions): Promise<Worker> => {
+  const { log } = options
+  const stopping = new AbortController()
+  let life = await live(options)
+  const watching = (async () => {
+    for (;;) {
+      await Promise.race([life.lost, aborted(stopping.signal)])
+      if (stopping.signal.aborted) return
+      log.error('worker_lost', { worker: life.id })
+      await life.end()
+      while (!stopping.signal.aborted)
+        try {
+          life = await live(options)
+          break
+        } catch (error) {
+          log.warn('worker_cannot_start', { error })
+          await pause(1 * seconds, stopping.signal)
+        }
+    }
+  })()
+  return {
+    stop: async () => {
+      stopping.abort()
+      await watching
+      await life.end()
+    },
+  }
+}
+
+interface Life {
+  readonly id: string
+  /** Settles when this worker can no longer be trusted to hold what it has taken. */
+  readonly lost: Promise<void>
+  end(): Promise<void>
+}
+
+/**
+ * One life of a worker. It is a lock on a connection of its own: when the process dies the lock goes with it, and any
+ * other worker frees what it had taken, within seconds.
+ */
+const live = async (options: WorkerOptions): Promise<Life> => {
   const { log, postgres, telemetry } = options
-  const concurrency = options.concurrency ?? 8
-  const queue = openPool(options.url, 'bursar_jobs', { max: concurrency + 2, log, settings: { statement_timeout: 30_000 } })
-  const life = new pg.Client({
+  const queue = openPool(options.url, 'bursar_jobs', { max: concurrency + 2, log, settings: { statement_timeout: 30_000, lock_timeout: 30_000 } })
+  const lifeline = new pg.Client({
     connectionString: options.url.reveal(),
     application_name: 'bursar_worker_life',
     options: '-c role=bursar_jobs -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=2',
+    keepAlive: true,
+    connectionTimeoutMillis: 5 * seconds,
+    query_timeout: 5 * seconds,
   })
-  life.on('error', (error) => {
-    // Without its life lock this worker counts as dead, and others redo its work: it must not go on.
-    log.error('worker_life_lost', { error })
-    process.exitCode = 1
-    process.kill(process.pid, 'SIGTERM')
+  const { promise: lost, resolve: lose } = Promise.withResolvers<void>()
+  lifeline.on('error', (error) => {
+    log.warn('worker_lifeline_broken', { error })
+    lose()
   })
-  await life.connect()
+  try {
+    await lifeline.connect()
+  } catch (error) {
+    await queue.end()
+    throw error
+  }
 
   const taskList = Object.fromEntries(
     (Object.keys(catalogue) as JobName[]).map((name) => [
@@ -88,52 +132,66 @@ export const startWorker = async (options: {
       logger: silentLogger(log),
       minResetLockedInterval: 10 * minutes,
       maxResetLockedInterval: 20 * minutes,
+      // Completions are awaited: one that fails ends the pool, where it would otherwise end the process.
+      preset: { worker: { completeJobBatchDelay: 0, failJobBatchDelay: 0 } },
     },
     taskList,
     queue,
   )
+  pool.promise.then(lose, lose)
   const me = pool.id
-  await life.query(`select pg_advisory_lock(hashtextextended($1, 0))`, [me])
+  const stopping = new AbortController()
+  const loops: Promise<void>[] = []
+  const end = async () => {
+    stopping.abort()
+    await Promise.all(loops)
+    await Promise.resolve(pool.gracefulShutdown()).catch(() => {})
+    await lifeline.end().catch(() => {})
+    await queue.end().catch(() => {})
+    log.info('worker_stopped', { worker: me })
+  }
+  try {
+    await lifeline.query(`select pg_advisory_lock(hashtextextended($1, 0))`, [me])
+  } catch (error) {
+    await end()
+    throw error
+  }
   log.info('worker_started', { worker: me })
 
-  const stopping = new AbortController()
-  const loops = [
-    repeat(stopping.signal, reapEvery, async () => reap(me, queue, life, postgres, log)),
-    ...(Object.keys(sweeps) as SweepName[]).map((name) =>
-      repeat(stopping.signal, sweepEvery, async () => {
-        for (;;) {
-          const leases = await claim(postgres.transact, sweeps[name].table, { holder: me, limit: sweeps[name].batch, lease_ms: sweeps[name].lease_ms })
-          for (const lease of leases) await sweepOne(options.sweeps[name], name, lease, log, telemetry)
-          if (leases.length < sweeps[name].batch || stopping.signal.aborted) return
+  const repeat = (every: number, work: () => Promise<void>) =>
+    loops.push(
+      (async () => {
+        while (!stopping.signal.aborted) {
+          try {
+            await work()
+          } catch (error) {
+            if (!stopping.signal.aborted) log.warn('sweep_failed', { error })
+          }
+          await pause(every, stopping.signal)
         }
-      }),
-    ),
-  ]
-  return {
-    stop: async () => {
-      stopping.abort()
-      await Promise.all(loops)
-      await pool.gracefulShutdown()
-      life.removeAllListeners('error')
-      life.on('error', () => {})
-      await life.end()
-      await queue.end()
-      log.info('worker_stopped', { worker: me })
-    },
-  }
-
-  function repeat(signal: AbortSignal, every: number, work: () => Promise<void>): Promise<void> {
-    return (async () => {
-      while (!signal.aborted) {
-        try {
-          await work()
-        } catch (error) {
-          if (!signal.aborted) log.warn('sweep_failed', { error })
-        }
-        await pause(every, signal)
+      })(),
+    )
+  repeat(reapEvery, async () => {
+    if (await holdsLife(lifeline)) return reap(me, queue, lifeline, postgres, log)
+    lose()
+  })
+  for (const name of Object.keys(sweeps) as SweepName[])
+    repeat(sweepEvery, async () => {
+      const { table, at_once, lease_ms } = sweeps[name]
+      while (!stopping.signal.aborted) {
+        const leases = await claim(postgres.transact, table, { holder: me, limit: at_once, lease_ms })
+        await Promise.all(leases.map((lease) => sweepOne(options.sweeps[name], name, lease, log, telemetry)))
+        if (leases.length < at_once) return
       }
-    })()
-  }
+    })
+  for (const name of Object.keys(chores) as ChoreName[]) repeat(chores[name].every_ms, () => options.chores[name]())
+  return { id: me, lost, end }
+}
+
+/** Whether the lock that stands for this worker's life is still held, by the connection that took it. */
+const holdsLife = async (lifeline: pg.Client): Promise<boolean> => {
+  const { rows } = await lifeline.query(`select 1 from pg_locks where locktype = 'advisory' and pid = pg_backend_pid() and granted`)
+  return rows.length > 0
 }
 
 const sweepOne = async (handler: (lease: Lease) => Promise<void>, name: SweepName, lease: Lease, log: Log, telemetry: Telemetry) => {
@@ -148,7 +206,7 @@ const sweepOne = async (handler: (lease: Lease) => Promise<void>, name: SweepNam
 }
 
 /** Frees the jobs and leases of workers whose life lock is gone. */
-const reap = async (me: string, queue: pg.Pool, life: pg.Client, postgres: Postgres, log: Log): Promise<void> => {
+const reap = async (me: string, queue: pg.Pool, lifeline: pg.Client, postgres: Postgres, log: Log): Promise<void> => {
   const { rows } = await queue.query<{ locked_by: string }>(
     `select distinct locked_by from graphile_worker._private_jobs where locked_by is not null and locked_at < now() - $1::float8 * interval '1 millisecond'`,
     [newborn],
@@ -156,14 +214,14 @@ const reap = async (me: string, queue: pg.Pool, life: pg.Client, postgres: Postg
   const holders = new Set([...rows.map((row) => row.locked_by), ...(await leaseHolders(postgres.db))])
   for (const holder of holders) {
     if (holder === me) continue
-    const got = await life.query<{ dead: boolean }>(`select pg_try_advisory_lock(hashtextextended($1, 0)) as dead`, [holder])
+    const got = await lifeline.query<{ dead: boolean }>(`select pg_try_advisory_lock(hashtextextended($1, 0)) as dead`, [holder])
     if (!got.rows[0]?.dead) continue
     try {
       await queue.query(`select graphile_worker.force_unlock_workers(array[$1])`, [holder])
       await postgres.transact((tx) => releaseLeases(tx, [holder]))
       log.warn('worker_reaped', { worker: holder })
     } finally {
-      await life.query(`select pg_advisory_unlock(hashtextextended($1, 0))`, [holder])
+      await lifeline.query(`select pg_advisory_unlock(hashtextextended($1, 0))`, [holder])
     }
   }
 }
@@ -194,3 +252,5 @@ const pause = (milliseconds: number, signal: AbortSignal) =>
     const timer = setTimeout(done, milliseconds)
     signal.addEventListener('abort', done)
   })
+
+const aborted = (signal: AbortSignal) => new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))

@@ -3,7 +3,7 @@ import { sql, type Generated } from 'kysely'
 import type { z } from 'zod'
 import { newId } from '../../kernel/ids.ts'
 import { encode } from '../encode.ts'
-import { enqueue } from '../jobs/queue.ts'
+import { enqueue } from '../jobs/enqueue.sql.ts'
 import type { Db, Tx } from '../postgres/postgres.ts'
 
 declare module '../postgres/postgres.ts' {

@@ -17,8 +17,12 @@ export interface Migration {
 
 const folder = new URL('../../../migrations/', import.meta.url)
 
+let known: Migration[] | undefined
+
 /** The numbered files, in order. A file never changes once it has been applied anywhere: the checksum says so. */
-export const migrations = (): Migration[] =>
+export const migrations = (): Migration[] => (known ??= readMigrations())
+
+const readMigrations = (): Migration[] =>
   readdirSync(folder)
     .filter((name) => /^\d{4}_\w+\.sql$/.test(name))
     .toSorted()
@@ -30,27 +34,35 @@ export const migrations = (): Migration[] =>
 /** A database that cannot be served from: wrong environment, or migrations missing, unknown or altered. */
 export class DatabaseRefused extends Error {}
 
-/** Brings the database to this version of the software, and stamps a new one with its environment. Running it again changes nothing. */
-export const migrate = async (url: Secret, environment: Environment, { clock, log }: { clock: Clock; log: Log }): Promise<string[]> => {
+/**
+ * Brings the database to this version of the software, and stamps a new one with its environment. `login` is whom the
+ * serving processes connect as: it may take their roles, and nothing else. Running it again changes nothing.
+ */
+export const migrate = async (url: Secret, environment: Environment, { clock, log, login }: { clock: Clock; log: Log; login?: Secret }): Promise<string[]> => {
   const client = new pg.Client({ connectionString: url.reveal(), application_name: 'bursar_migrate' })
   await client.connect()
   try {
     // Protects the whole run: two deployments that start at once must not migrate side by side.
     await client.query(`select pg_advisory_lock(hashtextextended('bursar.migrate', 0))`)
     await client.query(readFileSync(new URL('roles.sql', folder), 'utf8'))
+    const user = login && decodeURIComponent(new URL(login.reveal()).username)
+    if (user && user !== client.user) await client.query(`grant bursar_api, bursar_worker, bursar_jobs to ${client.escapeIdentifier(user)}`)
     // The queue's owner may make its schema, and only now.
     const database = client.escapeIdentifier(client.database!)
     await client.query(`grant create on database ${database} to bursar_jobs`)
-    await migrateQueue(url, log)
-    await client.query(`revoke create on database ${database} from bursar_jobs`)
+    try {
+      await migrateQueue(url, log)
+    } finally {
+      await client.query(`revoke create on database ${database} from bursar_jobs`)
+    }
     await client.query('create table if not exists schema_migrations (version text primary key, checksum text not null, applied_at timestamptz not null)')
     await client.query('grant select on schema_migrations to bursar_api, bursar_worker')
-    const known = migrations()
+    const all = migrations()
     const { rows } = await client.query<{ version: string; checksum: string }>('select version, checksum from schema_migrations')
-    const problems = compare(known, rows).filter((problem) => !problem.startsWith('not applied'))
+    const problems = compare(all, rows).filter((problem) => !problem.startsWith('not applied'))
     if (problems.length > 0) throw new DatabaseRefused(problems.join('; '))
     const applied: string[] = []
-    for (const migration of known.filter(({ version }) => !rows.some((row) => row.version === version))) {
+    for (const migration of all.filter(({ version }) => !rows.some((row) => row.version === version))) {
       await client.query('begin')
       await client.query(migration.text)
       await client.query('insert into schema_migrations values ($1, $2, $3)', [migration.version, migration.checksum, clock.wall()])
@@ -100,6 +112,18 @@ export const checkStamp = async (db: Db, environment: Environment): Promise<{ de
   return { deployment_id: stamp.id }
 }
 
+/** In production, refuses to serve as somebody who could do everything: what the roles withhold must stay withheld. */
+export const checkLogin = async (db: Db, environment: Environment): Promise<void> => {
+  if (environment !== 'production') return
+  const { rows } = await sql<{ powerful: boolean }>`
+    select rolsuper or pg_has_role(session_user, (select relowner from pg_class where oid = 'deployment'::regclass), 'member') as powerful
+    from pg_roles where rolname = session_user`.execute(db.q)
+  if (rows[0]?.powerful !== false)
+    throw new DatabaseRefused(
+      'in production the login of BURSAR_DATABASE_URL must not own the tables: give it a login of its own, put the owner into BURSAR_DATABASE_OWNER_URL, and run bursar migrate',
+    )
+}
+
 /** Creates the database that the address names, where it is missing. True when it was. */
 export const createDatabase = async (url: Secret): Promise<boolean> => {
   const name = decodeURIComponent(new URL(url.reveal()).pathname.slice(1))
@@ -117,10 +141,12 @@ export const createDatabase = async (url: Secret): Promise<boolean> => {
 }
 
 /** Opens or closes a door of the whole deployment. Done as the owner of the database: the serving roles cannot. */
-export const setSwitch = async (url: Secret, column: 'sign_up_open' | 'organization_creation_open', open: boolean): Promise<void> => {
+export const setSwitch = async (url: Secret, environment: Environment, column: 'sign_up_open' | 'organization_creation_open', open: boolean): Promise<void> => {
   const client = new pg.Client({ connectionString: url.reveal() })
   await client.connect()
   try {
+    const { rows } = await client.query<{ environment: string }>('select environment from deployment')
+    if (rows[0]?.environment !== environment) throw new DatabaseRefused(foreign(rows[0]?.environment, environment))
     await client.query(`update deployment set ${client.escapeIdentifier(column)} = $1`, [open])
   } finally {
     await client.end()

@@ -3,6 +3,7 @@ import type { Actor } from '../../../kernel/actors.ts'
 import { readToken, type Secret, type Environment, type Hasher, type TokenKind } from '../../../kernel/secrets.ts'
 import { minutes, type Clock } from '../../../platform/clock.ts'
 import type { Db, Transact } from '../../../platform/postgres/postgres.ts'
+import { capabilities } from '../../organizations/index.ts'
 import { rehash, resolveCredential, touchTokens, type Resolved } from './credentials.sql.ts'
 
 /** Why a bearer value is refused, in words that help its owner and nobody else. */
@@ -13,6 +14,9 @@ export interface Keys {
   readonly hasher: Hasher
   readonly clock: Clock
 }
+
+/** Statuses in which an organization's tokens do not work and its people do not see it. */
+const closed = Object.entries(capabilities).flatMap(([status, able]) => (able.api_access ? [] : [status]))
 
 const everyScope: ReadonlySet<AnyScope> = new Set<AnyScope>([...scopes, ...reservedScopes])
 
@@ -27,7 +31,7 @@ export const resolve = async (db: Db, keys: Keys, secret: Secret, accepted: read
   if (reading.environment !== keys.environment)
     throw new InvalidToken(`This token belongs to ${reading.environment}, and this is ${keys.environment}: they share nothing.`)
   if (!accepted.includes(reading.kind)) throw new InvalidToken('This kind of token is not accepted here.')
-  const found = await resolveCredential(db, keys.hasher.candidates(secret))
+  const found = await resolveCredential(db, keys.hasher.candidates(secret), closed)
   if (!found || found.kind !== reading.kind) throw new InvalidToken('This token is unknown or has been revoked.')
   if (found.expires_at && found.expires_at <= keys.clock.wall()) throw new InvalidToken('This token has expired.')
   return { actor: actorOf(found), found }

@@ -14,7 +14,6 @@ export const operations = [
   }),
   write(revokeInvitation, async (tx, { reach, params }) => {
     await withdraw(tx, reach, params.id, params.invitation_id)
-    return undefined
   }),
   write(acceptInvitation, (tx, { actor, body, platform }) => accept(tx, platform, actor, body.token)),
 ]

@@ -3,6 +3,7 @@ import { sql } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import type { Lease } from '../../../platform/jobs/leases.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import { permissions } from '../../organizations/index.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
@@ -36,12 +37,22 @@ export const listInvitations = async (db: Db, reach: Reach, organization_id: str
   return { items, total: count.total }
 }
 
-export const insertInvitation = (tx: Tx, invitation: Invitation & { invited_by: string | null }): Promise<Invitation> =>
-  tx.q
+/** Opens an invitation, or renews the one that is open for the same address. */
+export const replaceInvitation = (tx: Tx, invitation: Invitation & { invited_by: string | null }): Promise<Invitation> => {
+  const lease = { due_at: invitation.expires_at, lease_until: null, lease_token: null, lease_holder: null }
+  const { role, created_at, expires_at, invited_by } = invitation
+  return tx.q
     .insertInto('organization_invitations')
-    .values({ ...invitation, due_at: invitation.expires_at, clock_id: null, lease_until: null, lease_token: null, lease_holder: null })
+    .values({ ...invitation, ...lease, clock_id: null })
+    .onConflict((twin) =>
+      twin
+        .expression(sql`organization_id, lower(email)`)
+        .where('status', '=', 'pending')
+        .doUpdateSet({ role, expires_at, invited_by, modified_at: created_at, ...lease }),
+    )
     .returning(columns)
     .executeTakeFirstOrThrow()
+}
 
 /** Holds a pending invitation, so that it is accepted, withdrawn or expired once. */
 export const lockPending = async (tx: Tx, organization_id: string, id: string): Promise<Locked<Invitation> | undefined> =>
@@ -64,14 +75,13 @@ export const readPending = (db: Db, organization_id: string, id: string) =>
     .where('i.status', '=', 'pending')
     .executeTakeFirst()
 
-/** Removes the invitation by address or by id; its secret goes with it, see `forgetSecret`. */
-export const deletePending = (tx: Tx, reach: Reach, organization_id: string, by: { email: string } | { id: string }): Promise<{ id: string } | undefined> =>
+export const deletePending = (tx: Tx, reach: Reach, organization_id: string, id: string): Promise<{ id: string } | undefined> =>
   tx.q
     .deleteFrom('organization_invitations')
     .where('organization_id', '=', organization_id)
     .where('organization_id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
     .where('status', '=', 'pending')
-    .where((row) => ('email' in by ? row(sql`lower(email)`, '=', by.email.toLowerCase()) : row('id', '=', by.id)))
+    .where('id', '=', id)
     .returning('id')
     .executeTakeFirst()
 
@@ -92,4 +102,53 @@ export const markExpired = async (tx: Tx, lease: Lease, now: Date): Promise<void
     .where('id', '=', lease.id)
     .where('status', '=', 'pending')
     .execute()
+}
+
+export const isMember = async (db: Db, organization_id: string, email: string): Promise<boolean> => {
+  const found = await db.q
+    .selectFrom('organization_members as m')
+    .innerJoin('users as u', 'u.id', 'm.user_id')
+    .select('m.user_id')
+    .where('m.organization_id', '=', organization_id)
+    .where(sql`lower(u.email)`, '=', email.toLowerCase())
+    .where('u.deleted_at', 'is', null)
+    .executeTakeFirst()
+  return found !== undefined
+}
+
+/** Whether the one who sent the invitation still has the right to. */
+export const mayInvite = async (db: Db, invitation: Invitation): Promise<boolean> => {
+  const found = await db.q
+    .selectFrom('organization_invitations as i')
+    .innerJoin('organization_members as m', (on) => on.onRef('m.organization_id', '=', 'i.organization_id').onRef('m.user_id', '=', 'i.invited_by'))
+    .select('m.role')
+    .where('i.organization_id', '=', invitation.organization_id)
+    .where('i.id', '=', invitation.id)
+    .where('m.role', 'in', [...permissions['members:manage']])
+    .executeTakeFirst()
+  return found !== undefined
+}
+
+export const deleteAllPending = async (tx: Tx, organization_id: string, { user_id, email }: { user_id: string; email: string }): Promise<string[]> => {
+  const gone = await tx.q
+    .deleteFrom('organization_invitations')
+    .where('organization_id', '=', organization_id)
+    .where('status', '=', 'pending')
+    .where((row) => row.or([row('invited_by', '=', user_id), row(sql`lower(email)`, '=', email.toLowerCase())]))
+    .returning('id')
+    .execute()
+  return gone.map(({ id }) => id)
+}
+
+/** Whether somebody has been invited by this address and may still accept. */
+export const isInvited = async (db: Db, email: string, now: Date): Promise<boolean> => {
+  const found = await db.q
+    .selectFrom('organization_invitations')
+    .select('id')
+    .where('status', '=', 'pending')
+    .where(sql`lower(email)`, '=', email.toLowerCase())
+    .where('expires_at', '>', now)
+    .limit(1)
+    .executeTakeFirst()
+  return found !== undefined
 }

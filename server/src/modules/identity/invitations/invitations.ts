@@ -1,19 +1,30 @@
-import { InvitationInvalid, ResourceNotFound, type Invitation, type Membership } from '@bursar/contract'
+import { InvalidRequest, InvitationInvalid, ResourceNotFound, type Invitation, type Membership } from '@bursar/contract'
 import type { Reach, UserActor } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { newToken, Secret } from '../../../kernel/secrets.ts'
 import { days, later } from '../../../platform/clock.ts'
 import { underLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
-import { enqueue } from '../../../platform/jobs/queue.ts'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means, Platform } from '../../handlers.ts'
-import { findMembership, insertMembership, permit } from '../../organizations/index.ts'
+import { insertMembership, permit } from '../../organizations/index.ts'
 import { addCredential, dropCredentials, takeSubject } from '../credentials/credentials.sql.ts'
-import { deletePending, insertInvitation, lockPending, markAccepted, markExpired, readPending } from './invitations.sql.ts'
+import { findMembership } from '../memberships/memberships.sql.ts'
+import {
+  deleteAllPending,
+  deletePending,
+  isMember,
+  lockPending,
+  markAccepted,
+  markExpired,
+  mayInvite,
+  readPending,
+  replaceInvitation,
+} from './invitations.sql.ts'
 
 const life = 7 * days
 
-/** One open invitation per address: a new one takes the place of the old, whose link stops working. */
+/** One open invitation per address, however many invite at once: a new one renews the old, whose link stops working. */
 export const invite = async (
   tx: Tx,
   reach: Reach,
@@ -22,12 +33,11 @@ export const invite = async (
   invited_by: string | null,
 ): Promise<Invitation> => {
   manage(reach, organization_id)
-  const replaced = await deletePending(tx, reach, organization_id, { email: wish.email })
-  if (replaced) await dropCredentials(tx, 'invitation', replaced.id)
+  if (await isMember(tx, organization_id, wish.email))
+    throw new InvalidRequest({ loc: ['body', 'email'], msg: 'This person belongs to the organization already.', type: 'value_error', input: wish.email })
   const wall = tx.clock.wall()
-  const id = newId(wall)
-  const invitation = await insertInvitation(tx, {
-    id,
+  const invitation = await replaceInvitation(tx, {
+    id: newId(wall),
     organization_id,
     created_at: wall,
     modified_at: null,
@@ -36,14 +46,15 @@ export const invite = async (
     expires_at: later(wall, life),
     invited_by,
   })
-  await enqueue(tx, 'mail.organization_invitation', { organization_id, invitation_id: id })
+  await dropCredentials(tx, 'invitation', invitation.id)
+  await enqueue(tx, 'mail.organization_invitation', { organization_id, invitation_id: invitation.id })
   return invitation
 }
 
 /** A withdrawn invitation cannot be accepted any more: its secret goes with it. */
 export const withdraw = async (tx: Tx, reach: Reach, organization_id: string, id: string): Promise<void> => {
   manage(reach, organization_id)
-  if (!(await deletePending(tx, reach, organization_id, { id }))) throw new ResourceNotFound()
+  if (!(await deletePending(tx, reach, organization_id, id))) throw new ResourceNotFound()
   await dropCredentials(tx, 'invitation', id)
 }
 
@@ -55,11 +66,13 @@ export const mailInvitation = async (
   const invitation = await readPending(db, organization_id, invitation_id)
   if (!invitation) return
   const secret = newToken('invitation', platform.config.environment)
-  await transact(async (tx) => {
-    if (!(await lockPending(tx, organization_id, invitation_id))) return
+  const open = await transact(async (tx) => {
+    if (!(await lockPending(tx, organization_id, invitation_id))) return false
     await dropCredentials(tx, 'invitation', invitation_id)
     await addCredential(tx, platform.hasher, secret, { kind: 'invitation', subject_id: invitation_id, organization_id })
+    return true
   })
+  if (!open) return
   await gateways.mail.send({
     to: invitation.email,
     subject: `You are invited to ${invitation.organization_name}`,
@@ -67,11 +80,15 @@ export const mailInvitation = async (
   })
 }
 
-/** Only the owner of the invited address can accept, and once: taking the secret decides between two at once. */
+/**
+ * Only the owner of the invited address can accept, and once: taking the secret decides between two at once. An
+ * invitation counts for as long as whoever sent it may still invite.
+ */
 export const accept = async (tx: Tx, platform: Platform, actor: UserActor, token: string): Promise<Membership> => {
   const subject = await takeSubject(tx, platform.hasher, new Secret(token), 'invitation')
   const invitation = subject?.organization_id ? await lockPending(tx, subject.organization_id, subject.subject_id) : undefined
   if (!invitation || invitation.expires_at <= tx.clock.wall() || invitation.email.toLowerCase() !== actor.email.toLowerCase()) throw new InvitationInvalid()
+  if (!(await mayInvite(tx, invitation))) throw new InvitationInvalid()
   const now = tx.clock.business()
   await insertMembership(tx, invitation.organization_id, actor.user_id, invitation.role, now)
   await markAccepted(tx, invitation, now)
@@ -86,6 +103,11 @@ export const expire = ({ transact }: Means, lease: Lease): Promise<void> =>
     await dropCredentials(tx, 'invitation', lease.id)
     return null
   })
+
+/** Takes back what a person has offered, and what has been offered to them: whoever loses a right must not keep a way back to it. */
+export const withdrawAll = async (tx: Tx, organization_id: string, person: { user_id: string; email: string }): Promise<void> => {
+  for (const id of await deleteAllPending(tx, organization_id, person)) await dropCredentials(tx, 'invitation', id)
+}
 
 const manage = (reach: Reach, organization_id: string) => {
   if (!reach.organizations.has(organization_id)) throw new ResourceNotFound()

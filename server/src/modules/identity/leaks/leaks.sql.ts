@@ -1,17 +1,28 @@
-import { sql } from 'kysely'
 import type { Db } from '../../../platform/postgres/postgres.ts'
+import { permissions } from '../../organizations/index.ts'
 
-/** What to tell, and whom: everyone who could have made the token. */
-export const organizationLeak = async (db: Db, organization_id: string, token_id: string) => {
-  const { rows } = await sql<{ hint: string; comment: string; organization_name: string; emails: string[] }>`
-    select t.hint, t.comment, o.name as organization_name, array(
-      select u.email from organization_members m join users u on u.id = m.user_id and u.deleted_at is null
-      where m.organization_id = t.organization_id and m.role in ('owner', 'admin') order by u.email
-    ) as emails
-    from organization_access_tokens t join organizations o on o.id = t.organization_id
-    where t.organization_id = ${organization_id} and t.id = ${token_id}`.execute(db.q)
-  return rows[0]
+/** Everyone who could have made a token of the organization. */
+export const managersOf = async (db: Db, organization_id: string): Promise<string[]> => {
+  const found = await db.q
+    .selectFrom('organization_members')
+    .select('user_id')
+    .where('organization_id', '=', organization_id)
+    .where('role', 'in', [...permissions['organization:manage']])
+    .orderBy('user_id')
+    .execute()
+  return found.map(({ user_id }) => user_id)
 }
+
+/** What to tell one of them. */
+export const organizationLeak = (db: Db, organization_id: string, token_id: string, user_id: string) =>
+  db.q
+    .selectFrom('organization_access_tokens as t')
+    .innerJoin('organizations as o', 'o.id', 't.organization_id')
+    .innerJoin('users as u', (on) => on.on('u.id', '=', user_id).on('u.deleted_at', 'is', null))
+    .select(['t.hint', 't.comment', 'o.name as organization_name', 'u.email'])
+    .where('t.organization_id', '=', organization_id)
+    .where('t.id', '=', token_id)
+    .executeTakeFirst()
 
 export const personalLeak = (db: Db, token_id: string) =>
   db.q

@@ -33,7 +33,7 @@ test('a leaked token of any kind is dead with the next request, and its owner is
   const pat = await owner.token()
   const cookie = await owner.cookie()
   const session = cookie.split('=')[1]!
-  await world.client({ token: oat.secret }).call(inviteMember, { params: { id: organization.id }, body: { email: guest.email } })
+  await world.client({ cookie }).call(inviteMember, { params: { id: organization.id }, body: { email: guest.email } })
   const invitation = /bursar_test_inv_\w{43}/.exec((await world.mail.next(guest.email)).text)![0]
   const unknown = newToken('organization', 'sandbox').reveal()
   const foreign = newToken('organization', 'production').reveal()
@@ -65,7 +65,8 @@ test('a leaked token of any kind is dead with the next request, and its owner is
 test('only a reporter with a known key is believed', async () => {
   const organization = await world.organization()
   const { secret } = await organization.token()
-  expect(await report([secret.reveal()], { 'github-public-key-identifier': 'key2' })).toMatchObject({ status: 400, body: { error: 'PublicKeyNotFound' } })
+  for (const unknown of ['key2', 'constructor', '__proto__'])
+    expect(await report([secret.reveal()], { 'github-public-key-identifier': unknown })).toMatchObject({ status: 400, body: { error: 'PublicKeyNotFound' } })
   expect(await report([secret.reveal()], { 'github-public-key-signature': Buffer.alloc(70).toString('base64') })).toMatchObject({
     status: 403,
     body: { error: 'InvalidSignature' },

@@ -1,21 +1,21 @@
-import { createPublicKey, verify } from 'node:crypto'
+import { verify } from 'node:crypto'
 import { InvalidSignature, PublicKeyNotFound, type LeakedToken } from '@bursar/contract'
 import type { z } from 'zod'
 import { readToken, Secret, tokenKinds } from '../../../kernel/secrets.ts'
-import { enqueue } from '../../../platform/jobs/queue.ts'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means, Platform } from '../../handlers.ts'
 import { dropCredentials, findSubject, type Subject } from '../credentials/credentials.sql.ts'
 import { signOut } from '../sessions/sessions.ts'
 import { revokeOrganizationToken, revokePersonalToken } from '../tokens/tokens.ts'
-import { organizationLeak, personalLeak } from './leaks.sql.ts'
+import { managersOf, organizationLeak, personalLeak } from './leaks.sql.ts'
 
 /** Only a reporter whose key the operator has configured is believed: anyone else could probe which tokens are real. */
 export const checkReporter = (platform: Platform, headers: Readonly<Record<string, string | string[] | undefined>>, body: Buffer): void => {
-  const key = platform.config.scanning_keys[String(headers['github-public-key-identifier'])]
+  const key = platform.config.scanning_keys.get(String(headers['github-public-key-identifier']))
   if (!key) throw new PublicKeyNotFound()
   const signature = Buffer.from(String(headers['github-public-key-signature'] ?? ''), 'base64')
-  if (!verify('sha256', body, createPublicKey(key), signature)) throw new InvalidSignature()
+  if (!verify('sha256', body, key, signature)) throw new InvalidSignature()
 }
 
 /** Kills every reported token that is ours, whatever kind the report calls it, and tells whoever owned it. */
@@ -33,7 +33,9 @@ const kill = async (tx: Tx, { kind, subject_id, organization_id }: Subject): Pro
   switch (kind) {
     case 'organization':
       await revokeOrganizationToken(tx, { organization_id: organization_id!, id: subject_id })
-      return enqueue(tx, 'mail.organization_token_leaked', { organization_id: organization_id!, token_id: subject_id })
+      for (const user_id of await managersOf(tx, organization_id!))
+        await enqueue(tx, 'mail.organization_token_leaked', { organization_id: organization_id!, token_id: subject_id, user_id })
+      return
     case 'personal':
       await revokePersonalToken(tx, { id: subject_id })
       return enqueue(tx, 'mail.personal_token_leaked', { token_id: subject_id })
@@ -49,14 +51,14 @@ const warning = (what: string, hint: string, comment: string) =>
 
 export const mailOrganization = async (
   { db, gateways }: Means,
-  { organization_id, token_id }: { organization_id: string; token_id: string },
+  { organization_id, token_id, user_id }: { organization_id: string; token_id: string; user_id: string },
 ): Promise<void> => {
-  const leak = await organizationLeak(db, organization_id, token_id)
-  for (const to of leak?.emails ?? [])
+  const leak = await organizationLeak(db, organization_id, token_id, user_id)
+  if (leak)
     await gateways.mail.send({
-      to,
-      subject: `A leaked access token of ${leak!.organization_name} was revoked`,
-      text: warning(`An access token of ${leak!.organization_name}`, leak!.hint, leak!.comment),
+      to: leak.email,
+      subject: `A leaked access token of ${leak.organization_name} was revoked`,
+      text: warning(`An access token of ${leak.organization_name}`, leak.hint, leak.comment),
     })
 }
 

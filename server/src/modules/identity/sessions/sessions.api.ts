@@ -1,8 +1,8 @@
 import { getCurrentUser, requestSignInCode, signOut, SignInRefused, verifySignInCode } from '@bursar/contract'
 import { Secret } from '../../../kernel/secrets.ts'
 import type { Config } from '../../../platform/config.ts'
-import { job, read, refuse, write } from '../../handlers.ts'
-import { mailCode, requestCode, signIn, signOut as end } from './sessions.ts'
+import { chore, job, read, refuse, write } from '../../handlers.ts'
+import { mailCode, purge, requestCode, signIn, signOut as end } from './sessions.ts'
 import { findUser } from './sessions.sql.ts'
 
 /** The cookie names its environment, and on https nothing but this host can set or read it. */
@@ -15,7 +15,6 @@ const cookie = (config: Config, value: string, seconds: number) =>
 export const operations = [
   write(requestSignInCode, async (tx, { body }) => {
     await requestCode(tx, body.email)
-    return undefined
   }),
   write(verifySignInCode, async (tx, { body, platform, reply }) => {
     const signedIn = await signIn(tx, platform, body.email, new Secret(body.code))
@@ -27,9 +26,9 @@ export const operations = [
   write(signOut, async (tx, { actor, platform, reply }) => {
     await end(tx, actor.credential_id)
     reply['set-cookie'] = cookie(platform.config, '', 0)
-    return undefined
   }),
   read(getCurrentUser, async (db, { actor }) => (await findUser(db, actor.user_id))!),
 ]
 
 export const jobs = [job('mail.sign_in_code', mailCode)]
+export const chores = [chore('identity.purge', purge)]

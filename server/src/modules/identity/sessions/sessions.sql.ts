@@ -1,13 +1,25 @@
 import { sql } from 'kysely'
 import type { User } from '@bursar/contract'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
-import type { UserTable } from '../../organizations/index.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
+    users: UserTable
     user_sessions: { id: string; user_id: string; created_at: Date; expires_at: Date }
     sign_in_codes: { id: string; email: string; created_at: Date; expires_at: Date; hash: string | null; tries_left: number }
   }
+}
+
+export interface UserTable {
+  id: string
+  created_at: Date
+  modified_at: Date | null
+  deleted_at: Date | null
+  email: string
+  email_verified: boolean
+  avatar_url: string | null
+  is_operator: boolean
+  blocked_at: Date | null
 }
 
 export const findUser = (db: Db, id: string): Promise<User | undefined> =>
@@ -35,16 +47,15 @@ export const deleteSession = async (tx: Tx, id: string): Promise<void> => {
   await tx.q.deleteFrom('user_sessions').where('id', '=', id).execute()
 }
 
-/** A new code replaces the older ones of the same address. */
-export const replaceCode = async (tx: Tx, code: { id: string; email: string; created_at: Date; expires_at: Date; tries_left: number }): Promise<void> => {
-  await tx.q
-    .deleteFrom('sign_in_codes')
-    .where(sql`lower(email)`, '=', code.email.toLowerCase())
-    .execute()
-  await tx.q
+/** One code per address: a new request takes the place of the old, also when two come at once. */
+export const replaceCode = async (tx: Tx, code: { id: string; email: string; created_at: Date; expires_at: Date; tries_left: number }): Promise<string> => {
+  const { id } = await tx.q
     .insertInto('sign_in_codes')
     .values({ ...code, hash: null })
-    .execute()
+    .onConflict((twin) => twin.expression(sql`lower(email)`).doUpdateSet({ ...code, hash: null }))
+    .returning('id')
+    .executeTakeFirstOrThrow()
+  return id
 }
 
 export const findCode = (db: Db, id: string) => db.q.selectFrom('sign_in_codes').select(['id', 'email', 'expires_at']).where('id', '=', id).executeTakeFirst()
@@ -67,4 +78,11 @@ export const spendTry = (tx: Tx, email: string, now: Date) =>
 
 export const deleteCode = async (tx: Tx, id: string): Promise<void> => {
   await tx.q.deleteFrom('sign_in_codes').where('id', '=', id).execute()
+}
+
+export const deleteExpired = async (tx: Tx, now: Date): Promise<void> => {
+  await sql`
+    with ended as (delete from user_sessions where expires_at <= ${now} returning id)
+    delete from credentials where kind = 'session' and subject_id in (select id from ended)`.execute(tx.q)
+  await tx.q.deleteFrom('sign_in_codes').where('expires_at', '<=', now).execute()
 }

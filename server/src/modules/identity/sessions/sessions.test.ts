@@ -1,7 +1,8 @@
 import { createPersonalToken, getCurrentUser, listOrganizations, requestSignInCode, signOut, verifySignInCode } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { purge } from './sessions.ts'
 import { asOwner } from '../../../../test/harness/database.ts'
-import { exchange, openWorld, type World } from '../../../../test/harness/world.ts'
+import { eventually, exchange, openWorld, type World } from '../../../../test/harness/world.ts'
 
 let world: World
 beforeAll(async () => {
@@ -46,6 +47,33 @@ test('an unknown address gets the same answer and no mail, until the operator op
   const letter = await world.mail.next(email)
   const answer = await open.call(verifySignInCode, { body: { email, code: codeIn(letter.text) } })
   expect(answer).toMatchObject({ email, email_verified: true })
+})
+
+test('asking several times at once leaves one code, and it works', async () => {
+  const person = await world.person()
+  const open = world.client()
+  await Promise.all(Array.from({ length: 5 }, () => open.call(requestSignInCode, { body: { email: person.email } })))
+  await eventually(
+    'every mail job has run',
+    async () => (await world.database.owner((owner) => owner.query('select 1 from graphile_worker._private_jobs'))).rows.length === 0,
+  )
+  const { rows } = await world.database.owner((owner) => owner.query('select 1 from sign_in_codes where email = $1', [person.email]))
+  expect(rows).toHaveLength(1)
+  const codes = world.mail.letters.filter(({ to }) => to === person.email).map(({ text }) => codeIn(text))
+  const answer = await open.send(verifySignInCode, { body: { email: person.email, code: codes.at(-1)! } })
+  expect(answer.status).toBe(200)
+})
+
+test('what has run out is removed', async () => {
+  const person = await world.person()
+  const cookie = await person.cookie()
+  world.clock.advance(31 * 86_400_000 + 1)
+  expect((await world.client({ cookie }).send(getCurrentUser, {})).status).toBe(401)
+  await purge({ transact: world.transactAsWorker, platform: world.platform } as never)
+  const { rows } = await world.database.owner((owner) =>
+    owner.query(`select (select count(*) from user_sessions)::int + (select count(*) from credentials where kind = 'session')::int as left`),
+  )
+  expect(rows).toEqual([{ left: 0 }])
 })
 
 test('five wrong tries burn a code, also when they come all at once', async () => {

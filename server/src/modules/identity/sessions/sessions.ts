@@ -3,12 +3,14 @@ import { newId } from '../../../kernel/ids.ts'
 import { newToken, randomText, sameText, Secret } from '../../../kernel/secrets.ts'
 import { days, later, minutes } from '../../../platform/clock.ts'
 import { readSwitches } from '../../../platform/postgres/migrations.ts'
-import { enqueue } from '../../../platform/jobs/queue.ts'
-import { isTwin, type Tx } from '../../../platform/postgres/postgres.ts'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
+import { isTwin, type Db, type Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means, Platform } from '../../handlers.ts'
 import { addCredential, dropCredentials } from '../credentials/credentials.sql.ts'
+import { isInvited } from '../invitations/invitations.sql.ts'
 import {
   deleteCode,
+  deleteExpired,
   deleteSession,
   findCode,
   findUserByEmail,
@@ -24,22 +26,25 @@ const codeLife = 15 * minutes
 const tries = 5
 const sessionLife = 31 * days
 
-/** Sends a code to an address that may sign in. The caller learns nothing about whether it may: the answer is the same. */
+/** Asks for a code. What happens, and how long it takes, is the same for every address; whether mail goes out is decided later. */
 export const requestCode = async (tx: Tx, email: string): Promise<void> => {
   const user = await findUserByEmail(tx, email)
-  if (user?.blocked_at) return
-  if (!user && !(await readSwitches(tx)).sign_up_open) return
   const wall = tx.clock.wall()
-  const id = newId(wall)
   // To the address we know, not the spelling that was typed: a look-alike must not receive somebody's code.
-  await replaceCode(tx, { id, email: user?.email ?? email, created_at: wall, expires_at: later(wall, codeLife), tries_left: tries })
-  await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id: id })
+  const sign_in_code_id = await replaceCode(tx, {
+    id: newId(wall),
+    email: user?.email ?? email,
+    created_at: wall,
+    expires_at: later(wall, codeLife),
+    tries_left: tries,
+  })
+  await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id })
 }
 
-/** Makes the code, keeps its hash, and mails it: run twice, the second code replaces the first. */
+/** Makes the code, keeps its hash, and mails it, if the address may sign in: run twice, the second code replaces the first. */
 export const mailCode = async ({ db, transact, gateways, platform }: Means, { sign_in_code_id }: { sign_in_code_id: string }): Promise<void> => {
   const request = await findCode(db, sign_in_code_id)
-  if (!request || request.expires_at <= platform.clock.wall()) return
+  if (!request || request.expires_at <= platform.clock.wall() || !(await mayEnter(db, request.email, platform.clock.wall()))) return
   const code = new Secret(randomText(6, '0123456789'))
   await transact((tx) => setCodeHash(tx, request.id, platform.hasher.hash(bound(request.id, code))))
   await gateways.mail.send({
@@ -48,6 +53,16 @@ export const mailCode = async ({ db, transact, gateways, platform }: Means, { si
     text: `${code.reveal()} is your code to sign in to Bursar.\n\nIt works once, for 15 minutes. If you did not ask for it, you can ignore this message.`,
   })
 }
+
+/** People we know, people who were invited, and, where the operator has opened sign-up, everyone. */
+const mayEnter = async (db: Db, email: string, now: Date): Promise<boolean> => {
+  const user = await findUserByEmail(db, email)
+  if (user) return user.blocked_at === null
+  return (await isInvited(db, email, now)) || (await readSwitches(db)).sign_up_open
+}
+
+/** Removes sessions and codes that have run out, so that nothing expired is kept. */
+export const purge = async ({ transact, platform }: Means): Promise<void> => transact((tx) => deleteExpired(tx, platform.clock.wall()))
 
 export interface SignedIn {
   readonly user: User

@@ -9,7 +9,7 @@ import {
   updateOrganizationToken,
   updatePersonalToken,
 } from '@bursar/contract'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import type { Reach } from '../../../kernel/actors.ts'
 import { read, write } from '../../handlers.ts'
 import { chooseOrganization, permit, permits } from '../../organizations/index.ts'
 import { changeOrganizationToken, changePersonalToken, listOrganizationTokens as listOrganizational, listPersonalTokens as listPersonal } from './tokens.sql.ts'
@@ -35,8 +35,7 @@ export const operations = [
     return paginate(query, items, total)
   }),
   write(createOrganizationToken, async (tx, { reach, body, platform }) => {
-    const ids = organizationIds(reach)
-    const organization_id = chooseOrganization(reach, body.organization_id ?? (ids.length === 1 ? ids[0] : undefined))
+    const organization_id = chooseOrganization(reach, body.organization_id)
     permit(reach, organization_id, 'organization:manage')
     const { secret, token } = await issueOrganizationToken(tx, platform, organization_id, body)
     return { organization_access_token: token, token: secret.reveal() }
@@ -46,7 +45,6 @@ export const operations = [
   ),
   write(revokeOrganizationToken, async (tx, { reach, params }) => {
     await revokeOrganizational(tx, await findOrganizationToken(tx, reach, params.id))
-    return undefined
   }),
 
   read(listPersonalTokens, async (db, { actor, query }) => {
@@ -62,6 +60,5 @@ export const operations = [
   ),
   write(revokePersonalToken, async (tx, { actor, params }) => {
     await revokePersonal(tx, await findPersonalToken(tx, actor, params.id))
-    return undefined
   }),
 ]

@@ -160,7 +160,7 @@ test('a change of scopes counts from the next request', async () => {
 test('scopes that no token may carry are refused, and so are lifetimes beyond reason', async () => {
   const owner = await world.person()
   const session = world.client({ cookie: await owner.cookie() })
-  const answer = await session.sendRaw(createPersonalToken, { body: { comment: 'x', scopes: ['organization_access_tokens:write'], expires_in: 'PT0S' } })
+  const answer = await session.sendRaw(createPersonalToken, { body: { comment: 'x', scopes: ['organization_access_tokens:write'] } })
   expect(answer).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'scopes', 0], type: 'enum' }] } })
   for (const expires_in of ['PT0S', 'P99999D'])
     expect((await session.send(createPersonalToken, { body: { comment: 'x', scopes: ['orders:read'], expires_in } })).status).toBe(422)

@@ -9,9 +9,8 @@ import {
 } from '@bursar/contract'
 import { readSwitches } from '../../../platform/postgres/migrations.ts'
 import { read, write } from '../../handlers.ts'
-import { addOwner } from '../memberships/memberships.ts'
 import { create, present, update } from './organizations.ts'
-import { findOrganization, listOrganizations as list } from './organizations.sql.ts'
+import { findOrganization, insertMembership, listOrganizations as list } from './organizations.sql.ts'
 
 export const operations = [
   read(listOrganizations, async (db, { reach, query }) => {
@@ -24,7 +23,7 @@ export const operations = [
       throw new CannotCreateOrganizationError('This credential is confined to one organization, so it cannot create another.')
     if (!actor.is_operator && !(await readSwitches(tx)).organization_creation_open) throw new CannotCreateOrganizationError()
     const organization = await create(tx, body, platform.config.environment)
-    await addOwner(tx, organization.id, actor.user_id)
+    await insertMembership(tx, organization.id, actor.user_id, 'owner', tx.clock.business())
     return present(organization)
   }),
 

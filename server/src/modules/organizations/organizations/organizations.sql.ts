@@ -1,4 +1,4 @@
-import type { Organization, OrganizationStatus, PageRequest } from '@bursar/contract'
+import type { Organization, OrganizationRole, OrganizationStatus, PageRequest } from '@bursar/contract'
 import { window } from '@bursar/contract'
 import { sql, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
@@ -7,6 +7,7 @@ import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
     organizations: OrganizationTable
+    organization_members: { organization_id: string; user_id: string; role: OrganizationRole; created_at: Date; modified_at: Date | null }
   }
 }
 
@@ -88,3 +89,13 @@ export const insertOrganization = (tx: Tx, row: OrganizationTable): Promise<Orga
 
 export const changeOrganization = (tx: Tx, row: Locked<OrganizationRow>, changes: Partial<OrganizationTable>): Promise<OrganizationRow> =>
   tx.q.updateTable('organizations').set(written(changes)).where('id', '=', row.id).returningAll().executeTakeFirstOrThrow()
+
+/** False when the person belongs already. */
+export const insertMembership = async (tx: Tx, organization_id: string, user_id: string, role: OrganizationRole, now: Date): Promise<boolean> => {
+  const done = await tx.q
+    .insertInto('organization_members')
+    .values({ organization_id, user_id, role, created_at: now, modified_at: null })
+    .onConflict((twin) => twin.columns(['organization_id', 'user_id']).doNothing())
+    .executeTakeFirst()
+  return done.numInsertedOrUpdatedRows === 1n
+}

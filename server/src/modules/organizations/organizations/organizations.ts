@@ -14,7 +14,7 @@ import type { Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import type { Environment } from '../../../kernel/secrets.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
-import { isTwin, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
+import { isTwin, type Tx } from '../../../platform/postgres/postgres.ts'
 import { permit } from '../permissions.ts'
 import { changeOrganization, insertOrganization, lockOrganization, type OrganizationRow, type OrganizationTable } from './organizations.sql.ts'
 
@@ -206,5 +206,3 @@ const switchFeatures = (current: Features, wanted: NonNullable<z.output<typeof O
   const given = Object.fromEntries(Object.entries(wanted).filter(([, value]) => value !== undefined))
   return { ...current, ...given }
 }
-
-export type { Locked, OrganizationRow }

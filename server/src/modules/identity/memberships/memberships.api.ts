@@ -1,6 +1,6 @@
 import { leaveOrganization, listMemberships, paginate, removeMembership, ResourceNotFound, updateMembership } from '@bursar/contract'
 import { read, write } from '../../handlers.ts'
-import { permit } from '../permissions.ts'
+import { permit } from '../../organizations/index.ts'
 import { listMemberships as list } from './memberships.sql.ts'
 import { leave, remove, setRole } from './memberships.ts'
 
@@ -12,6 +12,6 @@ export const operations = [
     return paginate(query, items, total)
   }),
   write(updateMembership, (tx, { reach, params, body }) => setRole(tx, reach, params.id, params.user_id, body.role)),
-  write(removeMembership, (tx, { reach, params }) => remove(tx, reach, params.id, params.user_id) as Promise<undefined>),
-  write(leaveOrganization, (tx, { actor, reach, params }) => leave(tx, reach, params.id, actor.user_id) as Promise<undefined>),
+  write(removeMembership, (tx, { reach, params }) => remove(tx, reach, params.id, params.user_id)),
+  write(leaveOrganization, (tx, { actor, reach, params }) => leave(tx, reach, params.id, actor.user_id)),
 ]

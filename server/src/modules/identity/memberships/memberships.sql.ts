@@ -3,26 +3,6 @@ import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { sql } from 'kysely'
 
-declare module '../../../platform/postgres/postgres.ts' {
-  interface Tables {
-    organization_members: { organization_id: string; user_id: string; role: OrganizationRole; created_at: Date; modified_at: Date | null }
-    users: UserTable
-  }
-}
-
-/** People live with identity, to the right; who runs an organization is read together with their address. */
-export interface UserTable {
-  id: string
-  created_at: Date
-  modified_at: Date | null
-  deleted_at: Date | null
-  email: string
-  email_verified: boolean
-  avatar_url: string | null
-  is_operator: boolean
-  blocked_at: Date | null
-}
-
 const within = (db: Db, reach: Reach, organization_id: string) =>
   db.q
     .selectFrom('organization_members as m')
@@ -50,16 +30,6 @@ export const listMemberships = async (db: Db, reach: Reach, organization_id: str
       .executeTakeFirstOrThrow(),
   ])
   return { items, total: count.total }
-}
-
-/** False when the person belongs already. */
-export const insertMembership = async (tx: Tx, organization_id: string, user_id: string, role: OrganizationRole, now: Date): Promise<boolean> => {
-  const done = await tx.q
-    .insertInto('organization_members')
-    .values({ organization_id, user_id, role, created_at: now, modified_at: null })
-    .onConflict((twin) => twin.columns(['organization_id', 'user_id']).doNothing())
-    .executeTakeFirst()
-  return done.numInsertedOrUpdatedRows === 1n
 }
 
 export const changeRole = async (tx: Tx, membership: Locked<Membership>, role: OrganizationRole, now: Date): Promise<Membership> => {
