@@ -42,13 +42,13 @@ const worker = async () => {
 const rows = async <T>(text: string, values: unknown[] = []) => (await world.database.owner((owner) => owner.query(text, values))).rows as T[]
 const witnessed = async () =>
   (await rows<{ id: string; times: number }>('select id, count(*)::int as times from witnessed group by id')).map(({ times }) => times)
-const blocked = () =>
-  eventually(
-    'a worker waits in the middle of its work',
-    async () =>
-      (await rows(`select 1 from pg_stat_activity where datname = current_database() and application_name = 'bursar_worker' and wait_event_type = 'Lock'`))
-        .length > 0,
-  )
+const blocked = (statements = 1) =>
+  eventually('a worker waits in the middle of its work', async () => {
+    const waiting = await rows(
+      `select 1 from pg_stat_activity where datname = current_database() and application_name = 'bursar_worker' and wait_event_type = 'Lock'`,
+    )
+    return waiting.length >= statements
+  })
 
 /** Invitations that are due now, each with a secret whose row can be held to stop a worker in mid-effect. */
 const invitations = async (count: number) => {
@@ -114,7 +114,7 @@ test('a worker stopped past its lease and continued changes nothing', async () =
   await blocker.query('begin')
   await blocker.query('select 1 from credentials for update')
   const sleeper = await worker()
-  await blocked()
+  await blocked(5)
   sleeper.signal('SIGSTOP')
   // Of the eight rows it holds, some are in the hands of the database, and the others wait for a connection to it.
   const given_up = `select 1 from pg_stat_activity where datname = current_database() and state = 'idle in transaction (aborted)'`
