@@ -44,7 +44,7 @@ export const document = (version: Version): Json => {
       ...(operation.description ? { description: operation.description } : {}),
       tags: [operation.id.split(':')[0]],
       security: securityOf(operation.access),
-      parameters: [...parametersOf(operation, 'path', schemaOf), ...parametersOf(operation, 'query', schemaOf)],
+      parameters: [...parametersOf(operation, 'path', schemaOf), ...parametersOf(operation, 'query', schemaOf), ...headersOf(operation)],
       ...(operation.body ? { requestBody: { required: true, content: { 'application/json': { schema: schemaOf(operation.body) } } } } : {}),
       responses: responsesOf(operation, schemaOf, failureSchema),
     }
@@ -131,6 +131,20 @@ const parametersOf = (operation: Operation, where: 'path' | 'query', schemaOf: (
     return { name, in: where, required: where === 'path', ...(description ? { description } : {}), schema: rest }
   })
 }
+
+/** Headers that change what a request does. */
+const headersOf = (operation: Operation) =>
+  operation.method === 'GET' || operation.access.kind === 'open'
+    ? []
+    : [
+        {
+          name: 'Idempotency-Key',
+          in: 'header',
+          required: false,
+          description: 'Sent again with the same key, the request is done once and answered alike, for 24 hours.',
+          schema: { type: 'string', minLength: 1, maxLength: 255 },
+        },
+      ]
 
 const responsesOf = (operation: Operation, schemaOf: (schema: z.ZodType) => unknown, failureSchema: (kind: FailureKind) => unknown): Json => {
   const json = (description: string, schema: unknown) => ({ description, content: { 'application/json': { schema } } })

@@ -65,6 +65,12 @@ export const SessionNotFreshError = failure('SessionNotFreshError', 403, 'Sign i
 export const UnknownVersion = failure('UnknownVersion', 404, 'This version of the API is not served.')
 export const RouteNotFound = failure('RouteNotFound', 404, 'There is nothing at this address.')
 export const MethodNotAllowed = failure('MethodNotAllowed', 405, 'This address does not answer to this method.')
+export const RequestInFlight = failure(
+  'RequestInFlight',
+  409,
+  'A request with this idempotency key is under way. Wait as many seconds as retry-after says, and send it again.',
+)
+export const AnswerSealed = failure('AnswerSealed', 409, 'This was done, and its answer holds a secret that only the credential which asked first can see.')
 export const RequestBodyTooLarge = failure('RequestBodyTooLarge', 413, 'The body is larger than this operation accepts.')
 export const UnsupportedMediaType = failure('UnsupportedMediaType', 415, 'Send the body as application/json.')
 export const TooManyRequests = failure('TooManyRequests', 429, 'The rate budget is spent: wait as many seconds as retry-after says.')

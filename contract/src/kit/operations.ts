@@ -4,7 +4,9 @@ import {
   BadRequest,
   InternalServerError,
   NotPermitted,
+  AnswerSealed,
   RequestBodyTooLarge,
+  RequestInFlight,
   ServiceUnavailable,
   SessionNotFreshError,
   TooManyRequests,
@@ -13,6 +15,9 @@ import {
   UnsupportedMediaType,
   type FailureKind,
 } from './failures.ts'
+
+/** The rate budgets: who is charged and how much each holds is the server's table. */
+export type BudgetName = 'api' | 'license_keys' | 'sign_in'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
@@ -36,6 +41,10 @@ export interface Operation<
   readonly returns?: Returns
   readonly status?: 200 | 201 | 202 | 204
   readonly fails: readonly FailureKind[]
+  /** Which rate budget a call is charged to; `api` unless said otherwise. */
+  readonly budget?: BudgetName
+  /** The answer holds a secret that is shown once. */
+  readonly reveals?: boolean
   /** Bytes of request body that are read before the request is refused; 1 MiB unless said otherwise. */
   readonly bodyLimit?: number
 }
@@ -73,12 +82,13 @@ export type Received<O> = z.input<Part<O, 'returns'>>
 export const successStatus = (operation: Pick<Operation, 'status' | 'returns'>): number => operation.status ?? (operation.returns ? 200 : 204)
 
 /** Every failure that an operation may answer: its own, and those of the stages that its declaration sends it through. */
-export const failuresOf = (operation: Pick<Operation, 'access' | 'body' | 'fails'>): readonly FailureKind[] => {
-  const { access, body, fails } = operation
+export const failuresOf = (operation: Pick<Operation, 'access' | 'method' | 'body' | 'fails' | 'reveals'>): readonly FailureKind[] => {
+  const { access, method, body, fails, reveals } = operation
   const guarded =
     access.kind === 'open'
       ? []
       : [Unauthorized, ...(access.kind === 'session' ? [NotPermitted] : []), ...(access.kind === 'session' && access.fresh ? [SessionNotFreshError] : [])]
+  const repeatable = access.kind !== 'open' && method !== 'GET' ? [RequestInFlight, ...(reveals ? [AnswerSealed] : [])] : []
   const carrying = body ? [RequestBodyTooLarge, UnsupportedMediaType] : []
-  return [...new Set([...fails, ...guarded, ...carrying, BadRequest, UnknownVersion, TooManyRequests, InternalServerError, ServiceUnavailable])]
+  return [...new Set([...fails, ...guarded, ...repeatable, ...carrying, BadRequest, UnknownVersion, TooManyRequests, InternalServerError, ServiceUnavailable])]
 }

@@ -38,6 +38,10 @@ export const authenticate = async (door: Doorman, presented: Presented): Promise
   }
 }
 
+/** The secret that a request came with, if any. */
+export const secretOf = (door: Doorman, presented: Presented): Secret | undefined =>
+  readBearer(presented.authorization) ?? readCookie(presented.cookie, door.cookie)
+
 const enter = async (door: Doorman, secret: Secret, accepted: readonly ('organization' | 'personal' | 'session')[]): Promise<Actor> => {
   const { actor, found } = await resolve(door.db, door.keys, secret, accepted)
   door.usage.note(found, secret)

@@ -4,14 +4,16 @@ import { document } from '@bursar/contract/openapi'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { anonymous, reachOf, type Actor } from '../kernel/actors.ts'
 import { newId } from '../kernel/ids.ts'
-import { isRefusal, type Call, type Implementation, type Platform } from '../modules/handlers.ts'
+import { isRefusal, type Call, type Implementation, type Platform, type Refusal } from '../modules/handlers.ts'
 import { cookieName, openUsage } from '../modules/identity/index.ts'
 import { seconds, stopwatch } from '../platform/clock.ts'
 import { encode } from '../platform/encode.ts'
 import type { Postgres, Tx } from '../platform/postgres/postgres.ts'
 import type { Telemetry } from '../platform/telemetry.ts'
-import { authenticate, authorize, type Doorman } from './authenticate.ts'
-import { answerFailure } from './failures.ts'
+import { authenticate, authorize, secretOf, type Doorman } from './authenticate.ts'
+import { chargedTo, networkOf, type Budgets } from './budget.ts'
+import { answerFailure, BearerRefusal } from './failures.ts'
+import { once, readKey, type Answer } from './idempotency.ts'
 import { parse, readJson, readQuery } from './parse.ts'
 import { chooseVersion } from './versions.ts'
 
@@ -34,6 +36,7 @@ export interface ServerOptions {
   readonly platform: Platform
   readonly postgres: Postgres
   readonly telemetry: Telemetry
+  readonly budgets: Budgets
   /** Problems that keep this process from serving; empty when it is ready. */
   readonly unready: () => Promise<string[]>
 }
@@ -46,15 +49,16 @@ const anyOrigin = {
 const tracer = trace.getTracer('bursar')
 
 /**
- * The one pipeline. Before the body is read: version, authenticate, authorize. After: parse, the handler with its
+ * The one pipeline. Before the body is read: version, authenticate, budget, authorize. After: parse, the handler with its
  * transaction, encode. Whatever is thrown anywhere becomes an answer in one place.
  */
-export const openServer = ({ implementations, platform, postgres, telemetry, unready }: ServerOptions): FastifyInstance => {
+export const openServer = ({ implementations, platform, postgres, telemetry, budgets, unready }: ServerOptions): FastifyInstance => {
   const { config, clock, log } = platform
   const server = fastify({
     logger: false,
     genReqId: () => newId(clock.wall()),
     bodyLimit: megabyte,
+    trustProxy: config.trusted_proxies.length > 0 ? [...config.trusted_proxies] : false,
     requestTimeout: 30 * seconds,
     keepAliveTimeout: 65 * seconds,
     maxRequestsPerSocket: 10_000,
@@ -194,11 +198,23 @@ export const openServer = ({ implementations, platform, postgres, telemetry, unr
         if (shared) reply.headers({ ...anyOrigin, 'cross-origin-resource-policy': 'cross-origin' })
         const version = chooseVersion(request.headers)
         reply.headers({ 'bursar-version': version, 'polar-version': version })
-        if (operation.access.kind !== 'open') progress.actor = await authenticate(door, presentedBy(request))
+        progress.actor = await identify(operation, request, reply)
+        reply.headers(await budgets.spend(operation.budget ?? 'api', operation.budget ? networkOf(request.ip) : chargedTo(progress.actor, request.ip)))
         authorize(operation.access, progress.actor, clock.wall())
       },
       handler: (request, reply) => traced(operation, request, () => handle(implementation, request, reply)),
     })
+  }
+
+  /** Who calls. A credential that is refused is charged to the address it came from, so that nobody can try many. */
+  async function identify(operation: Operation, request: FastifyRequest, reply: FastifyReply): Promise<Actor> {
+    if (operation.access.kind === 'open') return anonymous
+    try {
+      return await authenticate(door, presentedBy(request))
+    } catch (error) {
+      if (error instanceof BearerRefusal) reply.headers(await budgets.spend('failed_authentications', networkOf(request.ip)))
+      throw error
+    }
   }
 
   async function handle(implementation: Implementation, request: FastifyRequest, reply: FastifyReply) {
@@ -211,7 +227,7 @@ export const openServer = ({ implementations, platform, postgres, telemetry, unr
       return again
     }
     /** One attempt, up to the bytes: encoded before the transaction commits, because what cannot be answered is not done. */
-    const attempt = async (who: Actor, handle: (call: Call<never>) => Promise<unknown>) => {
+    const attempt = async (who: Actor, handle: (call: Call<never>) => Promise<unknown>): Promise<Answer> => {
       const call = {
         actor: who,
         reach: reachOf(who, narrowedTo(request)),
@@ -221,19 +237,29 @@ export const openServer = ({ implementations, platform, postgres, telemetry, unr
         platform,
       }
       const answer = await handle(call as unknown as Call<never>)
-      if (isRefusal(answer)) return answer
-      return { headers: call.reply, text: operation.returns ? encode(operation.returns, answer) : undefined }
+      if (isRefusal(answer)) refused = answer
+      return {
+        status: successStatus(operation),
+        headers: call.reply,
+        text: operation.returns && !isRefusal(answer) ? encode(operation.returns, answer) : undefined,
+      }
     }
+    let refused = undefined as Refusal | undefined
+    const key = operation.method === 'GET' ? undefined : readKey(request.headers['idempotency-key'])
     const done =
       implementation.kind === 'read'
         ? await attempt(actor, (call) => implementation.handle(postgres.db, call))
         : await postgres.transact(async (tx) => {
+            refused = undefined
             // A body may take its time to arrive: whether its sender still may is asked again, where the change is made.
             const still = operation.body && operation.access.kind !== 'open' ? await admit(tx) : actor
-            return attempt(still, (call) => implementation.handle(tx, call))
+            const effect = () => attempt(still, (call) => implementation.handle(tx, call))
+            if (key === undefined) return effect()
+            const asked = [operation.id, request.raw.url ?? '', request.rawBody ?? '']
+            return once(tx, { operation, actor: still, key, asked, credential: secretOf(door, presentedBy(request))! }, effect)
           })
-    if (isRefusal(done)) throw done.refusal
-    reply.code(successStatus(operation)).headers(done.headers)
+    if (refused) throw refused.refusal
+    reply.code(done.status).headers(done.headers)
     return done.text === undefined ? reply.send() : reply.type('application/json').send(done.text)
   }
 

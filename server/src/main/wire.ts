@@ -1,8 +1,10 @@
 import { operations } from '@bursar/contract'
 import { openMail } from '../gateways/mail/mail.ts'
+import { openBudgets } from '../http/budget.ts'
+import { purgeRequests } from '../http/idempotency.sql.ts'
 import { openServer } from '../http/server.ts'
 import { Hasher } from '../kernel/secrets.ts'
-import { job, type Area, type Gateways, type Means, type Platform } from '../modules/handlers.ts'
+import { chore, job, type Area, type Gateways, type Means, type Platform } from '../modules/handlers.ts'
 import { area as identity } from '../modules/identity/index.ts'
 import { area as organizations } from '../modules/organizations/index.ts'
 import type { Clock } from '../platform/clock.ts'
@@ -23,7 +25,7 @@ const areas: readonly Area[] = [
     operations: [],
     jobs: [job('outbox.sequence', ({ transact }, { organization_id }) => transact((tx) => sequence(tx, organization_id)))],
     sweeps: [],
-    chores: [],
+    chores: [chore('http.purge', ({ transact, platform }) => transact((tx) => purgeRequests(tx, platform.clock.wall())))],
   },
   organizations,
   identity,
@@ -102,7 +104,9 @@ export const openApi = async (base: Base) => {
     return unfit(postgres.db)
   }
   telemetry.gauge('bursar_redis_available', '1 while Redis answers.', async () => (redis.available() ? 1 : 0))
-  const server = openServer({ implementations, platform, postgres, telemetry, unready })
+  await redis.settled
+  const budgets = openBudgets({ config: base.config, cache: redis, transact: postgres.transact, clock: base.clock, telemetry, log: base.log })
+  const server = openServer({ implementations, platform, postgres, telemetry, budgets, unready })
   return {
     server,
     unready,

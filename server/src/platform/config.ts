@@ -25,6 +25,16 @@ const scanningKeys = z.string().transform((text, ctx): ReadonlyMap<string, KeyOb
   }
 })
 
+/** `{"api": [[500, 60]]}`: at most so many in any so many seconds, for each window of a budget. */
+const budgets = z.string().transform((text, ctx): Readonly<Record<string, readonly (readonly [number, number])[]>> => {
+  try {
+    return z.record(z.string(), z.array(z.tuple([z.int().min(1), z.number().positive()])).min(1)).parse(JSON.parse(text))
+  } catch {
+    ctx.addIssue('give a JSON object from the name of a budget to its windows, for example {"api": [[500, 60]]}')
+    return {}
+  }
+})
+
 const variables = {
   BURSAR_ENV: z.enum(['sandbox', 'production']),
   BURSAR_DATABASE_URL: secretUrl('postgres|postgresql'),
@@ -34,6 +44,13 @@ const variables = {
   BURSAR_REDIS_URL: secretUrl('redis|rediss'),
   BURSAR_PEPPERS: peppers,
   BURSAR_PUBLIC_URL: z.url({ protocol: /^https?$/ }).transform((text) => new URL(text)),
+  BURSAR_BUDGETS: budgets.default({}),
+  /** Addresses of our own proxies: only what they say of a client's address is believed. */
+  BURSAR_TRUSTED_PROXIES: z
+    .string()
+    .regex(/^[0-9a-f.:/]+(,[0-9a-f.:/]+)*$/i, 'give addresses or networks, separated by commas')
+    .transform((text) => text.split(','))
+    .optional(),
   BURSAR_LISTEN: address.default('127.0.0.1:4100'),
   BURSAR_ADMIN_LISTEN: address.default('127.0.0.1:4101'),
   BURSAR_SMTP_URL: secretUrl('smtp|smtps').optional(),
@@ -64,6 +81,8 @@ export interface Config {
   readonly redis_url: Secret
   readonly peppers: readonly [Pepper, ...Pepper[]]
   readonly public_url: URL
+  readonly budgets: Readonly<Record<string, readonly (readonly [number, number])[]>>
+  readonly trusted_proxies: readonly string[]
   readonly listen: Address
   readonly admin_listen: Address
   readonly mail: { readonly from: string; readonly smtp_url?: Secret; readonly directory?: string }
@@ -103,6 +122,8 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
     redis_url: value.BURSAR_REDIS_URL,
     peppers: value.BURSAR_PEPPERS,
     public_url: value.BURSAR_PUBLIC_URL,
+    budgets: value.BURSAR_BUDGETS,
+    trusted_proxies: value.BURSAR_TRUSTED_PROXIES ?? [],
     listen: splitAddress(value.BURSAR_LISTEN),
     admin_listen: splitAddress(value.BURSAR_ADMIN_LISTEN),
     mail: {

@@ -12,7 +12,7 @@ import { claim, LeaseLost, underLease } from './jobs/leases.sql.ts'
 import { enqueue } from './jobs/enqueue.sql.ts'
 import { openLog, scrub } from './log.ts'
 import { emit, sequence } from './outbox/outbox.sql.ts'
-import { checkStamp, DatabaseRefused, migrate, unfit } from './postgres/migrations.ts'
+import { checkStamp, DatabaseRefused, migrate, migrations, unfit } from './postgres/migrations.ts'
 import { openPostgres } from './postgres/postgres.ts'
 import { openTelemetry } from './telemetry.ts'
 import { present } from '../modules/organizations/organizations/organizations.ts'
@@ -159,7 +159,7 @@ describe('database', () => {
     })
     const url = new Secret(urlOf(name).replace(/\/\/[^@/]*@?/, '//bursar_test_owner@'))
     const options = { clock: systemClock, log: openLog('silent') }
-    expect(await migrate(url, 'sandbox', options)).toEqual(['0001_foundation', '0002_identity'])
+    expect(await migrate(url, 'sandbox', options)).toEqual(migrations().map(({ version }) => version))
     const postgres = openPostgres(url, 'bursar_api', { max: 2, ...options })
     expect(await unfit(postgres.db)).toEqual([])
     await postgres.close()

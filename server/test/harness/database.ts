@@ -56,7 +56,8 @@ export const cloneDatabase = async (environment: Environment = 'sandbox') => {
     await client.query(`select pg_advisory_lock(hashtextextended('bursar.template', 0))`)
     await client.query(`create database ${name} template ${template()}`)
   })
-  if (environment !== 'sandbox') await asOwner(name, (client) => client.query('update deployment set environment = $1', [environment]))
+  // A deployment of its own: what Redis keeps for one is not another's.
+  await asOwner(name, (client) => client.query('update deployment set id = gen_random_uuid(), environment = $1', [environment]))
   return {
     name,
     url: loginOf(name),

@@ -34,6 +34,8 @@ export const variables = (database: { url: string; owner_url: string }, mail_url
   BURSAR_DATABASE_CONNECTIONS: '10',
   BURSAR_REDIS_URL: process.env.BURSAR_TEST_REDIS ?? 'redis://127.0.0.1:6379',
   BURSAR_PEPPERS: `1:${pepper}`,
+  // Numbers are raised, the stage is never switched off.
+  BURSAR_BUDGETS: JSON.stringify({ api: [[1_000_000, 60]], sign_in: [[1_000_000, 60]], failed_authentications: [[1_000_000, 60]] }),
   BURSAR_PUBLIC_URL: 'https://bursar.test',
   BURSAR_LISTEN: '127.0.0.1:0',
   BURSAR_ADMIN_LISTEN: '127.0.0.1:0',

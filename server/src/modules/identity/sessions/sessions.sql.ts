@@ -6,7 +6,7 @@ declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
     users: UserTable
     user_sessions: { id: string; user_id: string; created_at: Date; expires_at: Date }
-    sign_in_codes: { id: string; email: string; created_at: Date; expires_at: Date; hash: string | null; tries_left: number }
+    sign_in_codes: { id: string; email: string; created_at: Date; expires_at: Date; hash: string | null; tries_left: number; requests: number }
   }
 }
 
@@ -47,16 +47,30 @@ export const deleteSession = async (tx: Tx, id: string): Promise<void> => {
   await tx.q.deleteFrom('user_sessions').where('id', '=', id).execute()
 }
 
-/** One code per address: a new request takes the place of the old, also when two come at once. */
-export const replaceCode = async (tx: Tx, code: { id: string; email: string; created_at: Date; expires_at: Date; tries_left: number }): Promise<string> => {
-  const { id } = await tx.q
+/**
+ * One code per address: a new request takes the place of the old, also when two come at once. Hands back how many
+ * requests the address has seen since the first of this row's life.
+ */
+export const replaceCode = async (
+  tx: Tx,
+  code: { id: string; email: string; created_at: Date; expires_at: Date; tries_left: number },
+): Promise<{ id: string; requests: number }> =>
+  tx.q
     .insertInto('sign_in_codes')
-    .values({ ...code, hash: null })
-    .onConflict((twin) => twin.expression(sql`lower(email)`).doUpdateSet({ ...code, hash: null }))
-    .returning('id')
+    .values({ ...code, hash: null, requests: 1 })
+    .onConflict((twin) =>
+      twin.expression(sql`lower(email)`).doUpdateSet((row) => ({
+        id: code.id,
+        email: code.email,
+        expires_at: code.expires_at,
+        tries_left: code.tries_left,
+        hash: null,
+        requests: sql<number>`case when ${row.ref('sign_in_codes.created_at')} > ${new Date(code.created_at.getTime() - 3_600_000)} then ${row.ref('sign_in_codes.requests')} + 1 else 1 end`,
+        created_at: sql<Date>`case when ${row.ref('sign_in_codes.created_at')} > ${new Date(code.created_at.getTime() - 3_600_000)} then ${row.ref('sign_in_codes.created_at')} else ${code.created_at} end`,
+      })),
+    )
+    .returning(['id', 'requests'])
     .executeTakeFirstOrThrow()
-  return id
-}
 
 export const findCode = (db: Db, id: string) => db.q.selectFrom('sign_in_codes').select(['id', 'email', 'expires_at']).where('id', '=', id).executeTakeFirst()
 
@@ -84,5 +98,10 @@ export const deleteExpired = async (tx: Tx, now: Date): Promise<void> => {
   await sql`
     with ended as (delete from user_sessions where expires_at <= ${now} returning id)
     delete from credentials where kind = 'session' and subject_id in (select id from ended)`.execute(tx.q)
-  await tx.q.deleteFrom('sign_in_codes').where('expires_at', '<=', now).execute()
+  // Kept for an hour after it was first asked for: the row also counts how often.
+  await tx.q
+    .deleteFrom('sign_in_codes')
+    .where('expires_at', '<=', now)
+    .where('created_at', '<=', new Date(now.getTime() - 3_600_000))
+    .execute()
 }

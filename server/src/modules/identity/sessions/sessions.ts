@@ -24,6 +24,7 @@ import {
 
 const codeLife = 15 * minutes
 const tries = 5
+const codesPerHour = 10
 const sessionLife = 31 * days
 
 /** Asks for a code. What happens, and how long it takes, is the same for every address; whether mail goes out is decided later. */
@@ -31,14 +32,15 @@ export const requestCode = async (tx: Tx, email: string): Promise<void> => {
   const user = await findUserByEmail(tx, email)
   const wall = tx.clock.wall()
   // To the address we know, not the spelling that was typed: a look-alike must not receive somebody's code.
-  const sign_in_code_id = await replaceCode(tx, {
+  const { id: sign_in_code_id, requests } = await replaceCode(tx, {
     id: newId(wall),
     email: user?.email ?? email,
     created_at: wall,
     expires_at: later(wall, codeLife),
     tries_left: tries,
   })
-  await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id })
+  // Ten codes an hour, five tries each: nobody guesses six digits that way, and nobody's mailbox is flooded.
+  if (requests <= codesPerHour) await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id })
 }
 
 /** Makes the code, keeps its hash, and mails it, if the address may sign in: run twice, the second code replaces the first. */

@@ -1,0 +1,212 @@
+import { Redis } from 'ioredis'
+import { getOrganization, listOrganizations, requestSignInCode, TooManyRequests } from '@bursar/contract'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { openOwnRedis } from '../../test/harness/redis.ts'
+import { eventually, exchange, openWorld, type World } from '../../test/harness/world.ts'
+import { budgetsOf, networkOf, openBudgets } from './budget.ts'
+import { openRedis } from '../platform/redis.ts'
+import { openTelemetry } from '../platform/telemetry.ts'
+import { Secret } from '../kernel/secrets.ts'
+
+/** The numbers as they ship, and addresses of tests that nobody else spends from. */
+const asShipped = { BURSAR_BUDGETS: '', BURSAR_TRUSTED_PROXIES: '127.0.0.1' }
+
+const call = async (world: World, token: string, address = '203.0.113.1') =>
+  exchange(world.port, 'GET', '/v1/organizations/', { authorization: `Bearer ${token}`, 'x-forwarded-for': address })
+
+describe.each([
+  ['production', 500, 'S8-06'],
+  ['sandbox', 100, 'S8-07'],
+] as const)('in %s', (environment, limit, _id) => {
+  let world: World
+  beforeAll(async () => {
+    world = await openWorld({ environment, settings: asShipped })
+  })
+  afterAll(() => world.close())
+
+  test(`an organization has ${limit} requests in any minute, whichever of its tokens asks; the next is refused with the time to wait [S8-06, S8-07, S7-02]`, async () => {
+    const [organization, neighbour] = [await world.organization(), await world.organization()]
+    const tokens = await Promise.all(Array.from({ length: 10 }, async () => (await organization.token()).secret.reveal()))
+    const answers = await Promise.all(Array.from({ length: limit + 20 }, (_, at) => call(world, tokens[at % 10]!)))
+    expect(answers.filter(({ status }) => status === 200)).toHaveLength(limit)
+    const refused = answers.filter(({ status }) => status === 429)
+    expect(refused).toHaveLength(20)
+    for (const { headers, text } of refused) {
+      expect(Number(headers.get('retry-after'))).toBeGreaterThan(0)
+      expect(Number(headers.get('retry-after'))).toBeLessThanOrEqual(60)
+      expect(JSON.parse(text)).toMatchObject({ error: 'TooManyRequests' })
+      expect(headers.get('ratelimit')).toMatch(/^"api";r=0;t=\d+$/)
+    }
+    expect(answers[0]!.headers.get('ratelimit-policy')).toBe(`"api";q=${limit};w=60`)
+    expect(new Set(answers.filter(({ status }) => status === 200).map(({ headers }) => headers.get('ratelimit')!.split(';')[1])).size).toBe(limit)
+    expect((await call(world, (await neighbour.token()).secret.reveal())).status).toBe(200)
+    const person = await world.person()
+    await world.join(organization.id, person.id, 'member')
+    expect((await call(world, (await person.token()).secret.reveal())).status).toBe(200)
+  })
+})
+
+describe('windows', () => {
+  const clock = { wall: () => new Date(), business: () => new Date() }
+  const silent = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} }
+  let world: World
+  beforeAll(async () => {
+    world = await openWorld()
+  })
+  afterAll(() => world.close())
+
+  const open = async (windows: [number, number][], url = 'redis://127.0.0.1:6379') => {
+    const cache = openRedis(new Secret(url), `test-${crypto.randomUUID()}`, silent)
+    await eventually('Redis answers', async () => cache.available())
+    const budgets = openBudgets({
+      config: { ...world.config, budgets: { api: windows } },
+      cache,
+      transact: world.transact,
+      clock,
+      telemetry: openTelemetry(),
+      log: silent,
+    })
+    return {
+      spend: (who: string) =>
+        budgets.spend('api', who).then(
+          () => 0,
+          (error: unknown) => (error instanceof TooManyRequests ? Number(error.headers['retry-after']) : Promise.reject(error as Error)),
+        ),
+      close: cache.close,
+    }
+  }
+
+  test('waiting as long as retry-after says always succeeds: 1,000 of 1,000 [S8-09]', async () => {
+    const { spend, close } = await open([[3, 1]])
+    const trial = async (at: number): Promise<boolean> => {
+      const who = `trial-${at}`
+      for (let arrival = 0; ; arrival++) {
+        const wait = await spend(who)
+        if (wait > 0) {
+          await new Promise((resolve) => setTimeout(resolve, wait * 1000))
+          return (await spend(who)) === 0
+        }
+        if (arrival > 10) throw new Error('never refused')
+        await new Promise((resolve) => setTimeout(resolve, Math.random() * 300))
+      }
+    }
+    const outcomes = await Promise.all(Array.from({ length: 1000 }, (_, at) => trial(at)))
+    expect(outcomes.filter(Boolean)).toHaveLength(1000)
+    close()
+  })
+
+  test('no window ever holds more than its limit, however arrivals fall', async () => {
+    const { spend, close } = await open([[10, 0.5]])
+    const admitted: number[] = []
+    const until = performance.now() + 2500
+    await Promise.all(
+      Array.from({ length: 20 }, async () => {
+        while (performance.now() < until) {
+          if ((await spend('one')) === 0) admitted.push(performance.now())
+          await new Promise((resolve) => setTimeout(resolve, Math.random() * 20))
+        }
+      }),
+    )
+    const moments = admitted.toSorted((a, b) => a - b)
+    // Measured on this side, a moment may come late by a scheduling delay: the tenth before must still be almost half a second back.
+    for (let at = 10; at < moments.length; at++) expect(moments[at]! - moments[at - 10]!).toBeGreaterThan(450)
+    expect(moments.length).toBeGreaterThanOrEqual(40)
+    close()
+  })
+
+  test('a refusal in one budget leaves the others alone, and spends nothing', async () => {
+    const own = await openWorld({ settings: { BURSAR_BUDGETS: JSON.stringify({ api: [[1000, 60]] }), BURSAR_TRUSTED_PROXIES: '127.0.0.1' } })
+    const organization = await own.organization()
+    const token = (await organization.token()).secret.reveal()
+    const address = { 'x-forwarded-for': '198.51.100.7' }
+    const ask = () => exchange(own.port, 'POST', requestSignInCode.path, { 'content-type': 'application/json', ...address }, '{"email":"a@people.test"}')
+    const { limit } = budgetsOf('sandbox').sign_in.windows[0]!
+    const statuses = []
+    for (let at = 0; at < limit + 3; at++) statuses.push((await ask()).status)
+    expect(statuses).toEqual([...Array.from({ length: limit }, () => 202), 429, 429, 429])
+    expect((await exchange(own.port, 'GET', `/v1/organizations/${organization.id}`, { authorization: `Bearer ${token}`, ...address })).status).toBe(200)
+    await own.close()
+  })
+
+  test('what a client says of its own address is believed only from a trusted proxy', async () => {
+    const own = await openWorld({ settings: { BURSAR_BUDGETS: JSON.stringify({ sign_in: [[3, 60]] }) } })
+    const ask = (address: string) =>
+      exchange(
+        own.port,
+        'POST',
+        requestSignInCode.path,
+        { 'content-type': 'application/json', 'x-forwarded-for': address, 'true-client-ip': address, forwarded: `for=${address}` },
+        '{"email":"a@people.test"}',
+      )
+    const statuses = []
+    for (let at = 0; at < 6; at++) statuses.push((await ask(`192.0.2.${at}`)).status)
+    expect(statuses).toEqual([202, 202, 202, 429, 429, 429])
+    await own.close()
+    expect(networkOf('::ffff:203.0.113.9')).toBe('203.0.113.9')
+    expect(networkOf('2001:db8:1:2:3:4:5:6')).toBe(networkOf('2001:0db8:1:2::99'))
+    expect(networkOf('::1')).toBe('0:0:0:0::/64')
+  })
+
+  test('refused credentials are charged to the address, and good ones go on', async () => {
+    const own = await openWorld({
+      settings: { BURSAR_BUDGETS: JSON.stringify({ api: [[1000, 60]], failed_authentications: [[5, 60]] }), BURSAR_TRUSTED_PROXIES: '127.0.0.1' },
+    })
+    const organization = await own.organization()
+    const statuses = []
+    for (let at = 0; at < 8; at++) statuses.push((await call(own, 'bursar_test_oat_wrong')).status)
+    expect(statuses).toEqual([401, 401, 401, 401, 401, 429, 429, 429])
+    expect((await call(own, (await organization.token()).secret.reveal())).status).toBe(200)
+    expect((await call(own, 'bursar_test_oat_wrong', '203.0.113.77')).status).toBe(401)
+    await own.close()
+  })
+})
+
+test('Redis emptied and then gone for ten seconds under load: no answer of 500 or more; budgets go on without it', async () => {
+  const redis = await openOwnRedis()
+  const world = await openWorld({ settings: { BURSAR_REDIS_URL: redis.url, BURSAR_BUDGETS: JSON.stringify({ api: [[1_000_000, 60]], sign_in: [[4, 60]] }) } })
+  const organization = await world.organization()
+  const api = world.client({ token: (await organization.token()).secret })
+  const statuses = new Map<number, number>()
+  const loading = new AbortController()
+  const load = Promise.all(
+    Array.from({ length: 8 }, async () => {
+      while (!loading.signal.aborted) {
+        const { status } = await api.send(getOrganization, { params: { id: organization.id } })
+        statuses.set(status, (statuses.get(status) ?? 0) + 1)
+      }
+    }),
+  )
+  const admin = new Redis(redis.url)
+  for (let at = 0; at < 20; at++) {
+    await admin.flushall()
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  admin.disconnect()
+  await redis.stop()
+  const stopped = performance.now()
+  const guess = () => exchange(world.port, 'POST', requestSignInCode.path, { 'content-type': 'application/json' }, '{"email":"a@people.test"}')
+  const guesses = []
+  for (let at = 0; at < 7; at++) guesses.push((await guess()).status)
+  // Guesses are counted in the database meanwhile.
+  expect(guesses).toEqual([202, 202, 202, 202, 429, 429, 429])
+  await new Promise((resolve) => setTimeout(resolve, 10_000 - (performance.now() - stopped)))
+  await redis.start()
+  await eventually('Redis is used again', async () => (await world.base.telemetry.metrics()).includes('bursar_redis_available{of=""} 1'))
+  loading.abort()
+  await load
+  expect([...statuses.keys()]).toEqual([200])
+  expect(statuses.get(200)!).toBeGreaterThan(1000)
+  expect(Number(/bursar_budget_without_redis\{of=""\} (\d+)/.exec(await world.base.telemetry.metrics())![1])).toBeGreaterThan(100)
+  await world.close()
+  await redis.stop()
+}, 60_000)
+
+test('without Redis an organization still cannot outrun its budget in one process', async () => {
+  const world = await openWorld({ settings: { BURSAR_REDIS_URL: 'redis://127.0.0.1:1', BURSAR_BUDGETS: '' } })
+  const organization = await world.organization()
+  const api = world.client({ token: (await organization.token()).secret })
+  const statuses = []
+  for (let at = 0; at < 103; at++) statuses.push((await api.send(listOrganizations, {})).status)
+  expect(statuses.filter((status) => status === 200)).toHaveLength(100)
+  await world.close()
+})
