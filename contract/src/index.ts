@@ -1,10 +1,16 @@
 import type { Operation, Webhook } from './kit/index.ts'
+import * as customFields from './catalog/custom-fields.ts'
+import * as products from './catalog/products.ts'
 import * as leaks from './identity/leaks.ts'
 import * as sessions from './identity/sessions.ts'
 import * as tokens from './identity/tokens.ts'
 import * as memberships from './identity/memberships.ts'
 import * as organizations from './organizations/organizations.ts'
 
+export * from './catalog/benefits.ts'
+export * from './catalog/custom-fields.ts'
+export * from './catalog/metadata.ts'
+export * from './catalog/products.ts'
 export * from './identity/leaks.ts'
 export * from './identity/sessions.ts'
 export * from './identity/tokens.ts'
@@ -15,7 +21,7 @@ export * from './scopes.ts'
 export * from './versions.ts'
 export * from './world.ts'
 
-const exported = [organizations, memberships, tokens, sessions, leaks].flatMap((room) => Object.values(room) as unknown[])
+const exported = [organizations, memberships, tokens, sessions, leaks, products, customFields].flatMap((room) => Object.values(room) as unknown[])
 
 const has = (value: unknown, ...keys: string[]) => typeof value === 'object' && value !== null && keys.every((key) => key in value)
 

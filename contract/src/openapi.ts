@@ -128,7 +128,8 @@ const parametersOf = (operation: Operation, where: 'path' | 'query', schemaOf: (
   if (!(schema instanceof z.ZodObject)) return []
   return Object.entries(schema.shape as Record<string, z.ZodType>).map(([name, field]) => {
     const { description, ...rest } = schemaOf(field) as Json
-    return { name, in: where, required: where === 'path', ...(description ? { description } : {}), schema: rest }
+    const style = where === 'query' && rest.type === 'object' ? { style: 'deepObject', explode: true } : {}
+    return { name, in: where, required: where === 'path', ...style, ...(description ? { description } : {}), schema: rest }
   })
 }
 

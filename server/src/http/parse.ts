@@ -67,15 +67,24 @@ const inspectKey = (key: string, loc: (string | number)[], problems: Invalid[]) 
   return false
 }
 
-/** A repeated key becomes a list; nothing is invented from brackets or commas. */
+/** A repeated key becomes a list, `name[key]` a record of such; nothing else is read into a query. */
 export const readQuery = (text: string): Record<string, unknown> => {
-  const query: Record<string, unknown> = Object.create(null) as Record<string, unknown>
-  for (const [key, value] of new URLSearchParams(text)) {
-    const before = query[key]
-    query[key] = before === undefined ? value : Array.isArray(before) ? [...(before as unknown[]), value].slice(0, 1001) : [before, value]
+  const query = Object.create(null) as Record<string, unknown>
+  for (const [name, value] of new URLSearchParams(text)) {
+    const [, record, key] = /^([^[\]]+)\[([^\]]*)\]$/.exec(name) ?? []
+    if (record === undefined || key === undefined) add(query, name, value)
+    else if (query[record] === undefined || isRecord(query[record])) add((query[record] ??= Object.create(null)) as Record<string, unknown>, key, value)
   }
   return query
 }
+
+const add = (into: Record<string, unknown>, key: string, value: string) => {
+  const before = into[key]
+  if (isRecord(before)) return
+  into[key] = before === undefined ? value : Array.isArray(before) ? [...(before as unknown[]), value].slice(0, 1001) : [before, value]
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value)
 
 export interface Input {
   readonly params: unknown

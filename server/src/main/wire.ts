@@ -5,6 +5,7 @@ import { purgeRequests } from '../http/idempotency.sql.ts'
 import { openServer } from '../http/server.ts'
 import { Hasher } from '../kernel/secrets.ts'
 import { chore, job, type Area, type Gateways, type Means, type Platform } from '../modules/handlers.ts'
+import { area as catalog } from '../modules/catalog/index.ts'
 import { area as identity } from '../modules/identity/index.ts'
 import { area as organizations } from '../modules/organizations/index.ts'
 import type { Clock } from '../platform/clock.ts'
@@ -15,6 +16,7 @@ import { jobAge, startWorker, type ChoreHandlers, type JobHandlers, type SweepHa
 import type { Log } from '../platform/log.ts'
 import { outboxAge, sequence } from '../platform/outbox/outbox.sql.ts'
 import { checkLogin, checkStamp, reachable, unfit } from '../platform/postgres/migrations.ts'
+import { foldDeltas } from '../platform/postgres/lists.sql.ts'
 import { openPool, openPostgres, type Role } from '../platform/postgres/postgres.ts'
 import { openRedis } from '../platform/redis.ts'
 import type { Telemetry } from '../platform/telemetry.ts'
@@ -25,10 +27,14 @@ const areas: readonly Area[] = [
     operations: [],
     jobs: [job('outbox.sequence', ({ transact }, { organization_id }) => transact((tx) => sequence(tx, organization_id)))],
     sweeps: [],
-    chores: [chore('http.purge', ({ transact, platform }) => transact((tx) => purgeRequests(tx, platform.clock.wall())))],
+    chores: [
+      chore('http.purge', ({ transact, platform }) => transact((tx) => purgeRequests(tx, platform.clock.wall()))),
+      chore('counters.fold', ({ transact }) => transact((tx) => foldDeltas(tx))),
+    ],
   },
   organizations,
   identity,
+  catalog,
 ]
 
 export const implementations = areas.flatMap((area) => area.operations)

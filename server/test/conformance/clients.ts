@@ -20,5 +20,5 @@ export const uncallable: Record<ClientName, Record<string, string>> = {
     'POST /v1/oauth2/revoke': 'sends no parameters',
     'POST /v1/oauth2/introspect': 'sends no parameters',
   },
-  strict: {},
+  strict: { 'DELETE /v1/products/{}': 'is older than this operation' },
 }

@@ -7,6 +7,7 @@ import { find, openWorld, type World } from '../harness/world.ts'
 import * as official from './clients.ts'
 import { keyOf, promised, requirements } from './promise.ts'
 import { openReference } from './reference.ts'
+import { catalog } from './stories/catalog.ts'
 import { organizations } from './stories/organizations.ts'
 import { openWitness, type Seen } from './witness.ts'
 
@@ -20,7 +21,7 @@ export interface Stage {
 /** One area, told with both official clients: every operation it has is called and succeeds at least once. */
 export type Story = (stage: Stage) => Promise<void>
 
-const stories: Record<string, Story> = { organizations }
+const stories: Record<string, Story> = { organizations, catalog }
 
 await beginRun('conformance')
 const world = await openWorld({ worker: true })

@@ -7,6 +7,8 @@ export interface Target {
   readonly invitation_id: string
   readonly organization_token_id: string
   readonly personal_token_id: string
+  readonly product_id: string
+  readonly custom_field_id: string
 }
 
 export interface Asked {
@@ -33,6 +35,8 @@ export interface Policy {
   readonly foreign?: 'absent' | 'invalid'
   /** Part of the address can be one's own while the rest is somebody else's. */
   readonly nested?: boolean
+  /** The body names the organization, which a token of an organization must leave out. */
+  readonly implied?: boolean
   /** The thing belongs to a person rather than to an organization. */
   readonly personal?: boolean
 }
@@ -41,6 +45,8 @@ const tokens: readonly Credential[] = ['organization', 'personal', 'session']
 const readers: readonly Scope[] = ['organizations:read', 'organizations:write']
 const writers: readonly Scope[] = ['organizations:write']
 const managers: readonly OrganizationRole[] = ['owner', 'admin']
+
+const crew: readonly OrganizationRole[] = ['owner', 'admin', 'member']
 
 let serial = 0
 
@@ -194,4 +200,93 @@ export const policy: Record<string, Policy> = {
     granted: [400, 'PublicKeyNotFound'],
   },
   'integrations:token_patterns': { who: 'open', scopes: [], ask: () => ({ path: '/v1/integrations/token-patterns' }), granted: 200 },
+
+  'products:list': { who: tokens, scopes: ['products:read', 'products:write'], ask: () => ({ path: '/v1/products/?limit=100' }), granted: 200 },
+  'products:create': {
+    who: tokens,
+    scopes: ['products:write'],
+    roles: crew,
+    ask: (t) => ({
+      path: '/v1/products/',
+      body: {
+        name: 'Matrix',
+        prices: [{ amount_type: 'fixed', price_amount: 1000 }],
+        ...(t.organization_id === '' ? {} : { organization_id: t.organization_id }),
+      },
+    }),
+    granted: 201,
+    foreign: 'invalid',
+    implied: true,
+  },
+  'products:get': {
+    who: tokens,
+    scopes: ['products:read', 'products:write'],
+    ask: (t) => ({ path: `/v1/products/${t.product_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'products:update': {
+    who: tokens,
+    scopes: ['products:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/products/${t.product_id}`, body: { name: 'Changed' } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'products:delete': {
+    who: tokens,
+    scopes: ['products:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/products/${t.product_id}` }),
+    granted: 204,
+    foreign: 'absent',
+  },
+
+  'custom-fields:list': {
+    who: tokens,
+    scopes: ['custom_fields:read', 'custom_fields:write'],
+    ask: () => ({ path: '/v1/custom-fields/?limit=100' }),
+    granted: 200,
+  },
+  'custom-fields:create': {
+    who: tokens,
+    scopes: ['custom_fields:write'],
+    roles: crew,
+    ask: (t) => ({
+      path: '/v1/custom-fields/',
+      body: {
+        type: 'checkbox',
+        slug: `field-${serial++}`,
+        name: 'Field',
+        properties: {},
+        ...(t.organization_id === '' ? {} : { organization_id: t.organization_id }),
+      },
+    }),
+    granted: 201,
+    foreign: 'invalid',
+    implied: true,
+  },
+  'custom-fields:get': {
+    who: tokens,
+    scopes: ['custom_fields:read', 'custom_fields:write'],
+    ask: (t) => ({ path: `/v1/custom-fields/${t.custom_field_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'custom-fields:update': {
+    who: tokens,
+    scopes: ['custom_fields:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/custom-fields/${t.custom_field_id}`, body: { type: 'text', name: 'Changed' } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'custom-fields:delete': {
+    who: tokens,
+    scopes: ['custom_fields:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/custom-fields/${t.custom_field_id}` }),
+    granted: 204,
+    foreign: 'absent',
+  },
 }

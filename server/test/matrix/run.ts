@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { organizationRoles, operations, scopes, type OrganizationRole, type Scope } from '@bursar/contract'
 import { cookieName, issueOrganizationToken, issuePersonalToken, startSession } from '../../src/modules/identity/index.ts'
+import { createCustomField, createProduct } from '../../src/modules/catalog/index.ts'
 import { insertMembership } from '../../src/modules/organizations/index.ts'
 import { newToken } from '../../src/kernel/secrets.ts'
 import { newId } from '../../src/kernel/ids.ts'
@@ -30,6 +31,9 @@ const join = (organization_id: string, user_id: string, role: OrganizationRole) 
   transact((tx) => insertMembership(tx, organization_id, user_id, role, tx.clock.business()))
 for (const role of organizationRoles) await join(ours.id, people[role].id, role)
 
+const inside = (organization_id: string) => ({ organizations: new Map([[organization_id, 'machine' as const]]), confined: true })
+let fields = 0
+
 /** Things to point at, made anew wherever a granted request may use them up. */
 const furnish = async (organization_id: string, owner_id: string, actor_id: string): Promise<Target> => {
   const member = await world.person()
@@ -46,6 +50,14 @@ const furnish = async (organization_id: string, owner_id: string, actor_id: stri
     member_id: member.id,
     invitation_id,
     organization_token_id: (await issueOrganizationToken(tx, platform, organization_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
+    product_id: (
+      await createProduct(tx, inside(organization_id), {
+        name: 'Target',
+        visibility: 'public',
+        prices: [{ amount_type: 'fixed', price_currency: 'usd', price_amount: 1000 }],
+      })
+    ).product.id,
+    custom_field_id: (await createCustomField(tx, inside(organization_id), { type: 'text', slug: `target-${fields++}`, name: 'Target', properties: {} })).id,
     personal_token_id: (await issuePersonalToken(tx, platform, actor_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
   }))
 }
@@ -57,6 +69,8 @@ const absent = (): Target => ({
   invitation_id: absentId(),
   organization_token_id: absentId(),
   personal_token_id: absentId(),
+  product_id: absentId(),
+  custom_field_id: absentId(),
 })
 
 const canaries = await plantCanaries()
@@ -136,7 +150,7 @@ const send = async (operation: (typeof operations)[number], row: Policy, target:
     // No body, or none of ours.
   }
   // Ids of the request are masked: they may be echoed, and differ by design.
-  const masked = Object.values(target).reduce((text: string, id: string) => text.replaceAll(id, '<id>'), answer.body)
+  const masked = Object.values(target).reduce((text: string, id: string) => (id === '' ? text : text.replaceAll(id, '<id>')), answer.body)
   return { status: answer.statusCode, error, body: masked, headers: JSON.stringify(rest) }
 }
 
@@ -208,6 +222,11 @@ for (const operation of operations) {
   )
   if (row.foreign)
     for (const [kind, headers] of credentials) {
+      // A token of an organization cannot name another one at all.
+      if (row.implied && kind === 'organization') {
+        expectAnswer(at('organization, naming one'), await send(operation, row, other, await headers()), notMine)
+        continue
+      }
       const elsewhere = await send(operation, row, other, await headers())
       expectAnswer(at(`${kind}, somebody else's`), elsewhere, notMine)
       expectSame(at(kind), elsewhere, await send(operation, row, absent(), await headers()))
@@ -230,7 +249,8 @@ for (const operation of operations) {
 
   // Callers who may: each right scope alone, each credential, each role.
   for (const [kind, headers] of credentials) {
-    expectAnswer(at(`${kind}, granted`), await send(operation, row, await mine(), await headers(true)), wantedAnswer(row))
+    const target = row.implied && kind === 'organization' ? { ...(await mine()), organization_id: '' } : await mine()
+    expectAnswer(at(`${kind}, granted`), await send(operation, row, target, await headers(true)), wantedAnswer(row))
     await join(ours.id, people.admin.id, 'admin')
   }
   if (!row.personal)
@@ -272,7 +292,29 @@ async function digest(): Promise<string> {
 /** Writes a random text into every text column of the other tenant that can hold one. */
 async function plantCanaries(): Promise<string[]> {
   return database.owner(async (owner) => {
-    const fixed = ['status', 'role', 'kind', 'hash', 'default_presentment_currency', 'default_tax_behavior', 'country', 'lease_holder', 'api_version']
+    const fixed = [
+      'type',
+      'visibility',
+      'recurring_interval',
+      'trial_interval',
+      'meter_interval',
+      'source',
+      'amount_type',
+      'price_currency',
+      'tax_behavior',
+      'collection',
+      'owner',
+      'key',
+      'status',
+      'role',
+      'kind',
+      'hash',
+      'default_presentment_currency',
+      'default_tax_behavior',
+      'country',
+      'lease_holder',
+      'api_version',
+    ]
     const { rows: columns } = await owner.query<{ table: string; column: string; tenant: string }>(
       `select c.table_name as table, c.column_name as column, k.column_name as tenant
        from information_schema.columns c

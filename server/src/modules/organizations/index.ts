@@ -4,5 +4,5 @@ import { operations as organizations } from './organizations/organizations.api.t
 export const area: Area = { operations: organizations, jobs: [], sweeps: [], chores: [] }
 
 export { chooseOrganization, create as createOrganization, capabilities } from './organizations/organizations.ts'
-export { permit, permits, permissions, type Permission } from './permissions.ts'
-export { findOrganizationBySlug, insertMembership } from './organizations/organizations.sql.ts'
+export { confine, permit, permits, permissions, type Permission } from './permissions.ts'
+export { findOrganization, findOrganizationBySlug, insertMembership } from './organizations/organizations.sql.ts'

@@ -33,6 +33,12 @@ export const permits = (reach: Reach, organization_id: string, permission: Permi
   return role === 'machine' || (role !== undefined && (permissions[permission] as readonly OrganizationRole[]).includes(role))
 }
 
+/** The part of a reach within which the caller's role allows this: what a list may show. */
+export const confine = (reach: Reach, permission: Permission): Reach => ({
+  ...reach,
+  organizations: new Map([...reach.organizations].filter(([id]) => permits(reach, id, permission))),
+})
+
 /** Refuses a caller whose role in the organization does not allow this, and says which roles would. */
 export const permit = (reach: Reach, organization_id: string, permission: Permission): void => {
   if (permits(reach, organization_id, permission)) return

@@ -27,6 +27,7 @@ export const sweeps = {
 
 /** What every worker does now and then. A chore may run in several workers at once, and finds nothing to do the second time. */
 export const chores = {
+  'counters.fold': { every_ms: 60_000 },
   'http.purge': { every_ms: 600_000 },
   'identity.purge': { every_ms: 600_000 },
 } as const satisfies Record<string, { every_ms: number }>

@@ -106,6 +106,9 @@ export const isTwin = (error: unknown, constraint: string): boolean => {
   return refusal.code === '23505' && refusal.constraint === constraint
 }
 
+/** Whether the database refused to remove a row because another one refers to it. */
+export const isReferred = (error: unknown): boolean => (error as { code?: string }).code === '23503'
+
 const parseWhole = (text: string): number => {
   const value = Number(text)
   if (!Number.isSafeInteger(value)) throw new RangeError('a stored whole number is beyond what can be computed with exactly')

@@ -9,8 +9,8 @@ export const operations = [
   read(listInvitations, async (db, { reach, params, query }) => {
     if (!reach.organizations.has(params.id)) throw new ResourceNotFound()
     permit(reach, params.id, 'members:read')
-    const { items, total } = await list(db, reach, params.id, query)
-    return paginate(query, items, total)
+    const { items, total, next_cursor } = await list(db, reach, params.id, query)
+    return paginate(query, items, total, next_cursor)
   }),
   write(revokeInvitation, async (tx, { reach, params }) => {
     await withdraw(tx, reach, params.id, params.invitation_id)

@@ -1,7 +1,8 @@
-import { window, type Invitation, type PageRequest } from '@bursar/contract'
+import type { Invitation, PageRequest } from '@bursar/contract'
 import { sql } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import type { Lease } from '../../../platform/jobs/leases.sql.ts'
+import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { permissions } from '../../organizations/index.ts'
 
@@ -26,15 +27,27 @@ const within = (db: Db, reach: Reach, organization_id: string) =>
     .where('organization_id', '=', organization_id)
     .where('organization_id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
 
+const list = {
+  table: 'organization_invitations',
+  tenant: 'organization_id',
+  id: 'id',
+  sortable: { created_at: { expression: 'created_at', type: 'timestamptz' } },
+} as const satisfies ListSpec<string>
+
 export const listInvitations = async (db: Db, reach: Reach, organization_id: string, query: PageRequest) => {
-  const { size, offset } = window(query)
-  const [items, count] = await Promise.all([
-    within(db, reach, organization_id).select(columns).orderBy('created_at', 'desc').orderBy('id').limit(size).offset(offset).execute(),
-    within(db, reach, organization_id)
-      .select((all) => all.fn.countAll<number>().as('total'))
-      .executeTakeFirstOrThrow(),
-  ])
-  return { items, total: count.total }
+  const { keys, total, next_cursor } = await listKeys(db, list, [organization_id], { ...query, sorting: ['-created_at'] })
+  const rows =
+    keys.length === 0
+      ? []
+      : await within(db, reach, organization_id)
+          .select(columns)
+          .where(
+            'id',
+            'in',
+            keys.map(({ id }) => id),
+          )
+          .execute()
+  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
 }
 
 /** Opens an invitation, or renews the one that is open for the same address. */

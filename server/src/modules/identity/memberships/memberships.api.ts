@@ -8,8 +8,8 @@ export const operations = [
   read(listMemberships, async (db, { reach, params, query }) => {
     if (!reach.organizations.has(params.id)) throw new ResourceNotFound()
     permit(reach, params.id, 'members:read')
-    const { items, total } = await list(db, reach, params.id, query)
-    return paginate(query, items, total)
+    const { items, total, next_cursor } = await list(db, reach, params.id, query)
+    return paginate(query, items, total, next_cursor)
   }),
   write(updateMembership, (tx, { reach, params, body }) => setRole(tx, reach, params.id, params.user_id, body.role)),
   write(removeMembership, (tx, { reach, params }) => remove(tx, reach, params.id, params.user_id)),

@@ -1,5 +1,6 @@
-import { window, type Membership, type OrganizationRole, type PageRequest } from '@bursar/contract'
+import type { Membership, OrganizationRole, PageRequest } from '@bursar/contract'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { sql } from 'kysely'
 
@@ -18,18 +19,26 @@ export const findMembership = (db: Db, reach: Reach, organization_id: string, us
 export const lockMembership = async (tx: Tx, reach: Reach, organization_id: string, user_id: string): Promise<Locked<Membership> | undefined> =>
   (await within(tx, reach, organization_id).where('m.user_id', '=', user_id).forUpdate('m').executeTakeFirst()) as Locked<Membership> | undefined
 
+const list = {
+  table: 'organization_members',
+  tenant: 'organization_id',
+  id: 'user_id',
+  sortable: { created_at: { expression: 'created_at', type: 'timestamptz' } },
+} as const satisfies ListSpec<string>
+
 export const listMemberships = async (db: Db, reach: Reach, organization_id: string, query: PageRequest) => {
-  const { size, offset } = window(query)
-  const [items, count] = await Promise.all([
-    within(db, reach, organization_id).orderBy('m.created_at').orderBy('m.user_id').limit(size).offset(offset).execute(),
-    db.q
-      .selectFrom('organization_members')
-      .select((all) => all.fn.countAll<number>().as('total'))
-      .where('organization_id', '=', organization_id)
-      .where('organization_id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
-      .executeTakeFirstOrThrow(),
-  ])
-  return { items, total: count.total }
+  const { keys, total, next_cursor } = await listKeys(db, list, [organization_id], { ...query, sorting: ['created_at'] })
+  const rows =
+    keys.length === 0
+      ? []
+      : await within(db, reach, organization_id)
+          .where(
+            'm.user_id',
+            'in',
+            keys.map(({ id }) => id),
+          )
+          .execute()
+  return { items: inOrder(keys, rows, ({ user_id }) => user_id), total, next_cursor }
 }
 
 export const changeRole = async (tx: Tx, membership: Locked<Membership>, role: OrganizationRole, now: Date): Promise<Membership> => {

@@ -31,8 +31,8 @@ const manageable = (reach: Reach, wanted: readonly string[]): Reach => ({
 
 export const operations = [
   read(listOrganizationTokens, async (db, { reach, query }) => {
-    const { items, total } = await listOrganizational(db, manageable(reach, query.organization_id), query)
-    return paginate(query, items, total)
+    const { items, total, next_cursor } = await listOrganizational(db, manageable(reach, query.organization_id), query)
+    return paginate(query, items, total, next_cursor)
   }),
   write(createOrganizationToken, async (tx, { reach, body, platform }) => {
     const organization_id = chooseOrganization(reach, body.organization_id)
@@ -48,8 +48,8 @@ export const operations = [
   }),
 
   read(listPersonalTokens, async (db, { actor, query }) => {
-    const { items, total } = await listPersonal(db, actor.user_id, query)
-    return paginate(query, items, total)
+    const { items, total, next_cursor } = await listPersonal(db, actor.user_id, query)
+    return paginate(query, items, total, next_cursor)
   }),
   write(createPersonalToken, async (tx, { actor, body, platform }) => {
     const { secret, token } = await issuePersonalToken(tx, platform, actor.user_id, body)

@@ -1,7 +1,8 @@
-import { window, type OrganizationAccessToken, type PageRequest, type PersonalAccessToken } from '@bursar/contract'
-import { sql, type SelectQueryBuilder } from 'kysely'
+import type { OrganizationAccessToken, PageRequest, PersonalAccessToken } from '@bursar/contract'
+import { sql } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
-import type { Db, Locked, Tables, Tx } from '../../../platform/postgres/postgres.ts'
+import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
@@ -9,8 +10,6 @@ declare module '../../../platform/postgres/postgres.ts' {
     personal_access_tokens: PersonalAccessToken & { user_id: string; revoked_at: Date | null }
   }
 }
-
-type TokenTable = 'organization_access_tokens' | 'personal_access_tokens'
 
 const common = ['id', 'created_at', 'modified_at', 'comment', 'scopes', 'hint', 'expires_at', 'last_used_at'] as const
 const organizational = [...common, 'organization_id'] as const
@@ -25,31 +24,47 @@ const ofUser = (db: Db, user_id: string) => db.q.selectFrom('personal_access_tok
 
 type Sorted = PageRequest & { sorting: readonly string[] }
 
-const pageOf = <T extends TokenTable, O>(query: Sorted, matching: SelectQueryBuilder<Tables, T, O>): SelectQueryBuilder<Tables, T, O> => {
-  const { size, offset } = window(query)
-  let ordered = matching
-  for (const key of query.sorting) ordered = ordered.orderBy(sql.ref(key.replace(/^-/, '')), key.startsWith('-') ? 'desc' : 'asc')
-  return ordered.orderBy(sql.ref('id')).limit(size).offset(offset)
-}
+const sortable = {
+  created_at: { expression: 'created_at', type: 'timestamptz' },
+  comment: { expression: 'comment', type: 'text' },
+  last_used_at: { expression: `coalesce(last_used_at, '1970-01-01Z'::timestamptz)`, type: 'timestamptz' },
+  organization_id: { expression: 'organization_id', type: 'uuid' },
+} as const
+const { organization_id: _, ...personal } = sortable
+const always = sql`revoked_at is null`
+const organizationList = { table: 'organization_access_tokens', tenant: 'organization_id', id: 'id', always, sortable } satisfies ListSpec<string>
+const personalList = { table: 'personal_access_tokens', tenant: 'user_id', id: 'id', always, sortable: personal } satisfies ListSpec<string>
 
 export const listOrganizationTokens = async (db: Db, reach: Reach, query: Sorted) => {
-  const [items, count] = await Promise.all([
-    pageOf(query, ofOrganizations(db, reach).select(organizational)).execute(),
-    ofOrganizations(db, reach)
-      .select((all) => all.fn.countAll<number>().as('total'))
-      .executeTakeFirstOrThrow(),
-  ])
-  return { items, total: count.total }
+  const { keys, total, next_cursor } = await listKeys(db, organizationList, organizationIds(reach), query)
+  const rows =
+    keys.length === 0
+      ? []
+      : await ofOrganizations(db, reach)
+          .select(organizational)
+          .where(
+            'id',
+            'in',
+            keys.map(({ id }) => id),
+          )
+          .execute()
+  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
 }
 
 export const listPersonalTokens = async (db: Db, user_id: string, query: Sorted) => {
-  const [items, count] = await Promise.all([
-    pageOf(query, ofUser(db, user_id).select(common)).execute(),
-    ofUser(db, user_id)
-      .select((all) => all.fn.countAll<number>().as('total'))
-      .executeTakeFirstOrThrow(),
-  ])
-  return { items, total: count.total }
+  const { keys, total, next_cursor } = await listKeys(db, personalList, [user_id], query)
+  const rows =
+    keys.length === 0
+      ? []
+      : await ofUser(db, user_id)
+          .select(common)
+          .where(
+            'id',
+            'in',
+            keys.map(({ id }) => id),
+          )
+          .execute()
+  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
 }
 
 /** Holds the token: it is changed or revoked by one caller at a time. */

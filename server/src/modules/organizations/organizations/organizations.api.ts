@@ -14,8 +14,8 @@ import { findOrganization, insertMembership, listOrganizations as list } from '.
 
 export const operations = [
   read(listOrganizations, async (db, { reach, query }) => {
-    const { items, total } = await list(db, reach, query)
-    return paginate(query, items.map(present), total)
+    const { items, total, next_cursor } = await list(db, reach, query)
+    return paginate(query, items.map(present), total, next_cursor)
   }),
 
   write(createOrganization, async (tx, { actor, reach, body, platform }) => {

@@ -1,7 +1,7 @@
 import type { Organization, OrganizationRole, OrganizationStatus, PageRequest } from '@bursar/contract'
-import { window } from '@bursar/contract'
 import { sql, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -45,35 +45,36 @@ export const lockOrganization = async (tx: Tx, reach: Reach, id: string): Promis
 export const findOrganizationBySlug = (db: Db, slug: string): Promise<OrganizationRow | undefined> =>
   db.q.selectFrom('organizations').selectAll().where('slug', '=', slug).where('deleted_at', 'is', null).executeTakeFirst()
 
-const sortColumns = {
-  created_at: 'created_at',
-  slug: 'slug',
-  name: 'name',
-  // There are no review thresholds here: every organization stands at the same one, and the tie-break decides.
-  next_review_threshold: 'id',
-  days_in_status: 'status_changed_at',
-} as const
-export type OrganizationSortKey = keyof typeof sortColumns
+const list = {
+  table: 'organizations',
+  tenant: 'id',
+  id: 'id',
+  always: sql`deleted_at is null`,
+  sortable: {
+    created_at: { expression: 'created_at', type: 'timestamptz' },
+    slug: { expression: 'slug', type: 'text' },
+    name: { expression: 'name', type: 'text' },
+    // There are no review thresholds here: every organization stands at the same one, and the tie-break decides.
+    next_review_threshold: { expression: '0::bigint', type: 'bigint' },
+    // More days in a status means an earlier change.
+    days_in_status: { expression: '-(extract(epoch from status_changed_at) * 1000)::bigint', type: 'bigint' },
+  },
+} satisfies ListSpec<string>
 
-export const listOrganizations = async (
-  db: Db,
-  reach: Reach,
-  query: PageRequest & { slug?: string | undefined; sorting: readonly `${'' | '-'}${OrganizationSortKey}`[] },
-) => {
-  const { size, offset } = window(query)
-  const matching = query.slug === undefined ? visible(db, reach) : visible(db, reach).where('slug', '=', query.slug)
-  let ordered = matching.selectAll()
-  for (const key of query.sorting) {
-    const name = key.replace(/^-/, '') as OrganizationSortKey
-    // More days in a status means an earlier change, so that one key sorts the other way round.
-    const descending = key.startsWith('-') !== (name === 'days_in_status')
-    ordered = ordered.orderBy(sortColumns[name], descending ? 'desc' : 'asc')
-  }
-  const [items, count] = await Promise.all([
-    ordered.orderBy('id').limit(size).offset(offset).execute(),
-    matching.select((all) => all.fn.countAll<number>().as('total')).executeTakeFirstOrThrow(),
-  ])
-  return { items, total: count.total }
+export const listOrganizations = async (db: Db, reach: Reach, query: PageRequest & { slug?: string | undefined; sorting: readonly string[] }) => {
+  const { keys, total, next_cursor } = await listKeys(db, list, organizationIds(reach), query, query.slug === undefined ? [] : [sql`slug = ${query.slug}`])
+  const rows =
+    keys.length === 0
+      ? []
+      : await visible(db, reach)
+          .selectAll()
+          .where(
+            'id',
+            'in',
+            keys.map(({ id }) => id),
+          )
+          .execute()
+  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
 }
 
 const json = (value: unknown) => sql<never>`${JSON.stringify(value)}::jsonb`

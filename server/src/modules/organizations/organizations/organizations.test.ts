@@ -31,7 +31,7 @@ test('the operator creates an organization, owns it, and finds it', async () => 
   expect(made.feature_settings).toMatchObject({ member_model_enabled: true, seat_based_pricing_enabled: true })
   expect(await api.call(getOrganization, { params: { id: made.id } })).toEqual(made)
   expect((await api.call(listOrganizations, { query: { slug: 'first-one' } })).items).toEqual([made])
-  expect((await api.call(listOrganizations, { query: { slug: 'no-such' } })).pagination).toEqual({ total_count: 0, max_page: 0 })
+  expect((await api.call(listOrganizations, { query: { slug: 'no-such' } })).pagination).toEqual({ total_count: 0, max_page: 0, next_cursor: null })
 })
 
 test('creation is closed until the operator opens it', async () => {
@@ -183,7 +183,7 @@ test('lists sort, clamp and count', async () => {
   expect(await slugs({ sorting: ['-days_in_status'] })).toEqual(['zz-list', 'aa-list', 'mm-list'])
   const page = await api.call(listOrganizations, { query: { limit: 2, page: 2, sorting: ['slug'] } })
   expect(page.items.map(({ slug }) => slug)).toEqual(['zz-list'])
-  expect(page.pagination).toEqual({ total_count: 3, max_page: 2 })
+  expect(page.pagination).toEqual({ total_count: 3, max_page: 2, next_cursor: null })
   expect((await api.call(listOrganizations, { query: { limit: 500 } })).pagination.max_page).toBe(1)
   expect(await api.sendRaw(listOrganizations, { query: { sorting: 'size', page: 0, limit: 'x' } })).toMatchObject({
     status: 422,

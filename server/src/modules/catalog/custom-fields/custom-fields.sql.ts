@@ -1,0 +1,125 @@
+import type { CustomField, CustomFieldType, Metadata } from '@bursar/contract'
+import { sql, type RawBuilder } from 'kysely'
+import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+
+declare module '../../../platform/postgres/postgres.ts' {
+  interface Tables {
+    custom_fields: FieldTable & { deleted_at: Date | null }
+  }
+}
+
+export interface FieldTable {
+  organization_id: string
+  id: string
+  created_at: Date
+  modified_at: Date | null
+  type: CustomFieldType
+  slug: string
+  name: string
+  properties: unknown
+  metadata: Metadata
+}
+
+const columns = ['organization_id', 'id', 'created_at', 'modified_at', 'type', 'slug', 'name', 'properties', 'metadata'] as const
+
+const list = {
+  table: 'custom_fields',
+  tenant: 'organization_id',
+  id: 'id',
+  always: sql`deleted_at is null`,
+  sortable: {
+    created_at: { expression: 'created_at', type: 'timestamptz' },
+    slug: { expression: 'slug', type: 'text' },
+    name: { expression: 'name', type: 'text' },
+    type: { expression: 'type', type: 'text' },
+  },
+} satisfies ListSpec<string>
+
+const live = (db: Db, reach: Reach) =>
+  db.q
+    .selectFrom('custom_fields')
+    .where('organization_id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
+    .where('deleted_at', 'is', null)
+
+export const listCustomFields = async (
+  db: Db,
+  reach: Reach,
+  query: {
+    organization_id: readonly string[]
+    query?: string | undefined
+    type: readonly string[]
+    page: number
+    limit: number
+    cursor?: string | undefined
+    sorting: readonly string[]
+  },
+) => {
+  const filters: RawBuilder<unknown>[] = []
+  if (query.query) {
+    const pattern = `%${query.query.replace(/[\\%_]/g, '\\$&')}%`
+    filters.push(sql`(name ilike ${pattern} or slug ilike ${pattern})`)
+  }
+  if (query.type.length > 0) filters.push(sql`type = any(${query.type})`)
+  const ids = organizationIds(reach).filter((id) => query.organization_id.length === 0 || query.organization_id.includes(id))
+  const { keys, total, next_cursor } = await listKeys(db, list, ids, query, filters)
+  const rows =
+    keys.length === 0
+      ? []
+      : await live(db, reach)
+          .select(columns)
+          .where(
+            'id',
+            'in',
+            keys.map(({ id }) => id),
+          )
+          .execute()
+  return { items: inOrder(keys, rows, ({ id }) => id) as CustomField[], total, next_cursor }
+}
+
+export const findCustomField = async (db: Db, reach: Reach, id: string): Promise<CustomField | undefined> =>
+  (await live(db, reach).select(columns).where('id', '=', id).executeTakeFirst()) as CustomField | undefined
+
+/** Holds the field: it is changed or deleted by one caller at a time. */
+export const lockCustomField = async (tx: Tx, reach: Reach, id: string): Promise<Locked<CustomField> | undefined> =>
+  (await live(tx, reach).select(columns).where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<CustomField> | undefined
+
+const json = (value: unknown) => sql<never>`${JSON.stringify(value)}::jsonb`
+
+export const insertCustomField = async (tx: Tx, field: FieldTable): Promise<CustomField> =>
+  (await tx.q
+    .insertInto('custom_fields')
+    .values({ ...field, properties: json(field.properties), metadata: json(field.metadata), deleted_at: null })
+    .returning(columns)
+    .executeTakeFirstOrThrow()) as CustomField
+
+export const changeCustomField = async (tx: Tx, field: Locked<CustomField>, changes: Partial<FieldTable> & { deleted_at?: Date }): Promise<CustomField> =>
+  (await tx.q
+    .updateTable('custom_fields')
+    .set({
+      ...changes,
+      ...(changes.properties === undefined ? {} : { properties: json(changes.properties) }),
+      ...(changes.metadata === undefined ? {} : { metadata: json(changes.metadata) }),
+    })
+    .where('organization_id', '=', field.organization_id)
+    .where('id', '=', field.id)
+    .returning(columns)
+    .executeTakeFirstOrThrow()) as CustomField
+
+export const detachCustomField = async (tx: Tx, field: Locked<CustomField>): Promise<void> => {
+  await tx.q.deleteFrom('product_custom_fields').where('organization_id', '=', field.organization_id).where('custom_field_id', '=', field.id).execute()
+}
+
+/** Those of the ids that are no living field of the organization. */
+export const unknownFields = async (db: Db, organization_id: string, ids: readonly string[]): Promise<string[]> => {
+  if (ids.length === 0) return []
+  const found = await db.q
+    .selectFrom('custom_fields')
+    .select('id')
+    .where('organization_id', '=', organization_id)
+    .where('id', 'in', [...ids])
+    .where('deleted_at', 'is', null)
+    .execute()
+  return ids.filter((id) => !found.some((field) => field.id === id))
+}

@@ -1,0 +1,8 @@
+import type { Area } from '../handlers.ts'
+import { operations as customFields } from './custom-fields/custom-fields.api.ts'
+import { operations as products } from './products/products.api.ts'
+
+export const area: Area = { operations: [...products, ...customFields], jobs: [], sweeps: [], chores: [] }
+
+export { create as createCustomField } from './custom-fields/custom-fields.ts'
+export { create as createProduct } from './products/products.ts'

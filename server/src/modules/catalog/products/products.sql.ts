@@ -1,0 +1,248 @@
+import type { CustomField, Product, ProductPrice, ProductPriceCreate, ProductPriceSeatTier } from '@bursar/contract'
+import { sql, type RawBuilder, type Selectable } from 'kysely'
+import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { inOrder, listKeys, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+
+type Stored = Omit<Product, 'prices' | 'benefits' | 'medias' | 'attached_custom_fields' | 'is_recurring'>
+
+declare module '../../../platform/postgres/postgres.ts' {
+  interface Tables {
+    products: Stored & { price_amount_type: string; price_amount: number }
+    product_prices: PriceTable
+    product_custom_fields: { organization_id: string; product_id: string; custom_field_id: string; position: number; required: boolean }
+  }
+}
+
+export interface PriceTable {
+  organization_id: string
+  id: string
+  product_id: string
+  position: number
+  created_at: Date
+  modified_at: Date | null
+  source: ProductPrice['source']
+  amount_type: ProductPrice['amount_type']
+  price_currency: string
+  tax_behavior: ProductPrice['tax_behavior']
+  is_archived: boolean
+  price_amount: number | null
+  minimum_amount: number | null
+  maximum_amount: number | null
+  preset_amount: number | null
+  seat_tiers: { seat_tier_type: 'volume' | 'graduated'; tiers: ProductPriceSeatTier[] } | null
+}
+
+export type ProductRow = Selectable<Stored>
+export interface Loaded {
+  readonly product: ProductRow
+  readonly prices: readonly PriceTable[]
+  readonly fields: readonly { custom_field: CustomField; position: number; required: boolean }[]
+}
+
+const columns = [
+  'organization_id',
+  'id',
+  'created_at',
+  'modified_at',
+  'name',
+  'description',
+  'visibility',
+  'recurring_interval',
+  'recurring_interval_count',
+  'trial_interval',
+  'trial_interval_count',
+  'meter_interval',
+  'meter_interval_count',
+  'is_archived',
+  'metadata',
+] as const
+
+const list = {
+  table: 'products',
+  tenant: 'organization_id',
+  id: 'id',
+  counted: 'products',
+  sortable: {
+    created_at: { expression: 'created_at', type: 'timestamptz' },
+    name: { expression: 'name', type: 'text' },
+    price_amount_type: { expression: 'price_amount_type', type: 'text' },
+    price_amount: { expression: 'price_amount', type: 'bigint' },
+  },
+} as const satisfies ListSpec<string>
+
+export interface ProductFilters {
+  readonly id: readonly string[]
+  readonly organization_id: readonly string[]
+  readonly query?: string | undefined
+  readonly is_archived?: boolean | undefined
+  readonly is_recurring?: boolean | undefined
+  readonly benefit_id: readonly string[]
+  readonly visibility: readonly string[]
+  readonly metadata?: Record<string, string[]> | undefined
+}
+
+export const listProducts = async (
+  db: Db,
+  reach: Reach,
+  query: ProductFilters & { page: number; limit: number; cursor?: string | undefined; sorting: readonly string[] },
+) => {
+  const filters: RawBuilder<unknown>[] = []
+  if (query.id.length > 0) filters.push(sql`id = any(${query.id}::uuid[])`)
+  if (query.query) filters.push(sql`name ilike ${`%${query.query.replace(/[\\%_]/g, '\\$&')}%`}`)
+  if (query.is_archived !== undefined) filters.push(sql`is_archived = ${query.is_archived}`)
+  if (query.is_recurring !== undefined) filters.push(sql`(recurring_interval is not null) = ${query.is_recurring}`)
+  if (query.visibility.length > 0) filters.push(sql`visibility = any(${query.visibility})`)
+  // No benefit exists yet, so no product has one.
+  if (query.benefit_id.length > 0) filters.push(sql`false`)
+  for (const [key, values] of Object.entries(query.metadata ?? {})) filters.push(sql`metadata ->> ${key} = any(${values})`)
+  const ids = organizationIds(reach).filter((id) => query.organization_id.length === 0 || query.organization_id.includes(id))
+  const { keys, total, next_cursor } = await listKeys(db, list, ids, query, filters)
+  return { items: await loadProducts(db, keys), total, next_cursor }
+}
+
+/** The rows of products and of all that hangs on them, in the order of the keys. */
+export const loadProducts = async (db: Db, keys: readonly Key[]): Promise<Loaded[]> => {
+  if (keys.length === 0) return []
+  const tenants = keys.map(({ tenant }) => tenant)
+  const ids = keys.map(({ id }) => id)
+  const within = (column: string) => sql<boolean>`(organization_id, ${sql.ref(column)}) in (select * from unnest(${tenants}::uuid[], ${ids}::uuid[]))`
+  const [products, prices, fields] = await Promise.all([
+    db.q.selectFrom('products').select(columns).where(within('id')).execute(),
+    db.q.selectFrom('product_prices').selectAll().where(within('product_id')).where('is_archived', '=', false).orderBy('position').orderBy('id').execute(),
+    db.q
+      .selectFrom('product_custom_fields as a')
+      .innerJoin('custom_fields as f', (on) => on.onRef('f.organization_id', '=', 'a.organization_id').onRef('f.id', '=', 'a.custom_field_id'))
+      .select([
+        'a.product_id',
+        'a.position',
+        'a.required',
+        'f.organization_id',
+        'f.id',
+        'f.created_at',
+        'f.modified_at',
+        'f.type',
+        'f.slug',
+        'f.name',
+        'f.properties',
+        'f.metadata',
+      ])
+      .where(sql<boolean>`(a.organization_id, a.product_id) in (select * from unnest(${tenants}::uuid[], ${ids}::uuid[]))`)
+      .orderBy('a.position')
+      .execute(),
+  ])
+  return inOrder(keys, products, ({ id }) => id).map((product) => ({
+    product,
+    prices: prices.filter(({ product_id }) => product_id === product.id),
+    fields: fields
+      .filter(({ product_id }) => product_id === product.id)
+      .map(({ product_id: _product, position, required, ...custom_field }) => ({ position, required, custom_field: custom_field as CustomField })),
+  }))
+}
+
+export const findProduct = async (db: Db, reach: Reach, id: string): Promise<Loaded | undefined> => {
+  const found = await db.q
+    .selectFrom('products')
+    .select('organization_id')
+    .where('organization_id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
+    .where('id', '=', id)
+    .executeTakeFirst()
+  return found && (await loadProducts(db, [{ tenant: found.organization_id, id }]))[0]
+}
+
+/** Holds the product: its prices and fields change by one caller at a time. */
+export const lockProduct = async (tx: Tx, reach: Reach, id: string): Promise<Locked<ProductRow> | undefined> =>
+  (await tx.q
+    .selectFrom('products')
+    .select(columns)
+    .where('organization_id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
+    .where('id', '=', id)
+    .forUpdate()
+    .executeTakeFirst()) as Locked<ProductRow> | undefined
+
+const json = (value: unknown) => sql<never>`${JSON.stringify(value)}::jsonb`
+
+export const insertProduct = async (tx: Tx, product: Stored & { price_amount_type: string; price_amount: number }): Promise<void> => {
+  await tx.q
+    .insertInto('products')
+    .values({ ...product, metadata: json(product.metadata) })
+    .execute()
+}
+
+export const changeProduct = async (
+  tx: Tx,
+  product: Locked<ProductRow>,
+  changes: Partial<Stored> & { price_amount_type?: string; price_amount?: number },
+): Promise<void> => {
+  await tx.q
+    .updateTable('products')
+    .set({ ...changes, ...(changes.metadata === undefined ? {} : { metadata: json(changes.metadata) }) })
+    .where('organization_id', '=', product.organization_id)
+    .where('id', '=', product.id)
+    .execute()
+}
+
+/** Fails where anything refers to the product: whoever sold it must still be able to show it. */
+export const deleteProduct = async (tx: Tx, product: Locked<ProductRow>): Promise<void> => {
+  await tx.q.deleteFrom('products').where('organization_id', '=', product.organization_id).where('id', '=', product.id).execute()
+}
+
+export const insertPrices = async (
+  tx: Tx,
+  product: { organization_id: string; id: string },
+  prices: readonly (ProductPriceCreate & { id: string; position: number })[],
+  now: Date,
+): Promise<void> => {
+  if (prices.length === 0) return
+  const row = (price: ProductPriceCreate & { id: string; position: number }) => ({
+    organization_id: product.organization_id,
+    product_id: product.id,
+    id: price.id,
+    position: price.position,
+    created_at: now,
+    modified_at: null,
+    source: 'catalog' as const,
+    amount_type: price.amount_type,
+    price_currency: price.price_currency,
+    tax_behavior: price.tax_behavior ?? null,
+    is_archived: false,
+    price_amount: price.amount_type === 'fixed' ? price.price_amount : null,
+    minimum_amount: price.amount_type === 'custom' ? price.minimum_amount : null,
+    maximum_amount: price.amount_type === 'custom' ? (price.maximum_amount ?? null) : null,
+    preset_amount: price.amount_type === 'custom' ? (price.preset_amount ?? null) : null,
+    seat_tiers: price.amount_type === 'seat_based' ? json(price.seat_tiers) : null,
+  })
+  await tx.q.insertInto('product_prices').values(prices.map(row)).execute()
+}
+
+export const archivePrices = async (tx: Tx, product: Locked<ProductRow>, ids: readonly string[], now: Date): Promise<void> => {
+  if (ids.length === 0) return
+  await tx.q
+    .updateTable('product_prices')
+    .set({ is_archived: true, modified_at: now })
+    .where('organization_id', '=', product.organization_id)
+    .where('product_id', '=', product.id)
+    .where('id', 'in', [...ids])
+    .execute()
+}
+
+export const replaceFields = async (
+  tx: Tx,
+  product: { organization_id: string; id: string },
+  fields: readonly { custom_field_id: string; required: boolean }[],
+): Promise<void> => {
+  await tx.q.deleteFrom('product_custom_fields').where('organization_id', '=', product.organization_id).where('product_id', '=', product.id).execute()
+  if (fields.length > 0)
+    await tx.q
+      .insertInto('product_custom_fields')
+      .values(
+        fields.map(({ custom_field_id, required }, position) => ({
+          organization_id: product.organization_id,
+          product_id: product.id,
+          custom_field_id,
+          position,
+          required,
+        })),
+      )
+      .execute()
+}

@@ -1,0 +1,273 @@
+import {
+  InvalidRequest,
+  productCreated,
+  ProductInUse,
+  productUpdated,
+  ResourceNotFound,
+  type Invalid,
+  type Product,
+  type ProductCreate,
+  type ProductPrice,
+  type ProductPriceCreate,
+  type ProductUpdate,
+} from '@bursar/contract'
+import type { z } from 'zod'
+import type { Reach } from '../../../kernel/actors.ts'
+import { newId } from '../../../kernel/ids.ts'
+import { emit } from '../../../platform/outbox/outbox.sql.ts'
+import { isReferred, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
+import { chooseOrganization, findOrganization, permit } from '../../organizations/index.ts'
+import { unknownFields } from '../custom-fields/custom-fields.sql.ts'
+import { priceProblems, type Wanted } from './prices.ts'
+import {
+  archivePrices,
+  changeProduct,
+  deleteProduct,
+  findProduct,
+  insertPrices,
+  insertProduct,
+  loadProducts,
+  lockProduct,
+  replaceFields,
+  type Loaded,
+  type PriceTable,
+  type ProductRow,
+} from './products.sql.ts'
+
+/** The product as the wire shows it: what is charged at once first, then what is metered, in the order of making. */
+export const present = ({ product, prices, fields }: Loaded): Product => ({
+  ...product,
+  is_recurring: product.recurring_interval !== null,
+  prices: prices.map(presentPrice).toSorted((a, b) => rank(a) - rank(b)),
+  benefits: [],
+  medias: [],
+  attached_custom_fields: fields.map(({ custom_field, position, required }) => ({ custom_field_id: custom_field.id, custom_field, order: position, required })),
+})
+
+const rank = ({ amount_type }: { amount_type: ProductPrice['amount_type'] }) =>
+  amount_type === 'fixed' || amount_type === 'custom' ? 0 : amount_type === 'metered_unit' ? 1 : 2
+
+const presentPrice = (row: PriceTable): ProductPrice => {
+  const { id, created_at, modified_at, source, price_currency, tax_behavior, is_archived, product_id } = row
+  const common = { id, created_at, modified_at, source, price_currency, tax_behavior, is_archived, product_id }
+  switch (row.amount_type) {
+    case 'fixed':
+      return { ...common, amount_type: 'fixed', price_amount: row.price_amount! }
+    case 'custom':
+      return { ...common, amount_type: 'custom', minimum_amount: row.minimum_amount!, maximum_amount: row.maximum_amount, preset_amount: row.preset_amount }
+    case 'seat_based': {
+      const { seat_tier_type, tiers } = row.seat_tiers!
+      return {
+        ...common,
+        amount_type: 'seat_based',
+        seat_tiers: { seat_tier_type, tiers, minimum_seats: tiers[0]!.min_seats, maximum_seats: tiers.at(-1)!.max_seats ?? null },
+      }
+    }
+    case 'metered_unit':
+      throw new Error('a metered price is stored, and there are no meters yet')
+  }
+}
+
+type Create = z.output<typeof ProductCreate>
+type Update = z.output<typeof ProductUpdate>
+
+/** A product that exists can be sold: every rule about its prices, rhythm and fields holds when it is written. */
+export const create = async (tx: Tx, reach: Reach, body: Create): Promise<Loaded> => {
+  const organization_id = chooseOrganization(reach, body.organization_id ?? undefined)
+  permit(reach, organization_id, 'products:manage')
+  const organization = (await findOrganization(tx, reach, organization_id))!
+  const wanted = body.prices.map((price, at) => ({ price, at }))
+  const recurring = !!body.recurring_interval
+  refuse([
+    ...rhythmProblems(body),
+    ...priceProblems(wanted, { organization, recurring }),
+    ...(await fieldProblems(tx, organization_id, body.attached_custom_fields ?? [])),
+    ...mediaProblems(body.medias ?? []),
+  ])
+  const now = tx.clock.business()
+  const id = newId(tx.clock.wall())
+  await insertProduct(tx, {
+    id,
+    organization_id,
+    created_at: now,
+    modified_at: null,
+    name: body.name,
+    description: body.description || null,
+    visibility: body.visibility,
+    recurring_interval: body.recurring_interval ?? null,
+    recurring_interval_count: recurring ? (body.recurring_interval_count ?? 1) : null,
+    trial_interval: body.trial_interval ?? null,
+    trial_interval_count: body.trial_interval_count ?? null,
+    meter_interval: body.meter_interval ?? null,
+    meter_interval_count: body.meter_interval ? (body.meter_interval_count ?? 1) : null,
+    is_archived: false,
+    metadata: body.metadata ?? {},
+    ...leading(body.prices),
+  })
+  await insertPrices(tx, { organization_id, id }, numbered(tx, body.prices, 0), now)
+  await replaceFields(tx, { organization_id, id }, body.attached_custom_fields ?? [])
+  const [loaded] = await loadProducts(tx, [{ tenant: organization_id, id }])
+  await emit(tx, productCreated, { organization_id, resource_id: id }, present(loaded!))
+  return loaded!
+}
+
+/** Prices are kept, archived or added, never changed: whoever bought at one keeps it. */
+export const update = async (tx: Tx, reach: Reach, id: string, body: Update): Promise<Loaded> => {
+  const product = await hold(tx, reach, id)
+  const { organization_id } = product
+  const organization = (await findOrganization(tx, reach, organization_id))!
+  const before = (await loadProducts(tx, [{ tenant: organization_id, id }]))[0]!
+  const plan = body.prices ? planPrices(before.prices, body.prices) : undefined
+  refuse([
+    ...changeProblems(product, body),
+    ...(plan?.problems ?? []),
+    ...(plan && plan.problems.length === 0 ? priceProblems(plan.whole, { organization, recurring: product.recurring_interval !== null }) : []),
+    ...(await fieldProblems(tx, organization_id, body.attached_custom_fields ?? [])),
+    ...mediaProblems(body.medias ?? []),
+  ])
+  const now = tx.clock.business()
+  if (plan) {
+    await archivePrices(tx, product, plan.dropped, now)
+    await insertPrices(tx, product, numbered(tx, plan.added, before.prices.length), now)
+  }
+  if (body.attached_custom_fields) await replaceFields(tx, product, body.attached_custom_fields)
+  await changeProduct(tx, product, {
+    modified_at: now,
+    ...(body.name ? { name: body.name } : {}),
+    ...(body.description === undefined ? {} : { description: body.description || null }),
+    ...(body.visibility ? { visibility: body.visibility } : {}),
+    ...(typeof body.is_archived === 'boolean' ? { is_archived: body.is_archived } : {}),
+    ...(body.metadata === undefined ? {} : { metadata: body.metadata }),
+    ...(body.trial_interval === undefined ? {} : { trial_interval: body.trial_interval, trial_interval_count: body.trial_interval_count ?? null }),
+    ...(plan ? leading(plan.whole.map(({ price }) => price)) : {}),
+  })
+  const [after] = await loadProducts(tx, [{ tenant: organization_id, id }])
+  await emit(tx, productUpdated, { organization_id, resource_id: id }, present(after!))
+  return after!
+}
+
+/** A product can vanish only while nothing refers to it: the database's own references decide. */
+export const remove = async (tx: Tx, reach: Reach, id: string): Promise<void> => {
+  const product = await hold(tx, reach, id)
+  try {
+    await deleteProduct(tx, product)
+  } catch (error) {
+    throw isReferred(error) ? new ProductInUse() : error
+  }
+}
+
+export const get = async (tx: Parameters<typeof findProduct>[0], reach: Reach, id: string): Promise<Loaded> => {
+  const found = await findProduct(tx, reach, id)
+  if (!found) throw new ResourceNotFound()
+  permit(reach, found.product.organization_id, 'products:read')
+  return found
+}
+
+const hold = async (tx: Tx, reach: Reach, id: string): Promise<Locked<ProductRow>> => {
+  const product = await lockProduct(tx, reach, id)
+  if (!product) throw new ResourceNotFound()
+  permit(reach, product.organization_id, 'products:manage')
+  return product
+}
+
+const refuse = (problems: readonly Invalid[]) => {
+  if (problems.length > 0) throw new InvalidRequest(problems)
+}
+
+/** What the list sorts by: the first price that is charged at once. */
+const leading = (prices: readonly ProductPriceCreate[]) => {
+  const first = prices.toSorted((a, b) => rank(a) - rank(b)).find(({ amount_type }) => amount_type !== 'metered_unit')
+  const price_amount =
+    first?.amount_type === 'fixed'
+      ? first.price_amount
+      : first?.amount_type === 'custom'
+        ? (first.preset_amount ?? first.minimum_amount)
+        : first?.amount_type === 'seat_based'
+          ? first.seat_tiers.tiers[0]!.price_per_seat
+          : 0
+  return { price_amount_type: first?.amount_type ?? 'metered_unit', price_amount }
+}
+
+const numbered = (tx: Tx, prices: readonly ProductPriceCreate[], from: number) =>
+  prices.map((price, at) => ({ ...price, id: newId(tx.clock.wall()), position: from + at }))
+
+/** The whole list that is wanted, as prices to keep, to archive and to make. */
+const planPrices = (existing: readonly PriceTable[], wanted: NonNullable<Update['prices']>) => {
+  const problems: Invalid[] = []
+  const whole: Wanted[] = []
+  const added: ProductPriceCreate[] = []
+  const kept = new Set<string>()
+  wanted.forEach((one, at) => {
+    if ('amount_type' in one) {
+      added.push(one)
+      return whole.push({ price: one, at })
+    }
+    const price = existing.find(({ id }) => id === one.id)
+    if (!price)
+      return problems.push({ loc: ['body', 'prices', at, 'id'], msg: 'This product has no such price, or it is archived.', type: 'value_error', input: one.id })
+    kept.add(price.id)
+    return whole.push({ price: asWanted(price), at })
+  })
+  if (wanted.length === 0) problems.push({ loc: ['body', 'prices'], msg: 'A product needs at least one price.', type: 'too_short', ctx: { min_length: 1 } })
+  return { problems, whole, added, dropped: existing.filter(({ id }) => !kept.has(id)).map(({ id }) => id) }
+}
+
+/** A stored price in the shape in which it was wanted: the rules know one shape. */
+const asWanted = (row: PriceTable): ProductPriceCreate => row as unknown as ProductPriceCreate
+
+const rhythmProblems = (body: Create): Invalid[] => {
+  const problems: Invalid[] = []
+  const need = (field: string, msg: string, input?: unknown) =>
+    problems.push({ loc: ['body', field], msg, type: 'value_error', ...(input === undefined ? {} : { input }) })
+  if (!body.recurring_interval) {
+    for (const field of ['recurring_interval_count', 'trial_interval', 'trial_interval_count', 'meter_interval', 'meter_interval_count'] as const)
+      if (body[field] !== null && body[field] !== undefined)
+        need(field, 'A product that is sold once has no interval. Leave this out, or give recurring_interval.', body[field])
+    return problems
+  }
+  trialProblems(body, need)
+  if (body.meter_interval_count && !body.meter_interval) need('meter_interval', 'Give meter_interval together with meter_interval_count.')
+  if (body.meter_interval && !divides(body.meter_interval, body.meter_interval_count ?? 1, body.recurring_interval, body.recurring_interval_count ?? 1))
+    need('meter_interval', 'The interval of meters must divide the billing interval.', body.meter_interval)
+  return problems
+}
+
+const changeProblems = (product: ProductRow, body: Update): Invalid[] => {
+  const problems: Invalid[] = []
+  const need = (field: string, msg: string, input?: unknown) =>
+    problems.push({ loc: ['body', field], msg, type: 'value_error', ...(input === undefined ? {} : { input }) })
+  for (const field of ['recurring_interval', 'recurring_interval_count'] as const)
+    if (body[field] !== undefined && body[field] !== null && body[field] !== product[field])
+      need(field, 'The billing interval of a product cannot change. Create another product.', body[field])
+  if ((body.trial_interval || body.trial_interval_count) && product.recurring_interval === null)
+    need('trial_interval', 'A product that is sold once has no trial.', body.trial_interval)
+  else trialProblems(body, need)
+  return problems
+}
+
+const trialProblems = (body: { trial_interval?: unknown; trial_interval_count?: unknown }, need: (field: string, msg: string) => void) => {
+  if (body.trial_interval && !body.trial_interval_count) need('trial_interval_count', 'Give trial_interval_count together with trial_interval.')
+  if (!body.trial_interval && body.trial_interval_count) need('trial_interval', 'Give trial_interval together with trial_interval_count.')
+}
+
+/** Whether so many meter intervals fill the billing interval exactly. */
+export const divides = (meter: string, m: number, billing: string, n: number): boolean => {
+  if (meter === billing) return n % m === 0
+  if (meter === 'day' && billing === 'week') return (7 * n) % m === 0
+  if (meter === 'day') return m === 1
+  if (meter === 'month' && billing === 'year') return (12 * n) % m === 0
+  return false
+}
+
+const fieldProblems = async (tx: Tx, organization_id: string, fields: readonly { custom_field_id: string }[]): Promise<Invalid[]> => {
+  const ids = fields.map(({ custom_field_id }) => custom_field_id)
+  const unknown = await unknownFields(tx, organization_id, ids)
+  return fields.flatMap(({ custom_field_id }, at) => {
+    const loc = ['body', 'attached_custom_fields', at, 'custom_field_id']
+    if (unknown.includes(custom_field_id)) return [{ loc, msg: 'There is no custom field with this id.', type: 'value_error', input: custom_field_id }]
+    return ids.indexOf(custom_field_id) < at ? [{ loc, msg: 'This custom field is attached already.', type: 'value_error', input: custom_field_id }] : []
+  })
+}
+
+const mediaProblems = (medias: readonly string[]): Invalid[] =>
+  medias.map((id, at) => ({ loc: ['body', 'medias', at], msg: 'There is no uploaded product media with this id.', type: 'value_error', input: id }))

@@ -1,0 +1,186 @@
+import { InvalidRequest, window, type PageRequest } from '@bursar/contract'
+import { sql, type RawBuilder } from 'kysely'
+import type { Db } from './postgres.ts'
+
+declare module './postgres.ts' {
+  interface Tables {
+    collection_deltas: { organization_id: string; collection: string; delta: number }
+  }
+}
+
+/** A sort key: an expression that is never null, and the type its value has. */
+export interface SortKey {
+  readonly expression: string
+  readonly type: 'timestamptz' | 'text' | 'bigint' | 'uuid'
+}
+
+export interface ListSpec<K extends string> {
+  readonly table: string
+  /** The column that says whose a row is, and the one that tells it from its siblings. */
+  readonly tenant: string
+  readonly id: string
+  readonly sortable: Record<K, SortKey>
+  /** What every row of the list must satisfy, filter or not. */
+  readonly always?: RawBuilder<unknown>
+  /** The name under which the rows are counted as they come and go; without one they are counted when asked. */
+  readonly counted?: string
+}
+
+export interface Key {
+  readonly tenant: string
+  readonly id: string
+}
+
+export interface Listed {
+  readonly keys: readonly Key[]
+  readonly total: number
+  readonly next_cursor: string | null
+}
+
+interface Order extends SortKey {
+  readonly descending: boolean
+}
+
+/**
+ * Finds one page of keys: one index scan per tenant, merged, with the id as tie-break, so that no row is skipped or
+ * shown twice. The rows themselves are loaded afterwards, for the page alone. The total is exact: the sum of what
+ * came and went, or a count of what the filters leave.
+ */
+export const listKeys = async <K extends string>(
+  db: Db,
+  spec: ListSpec<K>,
+  tenants: readonly string[],
+  request: PageRequest & { sorting: readonly string[] },
+  filters: readonly RawBuilder<unknown>[] = [],
+): Promise<Listed> => {
+  if (tenants.length === 0) return { keys: [], total: 0, next_cursor: null }
+  const orders: Order[] = request.sorting.map((key) => ({ ...spec.sortable[key.replace(/^-/, '') as K], descending: key.startsWith('-') }))
+  orders.push({ expression: spec.id, type: 'uuid', descending: orders[0]?.descending ?? false })
+  const [found, total] = await Promise.all([findKeys(db, spec, tenants, request, orders, filters), count(db, spec, tenants, filters)])
+  return { ...found, total }
+}
+
+const and = (conditions: readonly RawBuilder<unknown>[]) => (conditions.length === 0 ? sql`true` : sql.join(conditions, sql` and `))
+
+const findKeys = async (
+  db: Db,
+  spec: ListSpec<string>,
+  tenants: readonly string[],
+  request: PageRequest & { sorting: readonly string[] },
+  orders: readonly Order[],
+  filters: readonly RawBuilder<unknown>[],
+) => {
+  const { size, offset: paged } = window(request)
+  const offset = request.cursor === undefined ? paged : 0
+  const always = spec.always ? [spec.always] : []
+  const after = request.cursor === undefined ? [] : [beyond(orders, readCursor(request.cursor, request.sorting, orders))]
+  const values = sql.join(orders.map((order, at) => sql`${sql.raw(order.expression)} as ${sql.ref(`k${at}`)}`))
+  const ordering = (name: (order: Order, at: number) => RawBuilder<unknown>) =>
+    sql.join(orders.map((order, at) => sql`${name(order, at)} ${sql.raw(order.descending ? 'desc' : 'asc')}`))
+  const branch = (tenant: string, most: number, skip: number) => sql`(
+    select ${sql.ref(spec.tenant)} as tenant, ${values} from ${sql.table(spec.table)}
+    where ${sql.ref(spec.tenant)} = ${tenant}::uuid and ${and([...always, ...filters, ...after])}
+    order by ${ordering((order) => sql.raw(order.expression))} limit ${most} offset ${skip})`
+  const [only] = tenants
+  const query =
+    tenants.length === 1
+      ? branch(only!, size + 1, offset)
+      : sql`select * from (${sql.join(
+          tenants.map((tenant) => branch(tenant, offset + size + 1, 0)),
+          sql` union all `,
+        )}) merged order by ${ordering((_, at) => sql.ref(`k${at}`))} limit ${size + 1} offset ${offset}`
+  const { rows } = await sql<Record<string, unknown> & { tenant: string }>`${query}`.execute(db.q)
+  const last = orders.length - 1
+  const shown = rows.slice(0, size)
+  const keys = shown.map((row) => ({ tenant: row.tenant, id: String(row[`k${last}`]) }))
+  const end = shown.at(-1)
+  return {
+    keys,
+    next_cursor:
+      rows.length > size && end
+        ? writeCursor(
+            request.sorting,
+            orders.map((_, at) => end[`k${at}`]),
+          )
+        : null,
+  }
+}
+
+const count = async (db: Db, spec: ListSpec<string>, tenants: readonly string[], filters: readonly RawBuilder<unknown>[]): Promise<number> => {
+  const statement =
+    spec.counted !== undefined && filters.length === 0
+      ? sql<{
+          total: number
+        }>`select coalesce(sum(delta), 0)::bigint as total from collection_deltas where organization_id = any(${tenants}::uuid[]) and collection = ${spec.counted}`
+      : sql<{
+          total: number
+        }>`select count(*) as total from ${sql.table(spec.table)} where ${sql.ref(spec.tenant)} = any(${tenants}::uuid[]) and ${and([...(spec.always ? [spec.always] : []), ...filters])}`
+  const { rows } = await statement.execute(db.q)
+  return rows[0]!.total
+}
+
+/** Puts loaded rows into the order of their keys. A row that vanished in between is left out. */
+export const inOrder = <T>(keys: readonly Key[], rows: readonly T[], keyOf: (row: T) => string): T[] => {
+  const byId = new Map(rows.map((row) => [keyOf(row), row]))
+  return keys.flatMap(({ id }) => byId.get(id) ?? [])
+}
+
+/** Strictly after a row, in the order of the list: one comparison of tuples where every key runs the same way. */
+const beyond = (orders: readonly Order[], values: readonly string[]): RawBuilder<unknown> => {
+  const expression = (at: number) => sql.raw(orders[at]!.expression)
+  const value = (at: number) => sql`${values[at]}::${sql.raw(orders[at]!.type)}`
+  if (orders.every(({ descending }) => descending === orders[0]!.descending))
+    return sql`(${sql.join(orders.map((_, at) => expression(at)))}) ${sql.raw(orders[0]!.descending ? '<' : '>')} (${sql.join(orders.map((_, at) => value(at)))})`
+  const steps = orders.map((order, at) =>
+    and([
+      ...orders.slice(0, at).map((_, before) => sql`${expression(before)} = ${value(before)}`),
+      sql`${expression(at)} ${sql.raw(order.descending ? '<' : '>')} ${value(at)}`,
+    ]),
+  )
+  return sql`(${sql.join(
+    steps.map((step) => sql`(${step})`),
+    sql` or `,
+  )})`
+}
+
+const writeCursor = (sorting: readonly string[], values: readonly unknown[]): string =>
+  Buffer.from(JSON.stringify([sorting.join(), ...values.map((value) => (value instanceof Date ? value.toISOString() : String(value)))])).toString('base64url')
+
+const readCursor = (cursor: string, sorting: readonly string[], orders: readonly Order[]): string[] => {
+  try {
+    const [order, ...values] = JSON.parse(Buffer.from(cursor, 'base64url').toString()) as string[]
+    if (
+      order === sorting.join() &&
+      values.length === orders.length &&
+      values.every((value, at) => typeof value === 'string' && fits[orders[at]!.type].test(value))
+    )
+      return values
+  } catch {
+    // Not one of ours: refused below.
+  }
+  throw new InvalidRequest({
+    loc: ['query', 'cursor'],
+    msg: 'Send the next_cursor of an earlier answer to the same list, with the same sorting.',
+    type: 'value_error',
+    input: cursor,
+  })
+}
+
+const fits = {
+  timestamptz: /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/,
+  text: /^[^\0]*$/,
+  bigint: /^-?\d{1,18}$/,
+  uuid: /^[0-9a-f-]{36}$/,
+}
+
+/** Adds up the deltas of a collection that has many of them. Readers see the same sum before and after. */
+export const foldDeltas = async (db: Db): Promise<void> => {
+  await sql`
+    with crowded as (
+      select organization_id, collection from collection_deltas group by 1, 2 having count(*) > 50 limit 1000
+    ), gone as (
+      delete from collection_deltas d using crowded c where d.organization_id = c.organization_id and d.collection = c.collection
+      returning d.organization_id, d.collection, d.delta
+    )
+    insert into collection_deltas (organization_id, collection, delta) select organization_id, collection, sum(delta) from gone group by 1, 2`.execute(db.q)
+}

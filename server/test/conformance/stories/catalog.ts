@@ -1,0 +1,79 @@
+import assert from 'node:assert/strict'
+import type { Story } from '../run.ts'
+
+/** Ask a question at checkout, sell something by several kinds of price, change it, take it back. */
+export const catalog: Story = async ({ world, clients }) => {
+  const organization = await world.organization()
+  const token = (await organization.token()).secret.reveal()
+
+  const current = clients.current(token)
+  for (const [type, properties] of Object.entries({
+    text: { max_length: 10 },
+    number: { ge: 1 },
+    date: {},
+    checkbox: {},
+    select: { options: [{ value: 'a', label: 'A' }] },
+  }))
+    await current.customFields.create({ type, slug: `${type}-field`, name: type, properties } as never)
+  const field = (await current.customFields.list({ query: 'text' })).items[0]!
+  assert.equal((await current.customFields.get(field.id)).slug, 'text-field')
+  assert.equal((await current.customFields.update(field.id, { type: 'text', name: 'Renamed' })).name, 'Renamed')
+
+  const made = await current.products.create({
+    name: 'Team plan',
+    recurring_interval: 'month',
+    trial_interval: 'day',
+    trial_interval_count: 14,
+    metadata: { plan: 'team', rank: 1, beta: true },
+    prices: [
+      { amount_type: 'fixed', price_amount: 900 },
+      {
+        amount_type: 'seat_based',
+        seat_tiers: {
+          seat_tier_type: 'graduated',
+          tiers: [
+            { min_seats: 1, max_seats: 10, price_per_seat: 800 },
+            { min_seats: 11, price_per_seat: 600 },
+          ],
+        },
+      },
+    ],
+    attached_custom_fields: [{ custom_field_id: field.id, required: true }],
+  } as never)
+  assert.deepEqual(
+    made.prices.map(({ amount_type }) => amount_type),
+    ['fixed', 'seat_based'],
+  )
+  assert.equal((await current.products.get(made.id)).attached_custom_fields[0]?.custom_field.slug, 'text-field')
+  assert.deepEqual(
+    (await current.products.list({ metadata: { plan: 'team' } } as never)).items.map(({ id }) => id),
+    [made.id],
+  )
+  const changed = await current.products.update(made.id, { prices: [{ id: made.prices[0]!.id }] } as never)
+  assert.deepEqual(
+    changed.prices.map(({ id }) => id),
+    [made.prices[0]!.id],
+  )
+  await assert.rejects(current.products.create({ name: 'No price', prices: [] } as never), (error: { name: string }) => error.name === 'HTTPValidationError')
+  await current.products.delete(made.id)
+  await current.customFields.delete(field.id)
+
+  const strict = clients.strict(token)
+  const asked = await strict.customFields.create({ type: 'select', slug: 'size', name: 'Size', properties: { options: [{ value: 's', label: 'Small' }] } })
+  assert.equal((await strict.customFields.get({ id: asked.id })).slug, 'size')
+  await strict.customFields.update({ id: asked.id, customFieldUpdate: { type: 'select', name: 'T-shirt size' } })
+  const slugs: string[] = []
+  for await (const page of await strict.customFields.list({ limit: 2 })) slugs.push(...page.result.items.map(({ slug }) => slug))
+  assert.deepEqual(slugs, ['checkbox-field', 'date-field', 'number-field', 'select-field', 'size'])
+  const shirt = await strict.products.create({
+    name: 'T-shirt',
+    prices: [{ amountType: 'custom', minimumAmount: 500, presetAmount: 1500 }],
+    attachedCustomFields: [{ customFieldId: asked.id, required: false }],
+  })
+  assert.equal((await strict.products.get({ id: shirt.id })).prices[0]?.amountType, 'custom')
+  assert.equal((await strict.products.update({ id: shirt.id, productUpdate: { isArchived: true } })).isArchived, true)
+  const names: string[] = []
+  for await (const page of await strict.products.list({ isArchived: true })) names.push(...page.result.items.map(({ name }) => name))
+  assert.deepEqual(names, ['T-shirt'])
+  await strict.customFields.delete({ id: asked.id })
+}
