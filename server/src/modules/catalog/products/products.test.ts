@@ -1,0 +1,377 @@
+import {
+  createCustomField,
+  createProduct,
+  deleteCustomField,
+  deleteProduct,
+  getProduct,
+  listProducts,
+  Product,
+  updateOrganization,
+  updateProduct,
+} from '@bursar/contract'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { eventually, openWorld, type World } from '../../../../test/harness/world.ts'
+import { foldDeltas } from '../../../platform/postgres/lists.sql.ts'
+
+let world: World
+beforeAll(async () => {
+  world = await openWorld({ worker: true })
+})
+afterAll(() => world.close())
+
+const shop = async () => {
+  const organization = await world.organization()
+  return { organization, api: world.client({ token: (await organization.token()).secret }) }
+}
+const simple = (name: string, price_amount = 1000) => ({ name, prices: [{ amount_type: 'fixed' as const, price_amount }] })
+
+describe('products', () => {
+  test('a product is created, found, changed and told of [S1-01]', async () => {
+    const { organization, api } = await shop()
+    const made = await api.call(createProduct, {
+      body: {
+        name: 'Team plan',
+        description: '',
+        recurring_interval: 'month',
+        trial_interval: 'day',
+        trial_interval_count: 14,
+        metadata: { plan: 'team', seats: 5, beta: true },
+        prices: [
+          {
+            amount_type: 'seat_based',
+            seat_tiers: {
+              tiers: [
+                { min_seats: 2, max_seats: 10, price_per_seat: 800 },
+                { min_seats: 11, price_per_seat: 600 },
+              ],
+            },
+          },
+          { amount_type: 'fixed', price_amount: 2000 },
+        ],
+      },
+    })
+    expect(made).toMatchObject({
+      description: null,
+      visibility: 'public',
+      recurring_interval_count: 1,
+      is_recurring: true,
+      is_archived: false,
+      modified_at: null,
+      organization_id: organization.id,
+    })
+    expect(made.prices.map(({ amount_type }) => amount_type)).toEqual(['fixed', 'seat_based'])
+    expect(made.prices[1]).toMatchObject({
+      source: 'catalog',
+      price_currency: 'usd',
+      seat_tiers: { seat_tier_type: 'volume', minimum_seats: 2, maximum_seats: null },
+    })
+    expect(await api.call(getProduct, { params: { id: made.id } })).toEqual(made)
+    const changed = await api.call(updateProduct, {
+      params: { id: made.id },
+      body: { name: 'Team plan, renamed', description: 'For teams', visibility: 'private', metadata: {} },
+    })
+    expect(changed).toMatchObject({ name: 'Team plan, renamed', description: 'For teams', visibility: 'private', metadata: {}, prices: made.prices })
+    const events = await eventually('both events are numbered', async () => {
+      const { rows } = await world.database.owner((owner) =>
+        owner.query<{ kind: string; payload: { data: unknown } }>(
+          'select kind, payload from events where organization_id = $1 and sequence is not null order by sequence',
+          [organization.id],
+        ),
+      )
+      return rows.length === 2 && rows
+    })
+    expect(events.map(({ kind }) => kind)).toEqual(['product.created', 'product.updated'])
+    expect(events[1]!.payload.data).toEqual(changed)
+    expect(Product.safeParse(events[0]!.payload.data).success).toBe(true)
+  })
+
+  test('prices are kept by id, added in full, archived when left out, and never changed', async () => {
+    const { organization, api } = await shop()
+    const made = await api.call(createProduct, { body: simple('Priced') })
+    const [first] = made.prices
+    const params = { id: made.id }
+    const both = await api.call(updateProduct, {
+      params,
+      body: { prices: [{ id: first!.id }, { amount_type: 'fixed', price_currency: 'eur', price_amount: 900 }] },
+    })
+    expect(both.prices.map(({ price_currency }) => price_currency)).toEqual(['usd', 'eur'])
+    expect(both.prices[0]).toEqual(first)
+    const replaced = await api.call(updateProduct, { params, body: { prices: [{ amount_type: 'fixed', price_amount: 1500 }] } })
+    expect(replaced.prices).toMatchObject([{ price_amount: 1500 }])
+    const { rows } = await world.database.owner((owner) =>
+      owner.query('select id, price_amount::int, is_archived from product_prices where organization_id = $1 order by position', [organization.id]),
+    )
+    expect(rows).toMatchObject([
+      { id: first!.id, price_amount: 1000, is_archived: true },
+      { price_amount: 900, is_archived: true },
+      { price_amount: 1500, is_archived: false },
+    ])
+    for (const prices of [[{ id: first!.id }], [], [{ id: organization.id }]])
+      expect((await api.send(updateProduct, { params, body: { prices } })).status).toBe(422)
+    await expect(world.transact((tx) => tx.q.updateTable('product_prices').set({ price_amount: 1 }).execute())).rejects.toThrow(/permission denied/)
+  })
+
+  test('every problem of a request is reported together', async () => {
+    const { api } = await shop()
+    const answer = await api.sendRaw(createProduct, {
+      body: {
+        name: 'Wrong in many ways',
+        trial_interval: 'day',
+        recurring_interval_count: 2,
+        prices: [
+          { amount_type: 'fixed', price_amount: 10 },
+          { amount_type: 'custom', price_currency: 'eur' },
+        ],
+        attached_custom_fields: [{ custom_field_id: '6f1c3f5e-0000-4000-8000-000000000000', required: true }],
+        medias: ['6f1c3f5e-0000-4000-8000-000000000000'],
+      },
+    })
+    expect(answer.status).toBe(422)
+    expect((answer.body as { detail: { loc: unknown[] }[] }).detail.map(({ loc }) => loc.slice(1).join('.')).toSorted()).toEqual(
+      ['attached_custom_fields.0.custom_field_id', 'medias.0', 'prices.0.price_amount', 'prices.1', 'recurring_interval_count', 'trial_interval'].toSorted(),
+    )
+  })
+
+  test('the rhythm of a product stays as it was made', async () => {
+    const { api } = await shop()
+    const monthly = await api.call(createProduct, { body: { ...simple('Monthly'), recurring_interval: 'month', meter_interval: 'day' } })
+    expect(monthly).toMatchObject({ meter_interval: 'day', meter_interval_count: 1 })
+    const params = { id: monthly.id }
+    expect((await api.send(updateProduct, { params, body: { recurring_interval: 'year' } })).status).toBe(422)
+    expect((await api.send(updateProduct, { params, body: { recurring_interval: 'month', trial_interval: 'week' } })).status).toBe(422)
+    expect(await api.call(updateProduct, { params, body: { trial_interval: 'week', trial_interval_count: 2 } })).toMatchObject({
+      trial_interval: 'week',
+      trial_interval_count: 2,
+    })
+    expect(await api.call(updateProduct, { params, body: { trial_interval: null } })).toMatchObject({ trial_interval: null, trial_interval_count: null })
+    expect((await api.send(createProduct, { body: { ...simple('Odd'), recurring_interval: 'month', meter_interval: 'week' } })).status).toBe(422)
+    const single = await api.call(createProduct, { body: simple('Once') })
+    expect((await api.send(updateProduct, { params: { id: single.id }, body: { trial_interval: 'day', trial_interval_count: 1 } })).status).toBe(422)
+  })
+
+  test('a price in the currency that the organization presents is needed', async () => {
+    const { organization, api } = await shop()
+    await api.call(updateOrganization, { params: { id: organization.id }, body: { default_presentment_currency: 'jpy' } })
+    expect(await api.send(createProduct, { body: simple('Dollars only') })).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'prices'] }] } })
+    const yen = await api.call(createProduct, { body: { name: 'Yen', prices: [{ amount_type: 'fixed', price_currency: 'jpy', price_amount: 80 }] } })
+    expect(yen.prices).toMatchObject([{ price_currency: 'jpy', price_amount: 80 }])
+  })
+
+  test('custom fields are attached in order, and leave when they are deleted', async () => {
+    const { api } = await shop()
+    const [one, two] = [
+      await api.call(createCustomField, { body: { type: 'text', slug: 'one', name: 'One', properties: {} } }),
+      await api.call(createCustomField, { body: { type: 'checkbox', slug: 'two', name: 'Two', properties: {} } }),
+    ]
+    const product = await api.call(createProduct, {
+      body: {
+        ...simple('Asking'),
+        attached_custom_fields: [
+          { custom_field_id: two.id, required: true },
+          { custom_field_id: one.id, required: false },
+        ],
+      },
+    })
+    expect(product.attached_custom_fields).toMatchObject([
+      { custom_field_id: two.id, order: 0, required: true, custom_field: two },
+      { custom_field_id: one.id, order: 1, required: false, custom_field: one },
+    ])
+    await api.call(deleteCustomField, { params: { id: two.id } })
+    expect((await api.call(getProduct, { params: { id: product.id } })).attached_custom_fields).toMatchObject([{ custom_field_id: one.id }])
+    const twice = [
+      { custom_field_id: one.id, required: true },
+      { custom_field_id: one.id, required: true },
+    ]
+    expect((await api.send(updateProduct, { params: { id: product.id }, body: { attached_custom_fields: twice } })).status).toBe(422)
+  })
+
+  test('a product is deleted while nothing refers to it, and archived otherwise', async () => {
+    const { organization, api } = await shop()
+    const [free, used] = [await api.call(createProduct, { body: simple('Free') }), await api.call(createProduct, { body: simple('Used') })]
+    await world.database.owner((owner) =>
+      owner.query(
+        `create table if not exists sold (organization_id uuid, product_id uuid, foreign key (organization_id, product_id) references products (organization_id, id)); insert into sold values ('${organization.id}', '${used.id}')`,
+      ),
+    )
+    expect((await api.send(deleteProduct, { params: { id: free.id } })).status).toBe(204)
+    expect((await api.send(getProduct, { params: { id: free.id } })).status).toBe(404)
+    expect(await api.send(deleteProduct, { params: { id: used.id } })).toMatchObject({ status: 409, body: { error: 'ProductInUse' } })
+    expect((await api.call(updateProduct, { params: { id: used.id }, body: { is_archived: true } })).is_archived).toBe(true)
+  })
+})
+
+describe('lists', () => {
+  test('a list answers records, how many there are in all, and the last page [S2-11, S2-12, S4-12, S8-01, S8-02]', async () => {
+    const { api } = await shop()
+    expect(await api.call(listProducts, {})).toEqual({ items: [], pagination: { total_count: 0, max_page: 0, next_cursor: null } })
+    for (let at = 1; at <= 23; at++) await api.call(createProduct, { body: simple(`Product ${String(at).padStart(2, '0')}`, at * 100) })
+    const first = await api.call(listProducts, {})
+    expect([first.items.length, first.items[0]!.name]).toEqual([10, 'Product 23'])
+    expect(first.pagination).toMatchObject({ total_count: 23, max_page: 3 })
+    expect((await api.call(listProducts, { query: { page: 3 } })).items.map(({ name }) => name)).toEqual(['Product 03', 'Product 02', 'Product 01'])
+    expect(await api.call(listProducts, { query: { page: 1_000_000_000 } })).toEqual({
+      items: [],
+      pagination: { total_count: 23, max_page: 3, next_cursor: null },
+    })
+  })
+
+  test('a page holds up to 100, more is taken as 100, and what is no number of records is refused [S8-03, S8-04]', async () => {
+    const { organization, api } = await shop()
+    await fill(organization.id, 250)
+    for (const [limit, length, max_page] of [
+      [100, 100, 3],
+      [101, 100, 3],
+      [100_000, 100, 3],
+      [99, 99, 3],
+      [1, 1, 250],
+    ]) {
+      const { items, pagination } = await api.call(listProducts, { query: { limit } })
+      expect([limit, items.length, pagination.max_page, pagination.total_count]).toEqual([limit, length, max_page, 250])
+    }
+    for (const query of [{ limit: 0 }, { limit: -1 }, { limit: 'ten' }, { limit: '1e2' }, { limit: '1.5' }, { page: 0 }, { page: -3 }, { page: 'x' }])
+      expect([query, (await api.sendRaw(listProducts, { query })).status]).toEqual([query, 422])
+  })
+
+  test('going through the pages yields every record once, also where many share their moment [S8-05]', async () => {
+    const { organization, api } = await shop()
+    await fill(organization.id, 57, `'2026-01-01Z'`)
+    for (const sorting of ['-created_at', 'created_at', 'name', '-price_amount', 'price_amount_type']) {
+      const seen: string[] = []
+      for (let page = 1; ; page++) {
+        const { items, pagination } = await api.call(listProducts, { query: { page, limit: 10, sorting } })
+        seen.push(...items.map(({ id }) => id))
+        if (page >= pagination.max_page) break
+      }
+      expect([sorting, seen.length, new Set(seen).size]).toEqual([sorting, 57, 57])
+    }
+  })
+
+  test('following the cursor yields every record once, whatever is added or removed meanwhile', async () => {
+    const { organization, api } = await shop()
+    await fill(organization.id, 40)
+    for (const sorting of [['-created_at'], ['name'], ['price_amount', '-created_at'], ['-price_amount_type', 'name']]) {
+      const before = new Set((await everything(api, {})).map(({ id }) => id))
+      const seen: string[] = []
+      let cursor: string | null | undefined
+      do {
+        const { items, pagination } = await api.call(listProducts, { query: { limit: 7, sorting, ...(cursor ? { cursor } : {}) } })
+        seen.push(...items.map(({ id }) => id))
+        cursor = pagination.next_cursor
+        await api.call(createProduct, { body: simple(`Meanwhile ${seen.length}`, 5000) })
+      } while (cursor)
+      expect(new Set(seen).size).toBe(seen.length)
+      for (const id of before) expect(seen).toContain(id)
+    }
+    const { pagination } = await api.call(listProducts, { query: { limit: 5 } })
+    for (const query of [
+      { cursor: 'nonsense' },
+      { cursor: pagination.next_cursor!, sorting: 'name' },
+      { cursor: Buffer.from('["-created_at","x","y"]').toString('base64url') },
+    ])
+      expect((await api.sendRaw(listProducts, { query })).status).toBe(422)
+  })
+
+  test('filters narrow alone and together, and the total counts what is left', async () => {
+    const { api } = await shop()
+    const make = (name: string, extra: object) => api.call(createProduct, { body: { ...simple(name), ...extra } })
+    const a = await make('Alpha 100%', { metadata: { plan: 'pro', rank: 1, live: true } })
+    const b = await make('Beta_test', { metadata: { plan: 'team', rank: 2, ratio: 1.5 }, recurring_interval: 'month' })
+    const c = await make('Gamma', { visibility: 'draft', metadata: { plan: 'pro' } })
+    await api.call(updateProduct, { params: { id: c.id }, body: { is_archived: true } })
+    const names = async (query: object) => {
+      const { items, pagination } = await api.call(listProducts, { query: { sorting: 'name', ...query } })
+      expect(pagination.total_count).toBe(items.length)
+      return items.map(({ name }) => name.split(/\W|_/)[0])
+    }
+    expect(await names({ id: [a.id, b.id] })).toEqual(['Alpha', 'Beta'])
+    expect(await names({ query: 'a' })).toEqual(['Alpha', 'Beta', 'Gamma'])
+    expect(await names({ query: '100%' })).toEqual(['Alpha'])
+    expect(await names({ query: 'a_t' })).toEqual(['Beta'])
+    expect(await names({ is_archived: true })).toEqual(['Gamma'])
+    expect(await names({ is_archived: 'false', is_recurring: 'false' })).toEqual(['Alpha'])
+    expect(await names({ visibility: ['draft', 'private'] })).toEqual(['Gamma'])
+    expect(await names({ metadata: { plan: 'pro' } })).toEqual(['Alpha', 'Gamma'])
+    expect(await names({ metadata: { plan: ['pro', 'team'], rank: '2' } })).toEqual(['Beta'])
+    expect(await names({ metadata: { live: 'true' } })).toEqual(['Alpha'])
+    expect(await names({ metadata: { ratio: '1.5' } })).toEqual(['Beta'])
+    expect(await names({ metadata: { nothing: 'x' } })).toEqual([])
+    expect((await api.sendRaw(listProducts, { query: { id: 'x', is_archived: 'maybe', visibility: 'hidden' } })).status).toBe(422)
+  })
+
+  test('a person sees the products of all their organizations in one order, and of those they name', async () => {
+    const person = await world.person()
+    const shops = await Promise.all([0, 1, 2].map(() => world.organization({ owner: person.id })))
+    const stranger = await shop()
+    await stranger.api.call(createProduct, { body: simple('Not yours') })
+    for (let at = 0; at < 9; at++) await world.client({ token: (await shops[at % 3]!.token()).secret }).call(createProduct, { body: simple(`Item ${at}`) })
+    const api = world.client({ token: (await person.token()).secret })
+    expect((await everything(api, { sorting: 'name' })).map(({ name }) => name)).toEqual(Array.from({ length: 9 }, (_, at) => `Item ${at}`))
+    const two = await api.call(listProducts, { query: { organization_id: [shops[0]!.id, shops[2]!.id, stranger.organization.id] } })
+    expect([two.items.length, two.pagination.total_count]).toEqual([6, 6])
+    const pages = [await api.call(listProducts, { query: { limit: 4, page: 2, sorting: 'name' } })]
+    expect(pages[0]!.items.map(({ name }) => name)).toEqual(['Item 4', 'Item 5', 'Item 6', 'Item 7'])
+  })
+
+  test('totals are exact after fifty writers at once, undone work, folding, and a killed connection', async () => {
+    const { organization, api } = await shop()
+    const writers = Array.from({ length: 50 }, async (_, at) => {
+      const made = await api.call(createProduct, { body: simple(`Writer ${at}`) })
+      if (at % 3 === 0) await api.call(deleteProduct, { params: { id: made.id } })
+    })
+    const undone = Array.from({ length: 20 }, () =>
+      world
+        .transact(async (tx) => {
+          await tx.q.deleteFrom('products').where('organization_id', '=', organization.id).execute()
+          throw new Error('changed my mind')
+        })
+        .catch(() => {}),
+    )
+    const folding = Array.from({ length: 5 }, () => world.transactAsWorker((tx) => foldDeltas(tx)))
+    await Promise.all([...writers, ...undone, ...folding])
+    await world.database.owner(async (owner) => {
+      // A writer dies in the middle of its transaction.
+      const { Client } = (await import('pg')).default
+      const doomed = new Client({ connectionString: world.database.owner_url })
+      doomed.on('error', () => {})
+      await doomed.connect()
+      const { rows } = await doomed.query<{ pid: number }>('select pg_backend_pid() as pid')
+      await doomed.query('begin')
+      await doomed.query('delete from products where organization_id = $1', [organization.id])
+      await owner.query('select pg_terminate_backend($1)', [rows[0]!.pid])
+      await doomed.end().catch(() => {})
+    })
+    for (let at = 0; at < 60; at++) await fill(organization.id, 1)
+    await world.transactAsWorker((tx) => foldDeltas(tx))
+    const { rows } = await world.database.owner((owner) =>
+      owner.query<{ real: string; deltas: string }>(
+        'select (select count(*) from products where organization_id = $1) as real, (select count(*) from collection_deltas where organization_id = $1) as deltas',
+        [organization.id],
+      ),
+    )
+    expect((await api.call(listProducts, {})).pagination.total_count).toBe(Number(rows[0]!.real))
+    expect([Number(rows[0]!.real), Number(rows[0]!.deltas)]).toEqual([50 - 17 + 60, 1])
+  })
+})
+
+const everything = async (api: ReturnType<World['client']>, query: object) => {
+  const items: { id: string; name: string }[] = []
+  for (let page = 1; ; page++) {
+    const answer = await api.call(listProducts, { query: { ...query, page, limit: 100 } })
+    items.push(...answer.items)
+    if (page >= answer.pagination.max_page) return items
+  }
+}
+
+/** Many products at once, each with its price. */
+const fill = (organization_id: string, count: number, moment = `now() - n * interval '1 second'`) =>
+  world.database.owner((owner) =>
+    owner.query(
+      `with made as (
+         insert into products (organization_id, id, created_at, name, visibility, is_archived, metadata, price_amount_type, price_amount)
+         select $1, gen_random_uuid(), ${moment}, 'Filled ' || n % 7, 'public', false, '{}', 'fixed', 100 + n % 5 from generate_series(1, $2) n returning organization_id, id, created_at
+       )
+       insert into product_prices (organization_id, id, product_id, position, created_at, source, amount_type, price_currency, is_archived, price_amount)
+       select organization_id, gen_random_uuid(), id, 0, created_at, 'catalog', 'fixed', 'usd', false, 100 from made`,
+      [organization_id, count],
+    ),
+  )
