@@ -85,7 +85,6 @@ const rules = [
   keeper('nodemailer', '^server/src/gateways/mail/'),
   keeper('pino', '^server/src/platform/log\\.ts$'),
   keeper('prom-client', '^server/src/platform/telemetry\\.ts$'),
-  keeper('fast-json-stringify', '^server/src/platform/encode\\.ts$'),
 ]
 
 // A test may look into anything; what it tests may not look into tests.

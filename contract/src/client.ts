@@ -33,15 +33,16 @@ export const addressOf = (operation: Pick<Operation, 'path'>, input: { params?: 
   const path = operation.path.replace(/\{([^}]+)\}/g, (_, name: string) => encodeURIComponent(String(params[name])))
   const search = new URLSearchParams()
   for (const [key, value] of Object.entries((input.query ?? {}) as Record<string, unknown>))
-    for (const [name, one] of spread(key, value)) if (one !== undefined && one !== null) search.append(name, String(one as string | number | boolean))
+    for (const [name, one] of spread(key, value)) search.append(name, one)
   return search.size > 0 ? `${path}?${search.toString()}` : path
 }
 
 /** `a=1&a=2` for a list, `a[b]=1` for a record. */
-const spread = (key: string, value: unknown): [string, unknown][] => {
+const spread = (key: string, value: unknown): [string, string][] => {
   if (Array.isArray(value)) return value.flatMap((one: unknown) => spread(key, one))
   if (typeof value === 'object' && value !== null) return Object.entries(value).flatMap(([name, one]) => spread(`${key}[${name}]`, one))
-  return [[key, value]]
+  // oxlint-disable-next-line typescript/no-base-to-string -- what is left is text, number or flag
+  return value === undefined || value === null ? [] : [[key, String(value)]]
 }
 
 /** A client typed by the operations themselves: `api.call(getOrganization, { params: { id } })`. */

@@ -46,23 +46,23 @@ export interface Standing {
 const script = `
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
-local wait, remaining = 0, 2147483647
+local wait, remaining, reset = 0, 2147483647, 0
 for i, key in ipairs(KEYS) do
   local limit, window = tonumber(ARGV[i * 2 - 1]), tonumber(ARGV[i * 2])
-  local used = redis.call('LLEN', key)
-  while used > 0 and now - tonumber(redis.call('LINDEX', key, -1)) >= window do
+  local oldest = tonumber(redis.call('LINDEX', key, -1))
+  while oldest and now - oldest >= window do
     redis.call('RPOP', key)
-    used = used - 1
+    oldest = tonumber(redis.call('LINDEX', key, -1))
   end
-  if used >= limit then wait = math.max(wait, tonumber(redis.call('LINDEX', key, -1)) + window - now) end
+  local used = oldest and redis.call('LLEN', key) or 0
+  if used >= limit then wait = math.max(wait, oldest + window - now) end
   remaining = math.min(remaining, limit - used)
+  reset = math.max(reset, (oldest or now) + window - now)
 end
 if wait > 0 then return {0, 0, wait} end
-local reset = 0
 for i, key in ipairs(KEYS) do
   redis.call('LPUSH', key, string.format('%d', now))
   redis.call('PEXPIRE', key, math.ceil(tonumber(ARGV[i * 2]) / 1000))
-  reset = math.max(reset, tonumber(redis.call('LINDEX', key, -1)) + tonumber(ARGV[i * 2]) - now)
 end
 return {1, remaining - 1, reset}`
 

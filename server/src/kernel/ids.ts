@@ -1,11 +1,19 @@
 import { randomFillSync } from 'node:crypto'
 
+// Chance is drawn for many ids at once, and each part of it is used once.
+const pool = Buffer.allocUnsafe(16 * 256)
+let used = pool.length
+
 /**
  * A UUID whose first 48 bits are the time in milliseconds, so that rows made together lie together in an index,
  * and the rest random; shaped as version 4, which strict clients demand.
  */
 export const newId = (wall: Date): string => {
-  const bytes = randomFillSync(Buffer.allocUnsafe(16))
+  if (used + 16 > pool.length) {
+    randomFillSync(pool)
+    used = 0
+  }
+  const bytes = pool.subarray(used, (used += 16))
   bytes.writeUIntBE(wall.getTime(), 0, 6)
   bytes[6] = (bytes[6]! & 0x0f) | 0x40
   bytes[8] = (bytes[8]! & 0x3f) | 0x80

@@ -1,131 +1,180 @@
 import { wireSchema } from '@bursar/contract/openapi'
-import build from 'fast-json-stringify'
 import type { z } from 'zod'
 
 type Node = { [key: string]: unknown }
-type Check = (value: unknown, at: string) => void
-type Encoder = (value: unknown) => string
+type Writer = (value: unknown) => string
+interface Scope {
+  readonly defs: Record<string, Node>
+  readonly made: Map<string, Writer>
+}
 
-const encoders = new WeakMap<z.ZodType, Encoder>()
+const writers = new WeakMap<z.ZodType, Writer>()
 
 /**
  * Turns a value into the JSON of its schema. What the schema does not declare does not leave; a value that does not fit
  * it – missing, null, of another type, outside an enum – is refused rather than bent into shape.
  */
 export const encode = (schema: z.ZodType, value: unknown): string => {
-  let encoder = encoders.get(schema)
-  if (!encoder) {
+  let writer = writers.get(schema)
+  if (!writer) {
     const wire = wireSchema(schema)
-    const check = compile(wire, wire.$defs as Record<string, Node> | undefined)
-    const write = build(simplify(wire) as never) as Encoder
-    encoder = (given) => {
-      check(given, '')
-      return write(given)
-    }
-    encoders.set(schema, encoder)
+    writer = compile(wire, { defs: (wire.$defs ?? {}) as Record<string, Node>, made: new Map() })
+    writers.set(schema, writer)
   }
-  return encoder(value)
+  return writer(value)
 }
 
-/** The value does not fit what the contract declares: our mistake, never the caller's. */
-export class Unencodable extends Error {}
-
-const refuse = (at: string, wanted: string): never => {
-  throw new Unencodable(`the answer does not fit the contract at ${at || 'its root'}: wanted ${wanted}`)
+/** The value does not fit what the contract declares: our mistake, never the caller's. The place is put together on the way out. */
+export class Unencodable extends Error {
+  readonly #wanted: string
+  readonly #path: string[] = []
+  constructor(wanted: string) {
+    super()
+    this.#wanted = wanted
+  }
+  within(name: string): this {
+    this.#path.unshift(name)
+    this.message = `the answer does not fit the contract at ${this.#path.join('.')}: wanted ${this.#wanted}`
+    return this
+  }
 }
 
-/** A check made once per schema from closures, so that the writer can trust what it is given. */
-const compile = (node: Node, defs: Record<string, Node> = {}, known = new Map<string, Check>()): Check => {
-  if (typeof node.$ref === 'string') {
-    const name = node.$ref.replace('#/$defs/', '')
-    if (!known.has(name)) {
-      // A schema may contain itself: whoever asks while it is being made gets a door to it.
-      const made: { check?: Check } = {}
-      known.set(name, (value, at) => made.check!(value, at))
-      made.check = compile(defs[name]!, defs, known)
-    }
-    return known.get(name)!
+const refuse = (wanted: string): never => {
+  throw new Unencodable(wanted)
+}
+
+/** A writer, made once per schema from closures: one walk over the value checks it and writes it. */
+const compile = (node: Node, scope: Scope): Writer => {
+  if (typeof node.$ref === 'string') return named(node.$ref.replace('#/$defs/', ''), scope)
+  if (Array.isArray(node.type))
+    return union(
+      node.type.map((type: unknown) => ({ ...node, type })),
+      scope,
+    )
+  const branches = (node.anyOf ?? node.oneOf) as Node[] | undefined
+  if (branches) return union(branches, scope)
+  if ('const' in node) {
+    const text = JSON.stringify(node.const)
+    return (value) => (value === node.const ? text : refuse(text))
   }
-  const branches = (Array.isArray(node.type) ? node.type.map((type: unknown) => ({ ...node, type })) : (node.anyOf ?? node.oneOf)) as Node[] | undefined
-  if (branches) {
-    const checks = branches.map((branch) => compile(branch, defs, known))
-    return (value, at) => {
-      for (const check of checks)
-        try {
-          return check(value, at)
-        } catch (error) {
-          if (!(error instanceof Unencodable)) throw error
-        }
-      refuse(at, 'one of the declared forms')
-    }
-  }
-  if ('const' in node) return (value, at) => void (value === node.const || refuse(at, String(node.const)))
   if (Array.isArray(node.enum)) {
-    const values = new Set(node.enum)
-    return (value, at) => void (values.has(value) || refuse(at, 'a declared value'))
+    const texts = new Map(node.enum.map((one: unknown) => [one, JSON.stringify(one)]))
+    return (value) => texts.get(value) ?? refuse('a declared value')
   }
   switch (node.type) {
     case 'null':
-      return (value, at) => void (value === null || refuse(at, 'null'))
+      return (value) => (value === null ? 'null' : refuse('null'))
     case 'string':
-      return node.format === 'date-time'
-        ? (value, at) => void (typeof value === 'string' || (value instanceof Date && !Number.isNaN(value.getTime())) || refuse(at, 'a time'))
-        : (value, at) => void (typeof value === 'string' || refuse(at, 'text'))
+      return node.format === 'date-time' ? writeTime : (value) => (typeof value === 'string' ? JSON.stringify(value) : refuse('text'))
     case 'boolean':
-      return (value, at) => void (typeof value === 'boolean' || refuse(at, 'true or false'))
+      return (value) => (typeof value === 'boolean' ? String(value) : refuse('true or false'))
     case 'integer':
-      return (value, at) => void (Number.isSafeInteger(value) || refuse(at, 'a whole number'))
+      return (value) => (Number.isSafeInteger(value) ? String(value) : refuse('a whole number'))
     case 'number':
-      return (value, at) => void (Number.isFinite(value) || refuse(at, 'a number'))
-    case 'array': {
-      const item = compile((node.items as Node | undefined) ?? {}, defs, known)
-      return (value, at) => {
-        if (!Array.isArray(value)) return refuse(at, 'a list')
-        for (let index = 0; index < value.length; index++) item(value[index], `${at}.${index}`)
-      }
-    }
-    case 'object': {
-      const required = new Set(node.required as string[] | undefined)
-      const fields = Object.entries((node.properties ?? {}) as Record<string, Node>).map(
-        ([name, field]) => [name, compile(field, defs, known), required.has(name)] as const,
-      )
-      const others = typeof node.additionalProperties === 'object' ? compile(node.additionalProperties as Node, defs, known) : undefined
-      const names = new Set(fields.map(([name]) => name))
-      return (value, at) => {
-        if (typeof value !== 'object' || value === null || Array.isArray(value)) return refuse(at, 'a record')
-        for (const [name, check, needed] of fields) {
-          const field = (value as Node)[name]
-          if (field !== undefined) check(field, `${at}.${name}`)
-          else if (needed) refuse(`${at}.${name}`, 'a value')
-        }
-        if (others) for (const [name, field] of Object.entries(value)) if (!names.has(name)) others(field, `${at}.${name}`)
-      }
-    }
+      return (value) => (Number.isFinite(value) ? String(value) : refuse('a number'))
+    case 'array':
+      return list(compile((node.items as Node | undefined) ?? {}, scope))
+    case 'object':
+      return record(node, scope)
     default:
-      return () => {}
+      return (value) => JSON.stringify(value) ?? refuse('a value')
   }
 }
 
-/** "This or null" as a nullable type, which is written without trying the branches; bounds of texts play no part in writing. */
-const simplify = (node: unknown): unknown => {
-  if (Array.isArray(node)) return node.map(simplify)
-  if (typeof node !== 'object' || node === null) return node
-  const { anyOf, type, ...rest } = node as Node & { anyOf?: Node[] }
-  if (Array.isArray(type) && type.length === 2 && type.includes('null'))
-    return simplify({ ...rest, type: type.find((one) => one !== 'null') as unknown, nullable: true })
-  if (anyOf?.length === 2 && anyOf.some((branch) => branch.type === 'null')) {
-    const real = anyOf.find((branch) => branch.type !== 'null')!
-    if (typeof real.type === 'string' && !real.$ref) return simplify({ ...rest, ...real, nullable: true })
+/** A schema may contain itself: whoever asks while it is being made gets a door to it. */
+const named = (name: string, scope: Scope): Writer => {
+  const known = scope.made.get(name)
+  if (known) return known
+  let ready: Writer | undefined = undefined
+  scope.made.set(name, (value) => ready!(value))
+  ready = compile(scope.defs[name]!, scope)
+  scope.made.set(name, ready)
+  return ready
+}
+
+const writeTime: Writer = (value) => {
+  if (typeof value === 'string') return JSON.stringify(value)
+  return value instanceof Date && !Number.isNaN(value.getTime()) ? `"${value.toISOString()}"` : refuse('a time')
+}
+
+const list =
+  (item: Writer): Writer =>
+  (value) => {
+    if (!Array.isArray(value)) return refuse('a list')
+    let text = '['
+    for (let index = 0; index < value.length; index++) text += (index === 0 ? '' : ',') + item(value[index])
+    return `${text}]`
   }
-  const copy: Node = {}
-  for (const [key, value] of Object.entries(node as Node)) {
-    if (['pattern', 'minLength', 'maxLength', 'minimum', 'maximum', 'id', '$schema', 'default', 'description'].includes(key) && typeof value !== 'object')
-      continue
-    if (key === 'format' && value !== 'date-time') continue
-    copy[key] =
-      key === 'properties' || key === '$defs'
-        ? Object.fromEntries(Object.entries(value as Node).map(([name, child]) => [name, simplify(child)]))
-        : simplify(value)
+
+const record = (node: Node, scope: Scope): Writer => {
+  const required = new Set(node.required as string[] | undefined)
+  const fields = Object.entries((node.properties ?? {}) as Record<string, Node>).map(([name, field]) => ({
+    name,
+    label: `${JSON.stringify(name)}:`,
+    write: compile(field, scope),
+    needed: required.has(name),
+  }))
+  const others = typeof node.additionalProperties === 'object' ? compile(node.additionalProperties as Node, scope) : undefined
+  const names = new Set(fields.map(({ name }) => name))
+  return (value) => {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) return refuse('a record')
+    let text = ''
+    let current = ''
+    try {
+      for (const { name, label, write, needed } of fields) {
+        current = name
+        const field = (value as Node)[name]
+        if (field !== undefined) text += (text === '' ? '' : ',') + label + write(field)
+        else if (needed) refuse('a value')
+      }
+      if (others)
+        for (const [name, field] of Object.entries(value)) {
+          if (names.has(name)) continue
+          current = name
+          text += `${text === '' ? '' : ','}${JSON.stringify(name)}:${others(field)}`
+        }
+    } catch (error) {
+      throw error instanceof Unencodable ? error.within(current) : error
+    }
+    return `{${text}}`
   }
-  return copy
+}
+
+interface Branch {
+  readonly write: Writer
+  /** The fields that tell this kind of record from the others. */
+  readonly marks: readonly (readonly [string, unknown])[]
+  readonly type: unknown
+}
+
+/** The branch is chosen by what marks it, and then answers for the whole value: nothing is tried and thrown away. */
+const union = (nodes: readonly Node[], scope: Scope): Writer => {
+  const branches = nodes.flatMap((node) => branchesOf(node, scope))
+  const fitting = (value: unknown): Branch | undefined => {
+    if (value === null) return branches.find(({ type }) => type === 'null')
+    if (typeof value === 'object' && !Array.isArray(value) && !(value instanceof Date))
+      return branches.find(({ marks, type }) => type === 'object' && marks.every(([name, mark]) => (value as Node)[name] === mark))
+    const types = Array.isArray(value)
+      ? ['array']
+      : typeof value === 'number'
+        ? Number.isSafeInteger(value)
+          ? ['integer', 'number']
+          : ['number']
+        : typeof value === 'boolean'
+          ? ['boolean']
+          : ['string']
+    return branches.find(({ type }) => types.includes(type as string))
+  }
+  return (value) => fitting(value)?.write(value) ?? refuse('one of the declared forms')
+}
+
+const branchesOf = (node: Node, scope: Scope): Branch[] => {
+  const plain = typeof node.$ref === 'string' ? scope.defs[node.$ref.replace('#/$defs/', '')]! : node
+  const inner = (plain.anyOf ?? plain.oneOf) as Node[] | undefined
+  if (inner) return inner.flatMap((one) => branchesOf(one, scope))
+  const marks = Object.entries((plain.properties ?? {}) as Record<string, Node>).flatMap(([name, field]) =>
+    'const' in field ? [[name, field.const] as const] : [],
+  )
+  const type = plain.type ?? ('const' in plain ? typeof plain.const : Array.isArray(plain.enum) ? 'string' : undefined)
+  return [{ write: compile(node, scope), marks, type }]
 }

@@ -44,7 +44,7 @@ export const openLog = (level: string, destination?: DestinationStream): Log => 
       const kept = Object.fromEntries(
         Object.entries(fields)
           .filter(([name, value]) => allowed.has(name) && value !== undefined)
-          .map(([name, value]) => [name, name === 'error' ? describeError(value) : typeof value === 'string' ? scrub(value) : value]),
+          .map(([name, value]) => [name, name === 'error' ? describeError(value) : name === 'reason' ? scrub(String(value)) : value]),
       )
       out[at](kept, event)
     }

@@ -46,15 +46,15 @@ export const catalog: Story = async ({ world, clients }) => {
   )
   assert.equal((await current.products.get(made.id)).attached_custom_fields[0]?.custom_field.slug, 'text-field')
   assert.deepEqual(
-    (await current.products.list({ metadata: { plan: 'team' } } as never)).items.map(({ id }) => id),
+    (await current.products.list({ metadata: { plan: 'team' } })).items.map(({ id }) => id),
     [made.id],
   )
-  const changed = await current.products.update(made.id, { prices: [{ id: made.prices[0]!.id }] } as never)
+  const changed = await current.products.update(made.id, { prices: [{ id: made.prices[0]!.id }] })
   assert.deepEqual(
     changed.prices.map(({ id }) => id),
     [made.prices[0]!.id],
   )
-  await assert.rejects(current.products.create({ name: 'No price', prices: [] } as never), (error: { name: string }) => error.name === 'HTTPValidationError')
+  await assert.rejects(current.products.create({ name: 'No price', prices: [] }), (error: { name: string }) => error.name === 'HTTPValidationError')
   await current.products.delete(made.id)
   await current.customFields.delete(field.id)
 

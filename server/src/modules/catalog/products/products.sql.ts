@@ -104,32 +104,21 @@ export const listProducts = async (
 /** The rows of products and of all that hangs on them, in the order of the keys. */
 export const loadProducts = async (db: Db, keys: readonly Key[]): Promise<Loaded[]> => {
   if (keys.length === 0) return []
-  const tenants = keys.map(({ tenant }) => tenant)
+  const tenants = [...new Set(keys.map(({ tenant }) => tenant))]
   const ids = keys.map(({ id }) => id)
-  const within = (column: string) => sql<boolean>`(organization_id, ${sql.ref(column)}) in (select * from unnest(${tenants}::uuid[], ${ids}::uuid[]))`
-  const [products, prices, fields] = await Promise.all([
-    db.q.selectFrom('products').select(columns).where(within('id')).execute(),
-    db.q.selectFrom('product_prices').selectAll().where(within('product_id')).where('is_archived', '=', false).orderBy('position').orderBy('id').execute(),
-    db.q
-      .selectFrom('product_custom_fields as a')
-      .innerJoin('custom_fields as f', (on) => on.onRef('f.organization_id', '=', 'a.organization_id').onRef('f.id', '=', 'a.custom_field_id'))
-      .select([
-        'a.product_id',
-        'a.position',
-        'a.required',
-        'f.organization_id',
-        'f.id',
-        'f.created_at',
-        'f.modified_at',
-        'f.type',
-        'f.slug',
-        'f.name',
-        'f.properties',
-        'f.metadata',
-      ])
-      .where(sql<boolean>`(a.organization_id, a.product_id) in (select * from unnest(${tenants}::uuid[], ${ids}::uuid[]))`)
-      .orderBy('a.position')
-      .execute(),
+  const [{ rows: products }, { rows: prices }, { rows: fields }] = await Promise.all([
+    sql<ProductRow>`
+      select organization_id, id, created_at, modified_at, name, description, visibility, recurring_interval, recurring_interval_count,
+        trial_interval, trial_interval_count, meter_interval, meter_interval_count, is_archived, metadata
+      from products where organization_id = any(${tenants}::uuid[]) and id = any(${ids}::uuid[])`.execute(db.q),
+    sql<PriceTable>`
+      select * from product_prices where organization_id = any(${tenants}::uuid[]) and product_id = any(${ids}::uuid[]) and is_archived = false
+      order by position, id`.execute(db.q),
+    sql<CustomField & { product_id: string; position: number; required: boolean }>`
+      select a.product_id, a.position, a.required, f.organization_id, f.id, f.created_at, f.modified_at, f.type, f.slug, f.name, f.properties, f.metadata
+      from product_custom_fields a join custom_fields f on f.organization_id = a.organization_id and f.id = a.custom_field_id
+      where a.organization_id = any(${tenants}::uuid[]) and a.product_id = any(${ids}::uuid[])
+      order by a.position`.execute(db.q),
   ])
   return inOrder(keys, products, ({ id }) => id).map((product) => ({
     product,

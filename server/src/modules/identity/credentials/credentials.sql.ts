@@ -68,27 +68,7 @@ export interface Resolved {
  * and where that owner belongs at this moment; organizations in a `closed` status let nobody in. Nothing comes back for a credential that is unknown, revoked or orphaned.
  */
 export const resolveCredential = async (db: Db, hashes: readonly string[], closed: readonly string[]): Promise<Resolved | undefined> => {
-  const { rows } = await sql<Resolved>`
-    select c.kind, c.pepper, c.subject_id as credential_id, c.organization_id,
-      coalesce(oat.scopes, pat.scopes) as scopes,
-      coalesce(oat.expires_at, pat.expires_at, us.expires_at) as expires_at,
-      coalesce(oat.created_at, pat.created_at, us.created_at) as created_at,
-      coalesce(oat.last_used_at, pat.last_used_at) as last_used_at,
-      u.id as user_id, u.email, u.is_operator,
-      coalesce(m.memberships, '[]') as memberships
-    from credentials c
-    left join organization_access_tokens oat on c.kind = 'organization' and oat.organization_id = c.organization_id and oat.id = c.subject_id and oat.revoked_at is null
-    left join personal_access_tokens pat on c.kind = 'personal' and pat.id = c.subject_id and pat.revoked_at is null
-    left join user_sessions us on c.kind = 'session' and us.id = c.subject_id
-    left join organizations o on o.id = oat.organization_id and o.deleted_at is null and o.status <> all(${closed})
-    left join users u on u.id = coalesce(pat.user_id, us.user_id) and u.deleted_at is null and u.blocked_at is null
-    left join lateral (
-      select jsonb_agg(jsonb_build_object('organization_id', om.organization_id, 'role', om.role)) as memberships
-      from organization_members om join organizations mo on mo.id = om.organization_id and mo.deleted_at is null and mo.status <> all(${closed})
-      where om.user_id = u.id
-    ) m on u.id is not null
-    where c.hash = any(${hashes}) and (o.id is not null or u.id is not null)
-    limit 1`.execute(db.q)
+  const { rows } = await sql<Resolved>`select * from resolve_credential(${hashes}, ${closed})`.execute(db.q)
   return rows[0]
 }
 
