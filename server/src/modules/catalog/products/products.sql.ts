@@ -125,7 +125,7 @@ export const loadProducts = async (db: Db, keys: readonly Key[]): Promise<Loaded
     prices: prices.filter(({ product_id }) => product_id === product.id),
     fields: fields
       .filter(({ product_id }) => product_id === product.id)
-      .map(({ product_id: _product, position, required, ...custom_field }) => ({ position, required, custom_field: custom_field as CustomField })),
+      .map(({ product_id: _product, position, required, ...custom_field }) => ({ position, required, custom_field })),
   }))
 }
 
