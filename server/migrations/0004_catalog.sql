@@ -49,6 +49,8 @@ create index products_created on products (organization_id, created_at, id);
 create index products_name on products (organization_id, name, id);
 create index products_price on products (organization_id, price_amount, id);
 create index products_price_type on products (organization_id, price_amount_type, id);
+create index products_archived on products (organization_id, is_archived, created_at, id);
+create index products_visibility on products (organization_id, visibility, created_at, id);
 create trigger products_come after insert on products referencing new table as changed for each statement execute function count_rows('products');
 create trigger products_go after delete on products referencing old table as changed for each statement execute function count_rows('products');
 grant select, insert, update, delete on products to bursar_api;

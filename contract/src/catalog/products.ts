@@ -141,6 +141,9 @@ export type Product = z.output<typeof Product>
 
 const priced = { price_currency: PresentmentCurrency.default('usd'), tax_behavior: TaxBehaviorOption.nullish() }
 
+/** A decimal number above zero, of at most 5 digits before the point and 12 after. */
+const decimal = (given: string | number): string => (typeof given === 'number' ? given.toFixed(12).replace(/\.?0+$/, '') : given)
+
 export const ProductPriceCreate = z.discriminatedUnion('amount_type', [
   resource('ProductPriceFixedCreate', { amount_type: z.literal('fixed'), ...priced, price_amount: amount() }),
   resource('ProductPriceCustomCreate', {
@@ -162,10 +165,13 @@ export const ProductPriceCreate = z.discriminatedUnion('amount_type', [
     amount_type: z.literal('metered_unit'),
     ...priced,
     meter_id: uuid(),
-    unit_amount: z.union([
-      z.number().positive(),
-      z.string().regex(/^\d{1,5}(\.\d{1,12})?$/, 'Use a decimal number with at most 5 digits before the point and 12 after.'),
-    ]),
+    unit_amount: z
+      .union([z.number(), z.string()])
+      .transform(decimal)
+      .refine(
+        (text) => /^\d{1,5}(\.\d{1,12})?$/.test(text) && Number(text) > 0,
+        'Use a decimal number above zero, with at most 5 digits before the point and 12 after.',
+      ),
     cap_amount: z.int().min(0).max(2_147_483_647).nullish(),
   }),
 ])

@@ -43,6 +43,8 @@ export interface Operation<
   readonly fails: readonly FailureKind[]
   /** Which rate budget a call is charged to; `api` unless said otherwise. */
   readonly budget?: BudgetName
+  /** For how many days a repetition under the same idempotency key is recognised: 1 unless said otherwise, 30 where money moves. */
+  readonly keptDays?: number
   /** The answer holds a secret that is shown once. */
   readonly reveals?: boolean
   /** Bytes of request body that are read before the request is refused; 1 MiB unless said otherwise. */

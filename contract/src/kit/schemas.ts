@@ -34,7 +34,7 @@ export const url = () => z.url({ protocol: /^https?$/, hostname: z.regexes.domai
 
 /** A whole number in a query string. */
 export const integerInText = (schema: z.ZodNumber) =>
-  z.preprocess((value) => (typeof value === 'string' && /^-?\d{1,15}$/.test(value) ? Number(value) : value), schema)
+  z.preprocess((value) => (typeof value === 'string' && /^-?\d{1,30}$/.test(value) ? Math.max(-1, Math.min(Number(value), 2_147_483_647)) : value), schema)
 
 /** A repeatable filter: absent, one value, or the key repeated. In code it is always a list; an empty list filters nothing. */
 export const filter = <T extends z.ZodType>(item: T) =>

@@ -1,4 +1,4 @@
-import { createOrganization, createOrganizationToken, getOrganization, updateOrganization } from '@bursar/contract'
+import { createOrganization, createOrganizationToken, createProduct, getOrganization, requestSignInCode, updateOrganization } from '@bursar/contract'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { launch, portOf } from '../../test/harness/process.ts'
@@ -56,6 +56,30 @@ test('another request under the same key is refused at the header; a refused req
   for (const key of ['', 'x'.repeat(256), 'two words'])
     expect((await api.send(updateOrganization, { params, body: { name: 'Other' }, headers: headers(key) })).status).toBe(422)
   expect((await api.send(getOrganization, { params, headers: headers('k-2') })).status).toBe(200)
+})
+
+test('a request that confines itself to another organization is another request', async () => {
+  const person = await world.person()
+  const [first, second] = [await world.organization({ owner: person.id }), await world.organization({ owner: person.id })]
+  const stranger = await world.organization()
+  const send = async (organization: string) =>
+    world
+      .client({ token: (await person.token()).secret }, { 'bursar-organization': organization })
+      .send(createProduct, { body: { name: 'Confined', prices: [{ amount_type: 'fixed', price_amount: 1000 }] }, headers: headers('k-6') })
+  expect(await send(first.id)).toMatchObject({ status: 201, body: { organization_id: first.id } })
+  for (const other of [second.id, stranger.id]) expect((await send(other)).status).toBe(422)
+  expect((await send('nonsense')).status).toBe(422)
+})
+
+test('an open operation knows no keys, whatever comes with it', async () => {
+  const answer = await exchange(
+    world.port,
+    'POST',
+    requestSignInCode.path,
+    { 'content-type': 'application/json', 'idempotency-key': 'k', authorization: ['Bearer a', 'Bearer b'] },
+    '{"email":"a@people.test"}',
+  )
+  expect(answer.status).toBe(202)
 })
 
 test('a key is free again after a day', async () => {

@@ -4,6 +4,7 @@ import type { Actor } from '../kernel/actors.ts'
 import type { Secret } from '../kernel/secrets.ts'
 import { days, later } from '../platform/clock.ts'
 import type { Tx } from '../platform/postgres/postgres.ts'
+import { isRefusal, type Refusal } from '../modules/handlers.ts'
 import { findKept, keep, takeKey, type Kept } from './idempotency.sql.ts'
 
 export interface Answer {
@@ -39,7 +40,7 @@ export const readKey = (header: string | string[] | undefined): string | undefin
  * (or the person), so that a rotated token does not repeat an effect; it is kept in the effect's own transaction, so
  * that either both are there or neither.
  */
-export const once = async (tx: Tx, request: Repeatable, effect: () => Promise<Answer>): Promise<Answer> => {
+export const once = async (tx: Tx, request: Repeatable, effect: () => Promise<Answer | Refusal>): Promise<Answer | Refusal> => {
   const { operation, actor, key } = request
   const owner = actor.kind === 'organization' ? `organization:${actor.organization_id}` : actor.kind === 'user' ? `user:${actor.user_id}` : undefined
   if (owner === undefined) return effect()
@@ -58,6 +59,8 @@ export const once = async (tx: Tx, request: Repeatable, effect: () => Promise<An
     return { status: kept.status, headers: { ...kept.headers, 'idempotent-replayed': 'true' }, text: open(kept, request.credential) }
   }
   const answer = await effect()
+  // A refusal stays a refusal: the next attempt is judged anew.
+  if (isRefusal(answer)) return answer
   const sealed = operation.reveals === true && answer.text !== undefined
   const body = answer.text === undefined ? null : sealed ? seal(answer.text, request.credential) : answer.text
   await keep(tx, {
@@ -70,7 +73,7 @@ export const once = async (tx: Tx, request: Repeatable, effect: () => Promise<An
     body,
     sealed,
     created_at: now,
-    expires_at: later(now, 1 * days),
+    expires_at: later(now, (operation.keptDays ?? 1) * days),
   })
   return answer
 }

@@ -67,11 +67,15 @@ const inspectKey = (key: string, loc: (string | number)[], problems: Invalid[]) 
   return false
 }
 
+/** The router reads the query before any of our stages: what is wrong with it is noted there, and said when it is parsed. */
+const malformed = Symbol('malformed')
+
 /** A repeated key becomes a list, `name[key]` a record of such; nothing else is read into a query. */
 export const readQuery = (text: string): Record<string, unknown> => {
   const query = Object.create(null) as Record<string, unknown>
   for (const [name, value] of new URLSearchParams(text)) {
     const [, record, key] = /^([^[\]]+)\[([^\]]*)\]$/.exec(name) ?? []
+    if (record === undefined && /[[\]]/.test(name)) (query as { [malformed]?: string })[malformed] = name
     if (record === undefined || key === undefined) add(query, name, value)
     else if (query[record] === undefined || isRecord(query[record])) add((query[record] ??= Object.create(null)) as Record<string, unknown>, key, value)
   }
@@ -98,6 +102,8 @@ export const parse = (operation: Operation, input: Input): { params: unknown; qu
   const check = (schema: z.ZodType | undefined, value: unknown, source: 'path' | 'query' | 'body') => {
     if (!schema) return undefined
     if (source !== 'body') inspect(value, [source], problems)
+    const name = source === 'query' ? (value as { [malformed]?: string })[malformed] : undefined
+    if (name !== undefined) problems.push({ loc: ['query', name], msg: 'Write name[key]=value, with one key in brackets.', type: 'value_error' })
     const result = schema.safeParse(value, { reportInput: true })
     if (result.success) return result.data
     problems.push(...result.error.issues.flatMap((issue) => describe(issue, [source])))

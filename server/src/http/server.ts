@@ -44,7 +44,7 @@ export interface ServerOptions {
 const megabyte = 1024 * 1024
 const anyOrigin = {
   'access-control-allow-origin': '*',
-  'access-control-expose-headers': 'x-request-id, bursar-version, polar-version, retry-after, ratelimit, ratelimit-policy',
+  'access-control-expose-headers': 'x-request-id, bursar-version, polar-version, retry-after, ratelimit, ratelimit-policy, idempotent-replayed',
 }
 const tracer = trace.getTracer('bursar')
 
@@ -206,7 +206,7 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
     })
   }
 
-  /** Who calls. A credential that is refused is charged to the address it came from, so that nobody can try many. */
+  /** Who calls. A credential that is refused is charged to the address it came from: trying many soon answers 429, and good ones of the same address go on. */
   async function identify(operation: Operation, request: FastifyRequest, reply: FastifyReply): Promise<Actor> {
     if (operation.access.kind === 'open') return anonymous
     try {
@@ -220,6 +220,7 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
   async function handle(implementation: Implementation, request: FastifyRequest, reply: FastifyReply) {
     const { operation } = implementation
     const { actor } = request.progress
+    const narrowed = narrowedTo(request)
     const parsed = parse(operation, { params: request.params, query: request.query, body: request.body })
     const admit = async (tx: Tx) => {
       const again = await authenticate({ ...door, db: tx }, presentedBy(request))
@@ -227,38 +228,32 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
       return again
     }
     /** One attempt, up to the bytes: encoded before the transaction commits, because what cannot be answered is not done. */
-    const attempt = async (who: Actor, handle: (call: Call<never>) => Promise<unknown>): Promise<Answer> => {
+    const attempt = async (who: Actor, handle: (call: Call<never>) => Promise<unknown>): Promise<Answer | Refusal> => {
       const call = {
         actor: who,
-        reach: reachOf(who, narrowedTo(request)),
+        reach: reachOf(who, narrowed),
         ...parsed,
         raw: { headers: request.headers, body: request.rawBody ?? Buffer.alloc(0) },
         reply: {} as Record<string, string>,
         platform,
       }
       const answer = await handle(call as unknown as Call<never>)
-      if (isRefusal(answer)) refused = answer
-      return {
-        status: successStatus(operation),
-        headers: call.reply,
-        text: operation.returns && !isRefusal(answer) ? encode(operation.returns, answer) : undefined,
-      }
+      if (isRefusal(answer)) return answer
+      return { status: successStatus(operation), headers: call.reply, text: operation.returns ? encode(operation.returns, answer) : undefined }
     }
-    let refused = undefined as Refusal | undefined
     const key = operation.method === 'GET' ? undefined : readKey(request.headers['idempotency-key'])
     const done =
       implementation.kind === 'read'
         ? await attempt(actor, (call) => implementation.handle(postgres.db, call))
         : await postgres.transact(async (tx) => {
-            refused = undefined
             // A body may take its time to arrive: whether its sender still may is asked again, where the change is made.
             const still = operation.body && operation.access.kind !== 'open' ? await admit(tx) : actor
             const effect = () => attempt(still, (call) => implementation.handle(tx, call))
-            if (key === undefined) return effect()
-            const asked = [operation.id, request.raw.url ?? '', request.rawBody ?? '']
+            if (key === undefined || operation.access.kind === 'open') return effect()
+            const asked = [operation.id, request.raw.url ?? '', narrowed ?? '', request.rawBody ?? '']
             return once(tx, { operation, actor: still, key, asked, credential: secretOf(door, presentedBy(request))! }, effect)
           })
-    if (refused) throw refused.refusal
+    if (isRefusal(done)) throw done.refusal
     reply.code(done.status).headers(done.headers)
     return done.text === undefined ? reply.send() : reply.type('application/json').send(done.text)
   }

@@ -149,11 +149,7 @@ const writeCursor = (sorting: readonly string[], values: readonly unknown[]): st
 const readCursor = (cursor: string, sorting: readonly string[], orders: readonly Order[]): string[] => {
   try {
     const [order, ...values] = JSON.parse(Buffer.from(cursor, 'base64url').toString()) as string[]
-    if (
-      order === sorting.join() &&
-      values.length === orders.length &&
-      values.every((value, at) => typeof value === 'string' && fits[orders[at]!.type].test(value))
-    )
+    if (order === sorting.join() && values.length === orders.length && values.every((value, at) => typeof value === 'string' && fits[orders[at]!.type](value)))
       return values
   } catch {
     // Not one of ours: refused below.
@@ -166,11 +162,12 @@ const readCursor = (cursor: string, sorting: readonly string[], orders: readonly
   })
 }
 
-const fits = {
-  timestamptz: /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/,
-  text: /^[^\0]*$/,
-  bigint: /^-?\d{1,18}$/,
-  uuid: /^[0-9a-f-]{36}$/,
+/** A value that the database will read as its type, whoever wrote the cursor. */
+const fits: Record<SortKey['type'], (value: string) => boolean> = {
+  timestamptz: (value) => /^[12]\d{3}-/.test(value) && !Number.isNaN(Date.parse(value)) && new Date(value).toISOString() === value,
+  text: (value) => !value.includes('\0') && value.isWellFormed(),
+  bigint: (value) => /^-?\d{1,18}$/.test(value),
+  uuid: (value) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(value),
 }
 
 /** Adds up the deltas of a collection that has many of them. Readers see the same sum before and after. */

@@ -111,15 +111,16 @@ export const detachCustomField = async (tx: Tx, field: Locked<CustomField>): Pro
   await tx.q.deleteFrom('product_custom_fields').where('organization_id', '=', field.organization_id).where('custom_field_id', '=', field.id).execute()
 }
 
-/** Those of the ids that are no living field of the organization. */
-export const unknownFields = async (db: Db, organization_id: string, ids: readonly string[]): Promise<string[]> => {
+/** Those of the ids that are no living field of the organization. The others are held alive until the transaction ends. */
+export const unknownFields = async (tx: Tx, organization_id: string, ids: readonly string[]): Promise<string[]> => {
   if (ids.length === 0) return []
-  const found = await db.q
+  const found = await tx.q
     .selectFrom('custom_fields')
     .select('id')
     .where('organization_id', '=', organization_id)
     .where('id', 'in', [...ids])
     .where('deleted_at', 'is', null)
+    .forShare()
     .execute()
   return ids.filter((id) => !found.some((field) => field.id === id))
 }

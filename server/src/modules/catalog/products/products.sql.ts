@@ -116,7 +116,7 @@ export const loadProducts = async (db: Db, keys: readonly Key[]): Promise<Loaded
       order by position, id`.execute(db.q),
     sql<CustomField & { product_id: string; position: number; required: boolean }>`
       select a.product_id, a.position, a.required, f.organization_id, f.id, f.created_at, f.modified_at, f.type, f.slug, f.name, f.properties, f.metadata
-      from product_custom_fields a join custom_fields f on f.organization_id = a.organization_id and f.id = a.custom_field_id
+      from product_custom_fields a join custom_fields f on f.organization_id = a.organization_id and f.id = a.custom_field_id and f.deleted_at is null
       where a.organization_id = any(${tenants}::uuid[]) and a.product_id = any(${ids}::uuid[])
       order by a.position`.execute(db.q),
   ])
@@ -202,6 +202,16 @@ export const insertPrices = async (
     seat_tiers: price.amount_type === 'seat_based' ? json(price.seat_tiers) : null,
   })
   await tx.q.insertInto('product_prices').values(prices.map(row)).execute()
+}
+
+/** After every price the product has ever had. */
+export const nextPosition = async (tx: Tx, product: Locked<ProductRow>): Promise<number> => {
+  const { rows } = await sql<{
+    next: number
+  }>`select coalesce(max(position) + 1, 0) as next from product_prices where organization_id = ${product.organization_id} and product_id = ${product.id}`.execute(
+    tx.q,
+  )
+  return rows[0]!.next
 }
 
 export const archivePrices = async (tx: Tx, product: Locked<ProductRow>, ids: readonly string[], now: Date): Promise<void> => {

@@ -111,6 +111,31 @@ describe('products', () => {
     await expect(world.transact((tx) => tx.q.updateTable('product_prices').set({ price_amount: 1 }).execute())).rejects.toThrow(/permission denied/)
   })
 
+  test('prices are shown in the order of their making, however often they are replaced', async () => {
+    const { api } = await shop()
+    const price = (price_currency: 'usd' | 'eur' | 'gbp' | 'cad' | 'chf' | 'nzd', price_amount = 1000) => ({
+      amount_type: 'fixed' as const,
+      price_currency,
+      price_amount,
+    })
+    const made = await api.call(createProduct, { body: { name: 'Often', prices: [price('usd'), price('eur'), price('gbp')] } })
+    const params = { id: made.id }
+    await api.call(updateProduct, { params, body: { prices: [price('cad'), price('usd', 2000)] } })
+    const third = await api.call(updateProduct, {
+      params,
+      body: {
+        prices: [
+          price('chf'),
+          ...(await api.call(getProduct, { params })).prices.filter(({ price_currency }) => price_currency === 'usd').map(({ id }) => ({ id })),
+        ],
+      },
+    })
+    const last = await api.call(updateProduct, { params, body: { prices: [price('nzd'), ...third.prices.map(({ id }) => ({ id }))] } })
+    expect(last.prices.map(({ price_currency }) => price_currency)).toEqual(['usd', 'chf', 'nzd'])
+    const { rows } = await world.database.owner((owner) => owner.query('select price_amount::int from products where id = $1', [made.id]))
+    expect(rows).toEqual([{ price_amount: 2000 }])
+  })
+
   test('every problem of a request is reported together', async () => {
     const { api } = await shop()
     const answer = await api.sendRaw(createProduct, {
@@ -228,6 +253,7 @@ describe('lists', () => {
       const { items, pagination } = await api.call(listProducts, { query: { limit } })
       expect([limit, items.length, pagination.max_page, pagination.total_count]).toEqual([limit, length, max_page, 250])
     }
+    expect((await api.call(listProducts, { query: { limit: '9'.repeat(25) } })).items).toHaveLength(100)
     for (const query of [{ limit: 0 }, { limit: -1 }, { limit: 'ten' }, { limit: '1e2' }, { limit: '1.5' }, { page: 0 }, { page: -3 }, { page: 'x' }])
       expect([query, (await api.sendRaw(listProducts, { query })).status]).toEqual([query, 422])
   })
@@ -271,6 +297,21 @@ describe('lists', () => {
       expect((await api.sendRaw(listProducts, { query })).status).toBe(422)
   })
 
+  test('a forged cursor is refused, whatever it says', async () => {
+    const { api } = await shop()
+    const id = '6f1c3f5e-0000-4000-8000-000000000000'
+    const forged = [
+      ['-created_at', '2026-99-99T99:99:99.000Z', id],
+      ['-created_at', '0000-01-01T00:00:00.000Z', id],
+      ['-created_at', '2026-01-01T00:00:00.000Z', '-'.repeat(36)],
+      ['-created_at', 7, id],
+      { length: 3 },
+      null,
+    ]
+    for (const parts of forged)
+      expect((await api.sendRaw(listProducts, { query: { cursor: Buffer.from(JSON.stringify(parts)).toString('base64url') } })).status).toBe(422)
+  })
+
   test('filters narrow alone and together, and the total counts what is left', async () => {
     const { api } = await shop()
     const make = (name: string, extra: object) => api.call(createProduct, { body: { ...simple(name), ...extra } })
@@ -296,6 +337,8 @@ describe('lists', () => {
     expect(await names({ metadata: { ratio: '1.5' } })).toEqual(['Beta'])
     expect(await names({ metadata: { nothing: 'x' } })).toEqual([])
     expect((await api.sendRaw(listProducts, { query: { id: 'x', is_archived: 'maybe', visibility: 'hidden' } })).status).toBe(422)
+    for (const name of ['metadata[a][b]', 'metadata[', 'metadata]'])
+      expect(await api.sendRaw(listProducts, { query: { [name]: '1' } })).toMatchObject({ status: 422, body: { detail: [{ loc: ['query', name] }] } })
   })
 
   test('a person sees the products of all their organizations in one order, and of those they name', async () => {

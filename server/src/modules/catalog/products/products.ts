@@ -28,6 +28,7 @@ import {
   insertProduct,
   loadProducts,
   lockProduct,
+  nextPosition,
   replaceFields,
   type Loaded,
   type PriceTable,
@@ -128,7 +129,7 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: Update): Pr
   const now = tx.clock.business()
   if (plan) {
     await archivePrices(tx, product, plan.dropped, now)
-    await insertPrices(tx, product, numbered(tx, plan.added, before.prices.length), now)
+    await insertPrices(tx, product, numbered(tx, plan.added, await nextPosition(tx, product)), now)
   }
   if (body.attached_custom_fields) await replaceFields(tx, product, body.attached_custom_fields)
   await changeProduct(tx, product, {
@@ -139,7 +140,7 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: Update): Pr
     ...(typeof body.is_archived === 'boolean' ? { is_archived: body.is_archived } : {}),
     ...(body.metadata === undefined ? {} : { metadata: body.metadata }),
     ...(body.trial_interval === undefined ? {} : { trial_interval: body.trial_interval, trial_interval_count: body.trial_interval_count ?? null }),
-    ...(plan ? leading(plan.whole.map(({ price }) => price)) : {}),
+    ...(plan ? leading(plan.lasting) : {}),
   })
   const [after] = await loadProducts(tx, [{ tenant: organization_id, id }])
   await emit(tx, productUpdated, { organization_id, resource_id: id }, present(after!))
@@ -209,7 +210,9 @@ const planPrices = (existing: readonly PriceTable[], wanted: NonNullable<Update[
     return whole.push({ price: asWanted(price), at })
   })
   if (wanted.length === 0) problems.push({ loc: ['body', 'prices'], msg: 'A product needs at least one price.', type: 'too_short', ctx: { min_length: 1 } })
-  return { problems, whole, added, dropped: existing.filter(({ id }) => !kept.has(id)).map(({ id }) => id) }
+  // In the order of making, as they will be shown.
+  const lasting = [...existing.filter(({ id }) => kept.has(id)).map(asWanted), ...added]
+  return { problems, whole, added, lasting, dropped: existing.filter(({ id }) => !kept.has(id)).map(({ id }) => id) }
 }
 
 /** A stored price in the shape in which it was wanted: the rules know one shape. */
