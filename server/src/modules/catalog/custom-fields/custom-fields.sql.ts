@@ -2,6 +2,7 @@ import type { CustomField, CustomFieldType, Metadata } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -37,11 +38,7 @@ const list = {
   },
 } satisfies ListSpec<string>
 
-const live = (db: Db, reach: Reach) =>
-  db.q
-    .selectFrom('custom_fields')
-    .where('organization_id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
-    .where('deleted_at', 'is', null)
+const live = (db: Db, reach: Reach) => db.q.selectFrom('custom_fields').where('organization_id', '=', withinReach(reach)).where('deleted_at', 'is', null)
 
 export const listCustomFields = async (
   db: Db,
@@ -58,7 +55,7 @@ export const listCustomFields = async (
 ) => {
   const filters: RawBuilder<unknown>[] = []
   if (query.query) {
-    const pattern = `%${query.query.replace(/[\\%_]/g, '\\$&')}%`
+    const pattern = containing(query.query)
     filters.push(sql`(name ilike ${pattern} or slug ilike ${pattern})`)
   }
   if (query.type.length > 0) filters.push(sql`type = any(${query.type})`)
@@ -84,8 +81,6 @@ export const findCustomField = async (db: Db, reach: Reach, id: string): Promise
 /** Holds the field: it is changed or deleted by one caller at a time. */
 export const lockCustomField = async (tx: Tx, reach: Reach, id: string): Promise<Locked<CustomField> | undefined> =>
   (await live(tx, reach).select(columns).where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<CustomField> | undefined
-
-const json = (value: unknown) => sql<never>`${JSON.stringify(value)}::jsonb`
 
 export const insertCustomField = async (tx: Tx, field: FieldTable): Promise<CustomField> =>
   (await tx.q

@@ -2,6 +2,7 @@ import type { CustomField, Product, ProductPrice, ProductPriceCreate, ProductPri
 import { sql, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { inOrder, listKeys, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 type Stored = Omit<Product, 'prices' | 'benefits' | 'medias' | 'attached_custom_fields' | 'is_recurring'>
@@ -89,7 +90,7 @@ export const listProducts = async (
 ) => {
   const filters: RawBuilder<unknown>[] = []
   if (query.id.length > 0) filters.push(sql`id = any(${query.id}::uuid[])`)
-  if (query.query) filters.push(sql`name ilike ${`%${query.query.replace(/[\\%_]/g, '\\$&')}%`}`)
+  if (query.query) filters.push(sql`name ilike ${containing(query.query)}`)
   if (query.is_archived !== undefined) filters.push(sql`is_archived = ${query.is_archived}`)
   if (query.is_recurring !== undefined) filters.push(sql`(recurring_interval is not null) = ${query.is_recurring}`)
   if (query.visibility.length > 0) filters.push(sql`visibility = any(${query.visibility})`)
@@ -133,7 +134,7 @@ export const findProduct = async (db: Db, reach: Reach, id: string): Promise<Loa
   const found = await db.q
     .selectFrom('products')
     .select('organization_id')
-    .where('organization_id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
+    .where('organization_id', '=', withinReach(reach))
     .where('id', '=', id)
     .executeTakeFirst()
   return found && (await loadProducts(db, [{ tenant: found.organization_id, id }]))[0]
@@ -141,15 +142,9 @@ export const findProduct = async (db: Db, reach: Reach, id: string): Promise<Loa
 
 /** Holds the product: its prices and fields change by one caller at a time. */
 export const lockProduct = async (tx: Tx, reach: Reach, id: string): Promise<Locked<ProductRow> | undefined> =>
-  (await tx.q
-    .selectFrom('products')
-    .select(columns)
-    .where('organization_id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
-    .where('id', '=', id)
-    .forUpdate()
-    .executeTakeFirst()) as Locked<ProductRow> | undefined
-
-const json = (value: unknown) => sql<never>`${JSON.stringify(value)}::jsonb`
+  (await tx.q.selectFrom('products').select(columns).where('organization_id', '=', withinReach(reach)).where('id', '=', id).forUpdate().executeTakeFirst()) as
+    | Locked<ProductRow>
+    | undefined
 
 export const insertProduct = async (tx: Tx, product: Stored & { price_amount_type: string; price_amount: number }): Promise<void> => {
   await tx.q

@@ -1,8 +1,9 @@
 import type { Invitation, PageRequest } from '@bursar/contract'
 import { sql } from 'kysely'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import type { Reach } from '../../../kernel/actors.ts'
 import type { Lease } from '../../../platform/jobs/leases.sql.ts'
 import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { permissions } from '../../organizations/index.ts'
 
@@ -22,10 +23,7 @@ declare module '../../../platform/postgres/postgres.ts' {
 const columns = ['organization_id', 'id', 'created_at', 'modified_at', 'email', 'role', 'status', 'expires_at'] as const
 
 const within = (db: Db, reach: Reach, organization_id: string) =>
-  db.q
-    .selectFrom('organization_invitations')
-    .where('organization_id', '=', organization_id)
-    .where('organization_id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
+  db.q.selectFrom('organization_invitations').where('organization_id', '=', organization_id).where('organization_id', '=', withinReach(reach))
 
 const list = {
   table: 'organization_invitations',
@@ -92,7 +90,7 @@ export const deletePending = (tx: Tx, reach: Reach, organization_id: string, id:
   tx.q
     .deleteFrom('organization_invitations')
     .where('organization_id', '=', organization_id)
-    .where('organization_id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
+    .where('organization_id', '=', withinReach(reach))
     .where('status', '=', 'pending')
     .where('id', '=', id)
     .returning('id')

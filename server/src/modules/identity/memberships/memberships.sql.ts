@@ -1,8 +1,8 @@
 import type { Membership, OrganizationRole, PageRequest } from '@bursar/contract'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import type { Reach } from '../../../kernel/actors.ts'
 import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import { sql } from 'kysely'
 
 const within = (db: Db, reach: Reach, organization_id: string) =>
   db.q
@@ -10,7 +10,7 @@ const within = (db: Db, reach: Reach, organization_id: string) =>
     .innerJoin('users as u', 'u.id', 'm.user_id')
     .select(['m.organization_id', 'm.user_id', 'm.role', 'm.created_at', 'm.modified_at', 'u.email', 'u.avatar_url'])
     .where('m.organization_id', '=', organization_id)
-    .where('m.organization_id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
+    .where('m.organization_id', '=', withinReach(reach))
 
 export const findMembership = (db: Db, reach: Reach, organization_id: string, user_id: string): Promise<Membership | undefined> =>
   within(db, reach, organization_id).where('m.user_id', '=', user_id).executeTakeFirst()

@@ -2,6 +2,7 @@ import type { OrganizationAccessToken, PageRequest, PersonalAccessToken } from '
 import { sql } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -15,10 +16,7 @@ const common = ['id', 'created_at', 'modified_at', 'comment', 'scopes', 'hint', 
 const organizational = [...common, 'organization_id'] as const
 
 const ofOrganizations = (db: Db, reach: Reach) =>
-  db.q
-    .selectFrom('organization_access_tokens')
-    .where('organization_id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
-    .where('revoked_at', 'is', null)
+  db.q.selectFrom('organization_access_tokens').where('organization_id', '=', withinReach(reach)).where('revoked_at', 'is', null)
 
 const ofUser = (db: Db, user_id: string) => db.q.selectFrom('personal_access_tokens').where('user_id', '=', user_id).where('revoked_at', 'is', null)
 

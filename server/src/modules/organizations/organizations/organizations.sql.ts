@@ -2,6 +2,7 @@ import type { Organization, OrganizationRole, OrganizationStatus, PageRequest } 
 import { sql, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { json, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -28,11 +29,7 @@ export interface OrganizationTable extends Stored {
 export type OrganizationRow = Selectable<OrganizationTable>
 
 /** What a caller can see: within reach, alive, and with its doors open. */
-const visible = (db: Db, reach: Reach) =>
-  db.q
-    .selectFrom('organizations')
-    .where('id', '=', sql<string>`any(${organizationIds(reach)}::uuid[])`)
-    .where('deleted_at', 'is', null)
+const visible = (db: Db, reach: Reach) => db.q.selectFrom('organizations').where('id', '=', withinReach(reach)).where('deleted_at', 'is', null)
 
 export const findOrganization = (db: Db, reach: Reach, id: string): Promise<OrganizationRow | undefined> =>
   visible(db, reach).selectAll().where('id', '=', id).executeTakeFirst()
@@ -76,8 +73,6 @@ export const listOrganizations = async (db: Db, reach: Reach, query: PageRequest
           .execute()
   return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
 }
-
-const json = (value: unknown) => sql<never>`${JSON.stringify(value)}::jsonb`
 
 /** JSON columns are written as text: the driver would turn an array into a PostgreSQL array. */
 const written = <T extends Partial<OrganizationTable>>(row: T) =>
