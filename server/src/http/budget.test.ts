@@ -64,7 +64,6 @@ describe('windows', () => {
       transact: world.transact,
       clock,
       telemetry: openTelemetry(),
-      log: silent,
     })
     return {
       spend: (who: string) =>

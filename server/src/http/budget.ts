@@ -3,7 +3,6 @@ import type { Actor } from '../kernel/actors.ts'
 import type { Environment } from '../kernel/secrets.ts'
 import type { Clock } from '../platform/clock.ts'
 import type { Config } from '../platform/config.ts'
-import type { Log } from '../platform/log.ts'
 import type { Transact } from '../platform/postgres/postgres.ts'
 import type { Cache } from '../platform/redis.ts'
 import type { Telemetry } from '../platform/telemetry.ts'
@@ -71,7 +70,7 @@ export interface Budgets {
   spend(name: Name, who: string): Promise<Record<string, string>>
 }
 
-export const openBudgets = (options: { config: Config; cache: Cache; transact: Transact; clock: Clock; telemetry: Telemetry; log: Log }): Budgets => {
+export const openBudgets = (options: { config: Config; cache: Cache; transact: Transact; clock: Clock; telemetry: Telemetry }): Budgets => {
   const { config, cache, transact, clock, telemetry } = options
   const table = Object.fromEntries(
     Object.entries(budgetsOf(config.environment)).map(([name, budget]) => [

@@ -111,7 +111,7 @@ export const openApi = async (base: Base) => {
   }
   telemetry.gauge('bursar_redis_available', '1 while Redis answers.', async () => (redis.available() ? 1 : 0))
   await redis.settled
-  const budgets = openBudgets({ config: base.config, cache: redis, transact: postgres.transact, clock: base.clock, telemetry, log: base.log })
+  const budgets = openBudgets({ config: base.config, cache: redis, transact: postgres.transact, clock: base.clock, telemetry })
   const server = openServer({ implementations, platform, postgres, telemetry, budgets, unready })
   return {
     server,
