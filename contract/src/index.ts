@@ -1,6 +1,11 @@
 import type { Operation, Webhook } from './kit/index.ts'
 import * as customFields from './catalog/custom-fields.ts'
 import * as products from './catalog/products.ts'
+import * as storefront from './catalog/storefront.ts'
+import * as customerSessions from './customers/customer-sessions.ts'
+import * as customers from './customers/customers.ts'
+import * as members from './customers/members.ts'
+import * as portal from './customers/portal.ts'
 import * as leaks from './identity/leaks.ts'
 import * as sessions from './identity/sessions.ts'
 import * as tokens from './identity/tokens.ts'
@@ -11,6 +16,12 @@ export * from './catalog/benefits.ts'
 export * from './catalog/custom-fields.ts'
 export * from './catalog/metadata.ts'
 export * from './catalog/products.ts'
+export * from './catalog/storefront.ts'
+export * from './customers/addresses.ts'
+export * from './customers/customer-sessions.ts'
+export * from './customers/customers.ts'
+export * from './customers/members.ts'
+export * from './customers/portal.ts'
 export * from './identity/leaks.ts'
 export * from './identity/sessions.ts'
 export * from './identity/tokens.ts'
@@ -21,7 +32,20 @@ export * from './scopes.ts'
 export * from './versions.ts'
 export * from './world.ts'
 
-const exported = [organizations, memberships, tokens, sessions, leaks, products, customFields].flatMap((room) => Object.values(room) as unknown[])
+const exported = [
+  organizations,
+  memberships,
+  tokens,
+  sessions,
+  leaks,
+  products,
+  customFields,
+  storefront,
+  customers,
+  members,
+  customerSessions,
+  portal,
+].flatMap((room) => Object.values(room) as unknown[])
 
 const has = (value: unknown, ...keys: string[]) => typeof value === 'object' && value !== null && keys.every((key) => key in value)
 

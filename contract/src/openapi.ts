@@ -118,8 +118,7 @@ const securitySchemes = {
 
 const securityOf = (access: Access): Json[] => {
   if (access.kind === 'open') return []
-  const schemes =
-    access.kind === 'merchant' ? [...access.credentials, 'session'] : access.kind === 'portal' ? ['customer_session', 'member_session'] : ['session']
+  const schemes = access.kind === 'merchant' ? [...access.credentials, 'session'] : access.kind === 'portal' ? access.credentials : ['session']
   return schemes.map((scheme) => ({ [scheme]: access.scopes }))
 }
 

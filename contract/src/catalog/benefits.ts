@@ -2,6 +2,11 @@ import { z } from 'zod'
 import { named, resource, stamps, uuid } from '../kit/index.ts'
 import { Metadata } from './metadata.ts'
 
+export const BenefitType = named(
+  'BenefitType',
+  z.enum(['custom', 'discord', 'github_repository', 'downloadables', 'license_keys', 'meter_credit', 'feature_flag', 'slack_shared_channel']),
+)
+
 export const BenefitVisibility = named('BenefitVisibility', z.enum(['draft', 'private', 'public']))
 
 /** What a benefit of one kind looks like: the common part, and properties of its own. */

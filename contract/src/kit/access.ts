@@ -4,6 +4,10 @@ import type { AnyScope, Scope } from '../scopes.ts'
 export const merchantCredentials = ['oidc', 'pat', 'oat'] as const
 export type MerchantCredential = (typeof merchantCredentials)[number]
 
+/** The kinds that can stand for someone in the customer portal: the customer itself, or one of its members. */
+export const portalCredentials = ['customer_session', 'member_session'] as const
+export type PortalCredential = (typeof portalCredentials)[number]
+
 /**
  * Who may call an operation. The field is required on every operation, so nothing is reachable by omission.
  * Scopes are any-of: one of them is enough.
@@ -11,7 +15,7 @@ export type MerchantCredential = (typeof merchantCredentials)[number]
 export type Access =
   | { readonly kind: 'merchant'; readonly scopes: readonly Scope[]; readonly credentials: readonly MerchantCredential[] }
   | { readonly kind: 'session'; readonly scopes: readonly AnyScope[]; readonly fresh: boolean }
-  | { readonly kind: 'portal'; readonly scopes: readonly Scope[] }
+  | { readonly kind: 'portal'; readonly scopes: readonly Scope[]; readonly credentials: readonly PortalCredential[] }
   | { readonly kind: 'open'; readonly anyOrigin: boolean }
 
 export type ScopeList<S extends string> = S | readonly [S, ...S[]]
@@ -33,7 +37,11 @@ export const session = (scopes: ScopeList<AnyScope>, options: { fresh?: boolean 
 })
 
 /** The customer portal: a customer or a member with a portal session. */
-export const portal = (scopes: ScopeList<Scope>): Access & { kind: 'portal' } => ({ kind: 'portal', scopes: list(scopes) })
+export const portal = (scopes: ScopeList<Scope>, credentials: readonly PortalCredential[] = portalCredentials): Access & { kind: 'portal' } => ({
+  kind: 'portal',
+  scopes: list(scopes),
+  credentials,
+})
 
 /** Anyone; a credential that is sent along is ignored. `anyOrigin` lets the pages of any site use it. */
 export const open = (options: { anyOrigin?: boolean } = {}): Access & { kind: 'open' } => ({ kind: 'open', anyOrigin: options.anyOrigin ?? false })

@@ -1,6 +1,6 @@
 import { NotPermitted, SessionNotFreshError, type Access } from '@bursar/contract'
 import { anonymous, type Actor } from '../kernel/actors.ts'
-import { Secret } from '../kernel/secrets.ts'
+import { Secret, type TokenKind } from '../kernel/secrets.ts'
 import { InvalidToken, resolve, type Keys, type Usage } from '../modules/identity/index.ts'
 import { hours } from '../platform/clock.ts'
 import type { Db } from '../platform/postgres/postgres.ts'
@@ -13,25 +13,35 @@ export interface Presented {
   readonly origin: string | undefined
   readonly site: string | undefined
   readonly asked: string | undefined
+  /** The organization that the request confines itself to. */
+  readonly organization: string | undefined
 }
 
 export interface Doorman {
   readonly db: Db
   readonly keys: Keys
   readonly usage: Usage
-  readonly cookie: string
+  readonly cookies: { readonly session: string; readonly portal: string }
   readonly origin: string
 }
 
-/** Finds out who calls. A bearer token speaks first; without one, the cookie of a signed-in person does. */
-export const authenticate = async (door: Doorman, presented: Presented): Promise<Actor> => {
+/** Which secrets each surface takes. What is meant for the other one is refused by its form. */
+const accepted = {
+  merchant: { bearer: ['organization', 'personal'], cookie: ['session'] },
+  session: { bearer: ['organization', 'personal'], cookie: ['session'] },
+  portal: { bearer: ['customer_session', 'member_session'], cookie: ['customer_session', 'member_session'] },
+} as const satisfies Record<string, { bearer: readonly TokenKind[]; cookie: readonly TokenKind[] }>
+type Surface = keyof typeof accepted
+
+/** Finds out who calls. A bearer token speaks first; without one, the cookie of this surface does. */
+export const authenticate = async (door: Doorman, surface: Surface, presented: Presented): Promise<Actor> => {
   try {
     const bearer = readBearer(presented.authorization)
-    if (bearer) return await enter(door, bearer, ['organization', 'personal'])
-    const session = readCookie(presented.cookie, door.cookie)
+    if (bearer) return await enter(door, bearer, accepted[surface].bearer)
+    const session = readCookie(door, surface, presented)
     if (!session) return anonymous
     refuseForgery(door, presented)
-    return await enter(door, session, ['session'])
+    return await enter(door, session, accepted[surface].cookie)
   } catch (error) {
     if (error instanceof InvalidToken) throw new BearerRefusal(401, 'invalid_token', error.message)
     throw error
@@ -39,11 +49,11 @@ export const authenticate = async (door: Doorman, presented: Presented): Promise
 }
 
 /** The secret that a request came with, if any. */
-export const secretOf = (door: Doorman, presented: Presented): Secret | undefined =>
-  readBearer(presented.authorization) ?? readCookie(presented.cookie, door.cookie)
+export const secretOf = (door: Doorman, surface: Surface, presented: Presented): Secret | undefined =>
+  readBearer(presented.authorization) ?? readCookie(door, surface, presented)
 
-const enter = async (door: Doorman, secret: Secret, accepted: readonly ('organization' | 'personal' | 'session')[]): Promise<Actor> => {
-  const { actor, found } = await resolve(door.db, door.keys, secret, accepted)
+const enter = async (door: Doorman, secret: Secret, kinds: readonly TokenKind[]): Promise<Actor> => {
+  const { actor, found } = await resolve(door.db, door.keys, secret, kinds)
   door.usage.note(found, secret)
   return actor
 }
@@ -55,13 +65,18 @@ const readBearer = (headers: readonly string[]): Secret | undefined => {
   return token === undefined ? undefined : new Secret(token)
 }
 
-const readCookie = (header: string | undefined, name: string): Secret | undefined => {
-  for (const pair of header?.split(';') ?? []) {
-    const [key, value] = pair.trim().split('=', 2)
-    if (key === name && value) return new Secret(value)
-  }
-  return undefined
+/** A browser may be in the portals of several sellers at once, one cookie each: the request then says which one it means. */
+const readCookie = (door: Doorman, surface: Surface, { cookie, organization }: Presented): Secret | undefined => {
+  const pairs = (cookie?.split(';') ?? []).map((pair) => pair.trim().split('=', 2))
+  const named = (name: string) => pairs.find(([key, value]) => key === name && value)?.[1]
+  if (surface !== 'portal') return secretly(named(door.cookies.session))
+  if (organization !== undefined) return secretly(named(door.cookies.portal + organization))
+  const portals = pairs.filter(([key, value]) => key?.startsWith(door.cookies.portal) && value)
+  if (portals.length > 1) throw new InvalidToken('This browser is in several portals: name the organization in the header bursar-organization.')
+  return secretly(portals[0]?.[1])
 }
+
+const secretly = (value: string | undefined) => (value ? new Secret(value) : undefined)
 
 /** A page elsewhere can make a browser send the cookie, but not these headers together. */
 const refuseForgery = (door: Doorman, { method, origin, site, asked }: Presented) => {
@@ -75,13 +90,18 @@ const refuseForgery = (door: Doorman, { method, origin, site, asked }: Presented
 export const authorize = (access: Access, actor: Actor, wall: Date): void => {
   if (access.kind === 'open') return
   if (actor.kind === 'anonymous') throw unauthorized()
-  if (access.kind === 'portal') throw unauthorized('The customer portal takes customer sessions only.')
-  if (access.kind === 'session') {
+  if (access.kind === 'portal') {
+    if (actor.kind !== 'portal') throw unauthorized('The customer portal takes customer sessions only.')
+    if (!access.credentials.includes(actor.member_id === null ? 'customer_session' : 'member_session'))
+      throw unauthorized('This operation is for members: create the session for one of them.')
+  } else if (actor.kind === 'portal') {
+    throw unauthorized('Customer sessions open the customer portal only.')
+  } else if (access.kind === 'session') {
     if (actor.kind !== 'user' || actor.via !== 'session') throw new NotPermitted('Tokens cannot do this: sign in with your browser.')
     if (access.fresh && wall.getTime() - actor.credential_created_at.getTime() > 1 * hours) throw new SessionNotFreshError()
   } else {
-    const accepted = actor.kind === 'organization' ? access.credentials.includes('oat') : actor.via === 'session' || access.credentials.includes('pat')
-    if (!accepted) throw unauthorized('This operation acts for a person: an organization token is not accepted.')
+    const taken = actor.kind === 'organization' ? access.credentials.includes('oat') : actor.via === 'session' || access.credentials.includes('pat')
+    if (!taken) throw unauthorized('This operation acts for a person: an organization token is not accepted.')
   }
   if (!access.scopes.some((scope) => actor.scopes.has(scope)))
     throw new BearerRefusal(403, 'insufficient_scope', `This operation needs one of the scopes: ${access.scopes.join(', ')}.`, access.scopes)

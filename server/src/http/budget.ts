@@ -137,9 +137,19 @@ const openLocalWindows = (clock: Clock) => {
   }
 }
 
-/** Whom a request is charged to: all tokens of an organization share its budget, all of a person's share theirs. */
-export const chargedTo = (actor: Actor, address: string): string =>
-  actor.kind === 'organization' ? `organization:${actor.organization_id}` : actor.kind === 'user' ? `user:${actor.user_id}` : `address:${networkOf(address)}`
+/** Whom a request is charged to: all tokens of an organization share its budget, all of a person's share theirs, all of a customer's people share its. */
+export const chargedTo = (actor: Actor, address: string): string => {
+  switch (actor.kind) {
+    case 'organization':
+      return `organization:${actor.organization_id}`
+    case 'user':
+      return `user:${actor.user_id}`
+    case 'portal':
+      return `customer:${actor.customer_id}`
+    case 'anonymous':
+      return `address:${networkOf(address)}`
+  }
+}
 
 /** An IPv6 client has a whole network of addresses to itself: they count as one. */
 export const networkOf = (address: string): string => {

@@ -42,7 +42,7 @@ export const readKey = (header: string | string[] | undefined): string | undefin
  */
 export const once = async (tx: Tx, request: Repeatable, effect: () => Promise<Answer | Refusal>): Promise<Answer | Refusal> => {
   const { operation, actor, key } = request
-  const owner = actor.kind === 'organization' ? `organization:${actor.organization_id}` : actor.kind === 'user' ? `user:${actor.user_id}` : undefined
+  const owner = ownerOf(actor)
   if (owner === undefined) return effect()
   if (!(await takeKey(tx, owner, key))) throw new RequestInFlight(undefined, { 'retry-after': '1' })
   const fingerprint = hash('sha256', Buffer.concat(request.asked.flatMap((part) => [Buffer.from(part), Buffer.from([0])])))
@@ -76,6 +76,19 @@ export const once = async (tx: Tx, request: Repeatable, effect: () => Promise<An
     expires_at: later(now, (operation.keptDays ?? 1) * days),
   })
   return answer
+}
+
+const ownerOf = (actor: Actor): string | undefined => {
+  switch (actor.kind) {
+    case 'organization':
+      return `organization:${actor.organization_id}`
+    case 'user':
+      return `user:${actor.user_id}`
+    case 'portal':
+      return actor.member_id === null ? `customer:${actor.customer_id}` : `member:${actor.member_id}`
+    case 'anonymous':
+      return undefined
+  }
 }
 
 const keyFor = (credential: Secret, salt: Buffer) => Buffer.from(hkdfSync('sha256', credential.reveal(), salt, 'bursar idempotent answer', 32))

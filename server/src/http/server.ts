@@ -5,7 +5,7 @@ import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { anonymous, reachOf, type Actor } from '../kernel/actors.ts'
 import { newId } from '../kernel/ids.ts'
 import { isRefusal, type Call, type Implementation, type Platform, type Refusal } from '../modules/handlers.ts'
-import { cookieName, openUsage } from '../modules/identity/index.ts'
+import { cookieName, openUsage, portalCookiePrefix } from '../modules/identity/index.ts'
 import { seconds, stopwatch } from '../platform/clock.ts'
 import { encode } from '../platform/encode.ts'
 import type { Postgres, Tx } from '../platform/postgres/postgres.ts'
@@ -87,7 +87,7 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
     db: postgres.db,
     keys: { environment: config.environment, hasher: platform.hasher, clock },
     usage,
-    cookie: cookieName(config),
+    cookies: { session: cookieName(config), portal: portalCookiePrefix(config) },
     origin: config.public_url.origin,
   }
 
@@ -134,6 +134,9 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
       duration_ms,
       ...(actor.kind === 'organization' ? { organization_id: actor.organization_id, credential: actor.credential_id } : {}),
       ...(actor.kind === 'user' ? { user_id: actor.user_id, credential: actor.credential_id } : {}),
+      ...(actor.kind === 'portal'
+        ? { organization_id: actor.organization_id, customer_id: actor.customer_id, member_id: actor.member_id, credential: actor.credential_id }
+        : {}),
     })
     done()
   })
@@ -210,7 +213,7 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
   async function identify(operation: Operation, request: FastifyRequest, reply: FastifyReply): Promise<Actor> {
     if (operation.access.kind === 'open') return anonymous
     try {
-      return await authenticate(door, presentedBy(request))
+      return await authenticate(door, operation.access.kind, presentedBy(request))
     } catch (error) {
       if (error instanceof BearerRefusal) reply.headers(await budgets.spend('failed_authentications', networkOf(request.ip)))
       throw error
@@ -222,9 +225,11 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
     const { actor } = request.progress
     const narrowed = narrowedTo(request)
     const parsed = parse(operation, { params: request.params, query: request.query, body: request.body })
-    const admit = async (tx: Tx) => {
-      const again = await authenticate({ ...door, db: tx }, presentedBy(request))
-      authorize(operation.access, again, clock.wall())
+    const { access } = operation
+    const admit = async (tx: Tx): Promise<Actor> => {
+      if (access.kind === 'open') return actor
+      const again = await authenticate({ ...door, db: tx }, access.kind, presentedBy(request))
+      authorize(access, again, clock.wall())
       return again
     }
     /** One attempt, up to the bytes: encoded before the transaction commits, because what cannot be answered is not done. */
@@ -247,11 +252,11 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
         ? await attempt(actor, (call) => implementation.handle(postgres.db, call))
         : await postgres.transact(async (tx) => {
             // A body may take its time to arrive: whether its sender still may is asked again, where the change is made.
-            const still = operation.body && operation.access.kind !== 'open' ? await admit(tx) : actor
+            const still = operation.body ? await admit(tx) : actor
             const effect = () => attempt(still, (call) => implementation.handle(tx, call))
-            if (key === undefined || operation.access.kind === 'open') return effect()
+            if (key === undefined || access.kind === 'open') return effect()
             const asked = [operation.id, request.raw.url ?? '', narrowed ?? '', request.rawBody ?? '']
-            return once(tx, { operation, actor: still, key, asked, credential: secretOf(door, presentedBy(request))! }, effect)
+            return once(tx, { operation, actor: still, key, asked, credential: secretOf(door, access.kind, presentedBy(request))! }, effect)
           })
     if (isRefusal(done)) throw done.refusal
     reply.code(done.status).headers(done.headers)
@@ -299,6 +304,7 @@ const presentedBy = (request: FastifyRequest) => {
     origin: request.headers.origin,
     site: single('sec-fetch-site'),
     asked: single('bursar-csrf'),
+    organization: organizationNamed(request)?.toLowerCase(),
   }
 }
 
@@ -306,14 +312,13 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /** A request may confine itself to one organization; one that the caller does not belong to means no access at all. */
 const narrowedTo = (request: FastifyRequest): string | undefined => {
-  for (const name of ['bursar-organization', 'polar-organization']) {
-    const value = request.headers[name]
-    if (value === undefined) continue
-    if (typeof value === 'string' && uuid.test(value)) return value.toLowerCase()
-    throw new InvalidRequest({ loc: ['header', name], msg: 'Expected the id of one organization, a UUID.', type: 'uuid_parsing', input: value })
-  }
-  return undefined
+  const value = organizationNamed(request)
+  if (value === undefined || uuid.test(value)) return value?.toLowerCase()
+  throw new InvalidRequest({ loc: ['header', 'bursar-organization'], msg: 'Expected the id of one organization, a UUID.', type: 'uuid_parsing', input: value })
 }
+
+const organizationNamed = ({ headers }: FastifyRequest): string | undefined =>
+  [headers['bursar-organization'], headers['polar-organization']].find((value) => value !== undefined)?.toString()
 
 const traced = async <T>(operation: Operation, request: FastifyRequest, work: () => Promise<T>): Promise<T> => {
   const parent = propagation.extract(otel.active(), request.headers)

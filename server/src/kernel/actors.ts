@@ -1,9 +1,13 @@
-import type { AnyScope, OrganizationRole } from '@bursar/contract'
+import type { AnyScope, MemberRole, OrganizationRole } from '@bursar/contract'
+
+/** How far an organization has come from seat-holding customers to members: see the member migration. */
+export type MemberPhase = 'before' | 'phase1' | 'phase2'
 
 /** A machine of one organization, holding one of its access tokens. */
 export interface OrganizationActor {
   readonly kind: 'organization'
   readonly organization_id: string
+  readonly phase: MemberPhase
   readonly credential_id: string
   readonly scopes: ReadonlySet<AnyScope>
 }
@@ -20,32 +24,76 @@ export interface UserActor {
   readonly scopes: ReadonlySet<AnyScope>
   /** The organizations the person belongs to at this moment, and the role in each. */
   readonly memberships: ReadonlyMap<string, OrganizationRole>
+  readonly phases: ReadonlyMap<string, MemberPhase>
 }
+
+/** Who stands in the customer portal: one member of a customer, or the customer itself where there is no member model. */
+export interface PortalActor {
+  readonly kind: 'portal'
+  readonly organization_id: string
+  readonly phase: MemberPhase
+  readonly customer_id: string
+  /** Null: the customer itself. */
+  readonly member_id: string | null
+  readonly role: PortalRole
+  readonly credential_id: string
+  readonly expires_at: Date
+  readonly scopes: ReadonlySet<AnyScope>
+}
+export type PortalRole = MemberRole | 'customer'
 
 export interface Anonymous {
   readonly kind: 'anonymous'
 }
 
-export type Actor = OrganizationActor | UserActor | Anonymous
+export type Actor = OrganizationActor | UserActor | PortalActor | Anonymous
 
 export const anonymous: Anonymous = { kind: 'anonymous' }
 
 /**
  * The organizations within which a request may see and change anything: the first parameter of every finder, so that
- * nothing is ever found by its id alone. A machine acts with the organization's own authority, a person with a role.
+ * nothing is ever found by its id alone. A machine acts with the organization's own authority, a person with a role;
+ * the portal has no authority of the organization's, and what it may do is decided by its own table.
  */
 export interface Reach {
-  readonly organizations: ReadonlyMap<string, OrganizationRole | 'machine'>
+  readonly organizations: ReadonlyMap<string, OrganizationRole | 'machine' | 'portal'>
+  /** The phase of each organization, read once with the credential, so that one request sees one phase. */
+  readonly phases: ReadonlyMap<string, MemberPhase>
   /** The caller chose one organization for this request: it need not be named again. */
   readonly confined: boolean
 }
 
 /** What a request may reach: everything its actor belongs to, or only the organization that the request names. */
 export const reachOf = (actor: Actor, narrowed?: string): Reach => {
-  const all: ReadonlyMap<string, OrganizationRole | 'machine'> =
-    actor.kind === 'user' ? actor.memberships : actor.kind === 'organization' ? new Map([[actor.organization_id, 'machine' as const]]) : new Map()
-  if (narrowed === undefined) return { organizations: all, confined: false }
-  return { organizations: new Map([...all].filter(([id]) => id === narrowed)), confined: true }
+  const all = widest(actor)
+  if (narrowed === undefined) return all
+  return { ...all, organizations: new Map([...all.organizations].filter(([id]) => id === narrowed)), confined: true }
 }
 
+const widest = (actor: Actor): Reach => {
+  switch (actor.kind) {
+    case 'user':
+      return { organizations: actor.memberships, phases: actor.phases, confined: false }
+    case 'organization':
+      return within(actor.organization_id, 'machine', actor.phase)
+    case 'portal':
+      return within(actor.organization_id, 'portal', actor.phase)
+    case 'anonymous':
+      return { organizations: new Map(), phases: new Map(), confined: false }
+  }
+}
+
+/** A reach of one organization. */
+export const within = (organization_id: string, as: OrganizationRole | 'machine' | 'portal', phase: MemberPhase): Reach => ({
+  organizations: new Map([[organization_id, as]]),
+  phases: new Map([[organization_id, phase]]),
+  confined: false,
+})
+
 export const organizationIds = (reach: Reach): string[] => [...reach.organizations.keys()]
+
+export const phaseOf = (reach: Reach, organization_id: string): MemberPhase => {
+  const phase = reach.phases.get(organization_id)
+  if (phase === undefined) throw new Error('an organization within reach has a phase')
+  return phase
+}

@@ -31,6 +31,10 @@ export const tokenKinds = {
   personal: { letters: 'pat', report: 'bursar_personal_access_token' },
   session: { letters: 'us', report: 'bursar_user_session_token' },
   invitation: { letters: 'inv', report: 'bursar_organization_invitation_token' },
+  customer_session: { letters: 'cst', report: 'bursar_customer_session_token' },
+  member_session: { letters: 'mst', report: 'bursar_member_session_token' },
+  portal_code: { letters: 'cpc', report: 'bursar_customer_portal_code' },
+  email_change: { letters: 'cec', report: 'bursar_customer_email_change_token' },
 } as const
 export type TokenKind = keyof typeof tokenKinds
 

@@ -6,6 +6,7 @@ import { openServer } from '../http/server.ts'
 import { Hasher } from '../kernel/secrets.ts'
 import { chore, job, type Area, type Gateways, type Means, type Platform } from '../modules/handlers.ts'
 import { area as catalog } from '../modules/catalog/index.ts'
+import { area as customers } from '../modules/customers/index.ts'
 import { area as identity } from '../modules/identity/index.ts'
 import { area as organizations } from '../modules/organizations/index.ts'
 import type { Clock } from '../platform/clock.ts'
@@ -35,6 +36,7 @@ const areas: readonly Area[] = [
   organizations,
   identity,
   catalog,
+  customers,
 ]
 
 export const implementations = areas.flatMap((area) => area.operations)

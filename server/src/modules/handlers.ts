@@ -1,6 +1,6 @@
 import type { Access, Answer, Failure, Operation, Parsed } from '@bursar/contract'
 import type { Mail } from '../gateways/mail/mail.ts'
-import type { Actor, Anonymous, OrganizationActor, Reach, UserActor } from '../kernel/actors.ts'
+import type { Anonymous, OrganizationActor, PortalActor, Reach, UserActor } from '../kernel/actors.ts'
 import type { Hasher } from '../kernel/secrets.ts'
 import type { Clock } from '../platform/clock.ts'
 import type { Config } from '../platform/config.ts'
@@ -21,13 +21,13 @@ export interface Gateways {
   readonly mail: Mail
 }
 
-type ActorOf<A extends Access> = A extends { kind: 'open' }
-  ? Anonymous
-  : A extends { kind: 'session' }
-    ? UserActor
-    : A extends { kind: 'merchant' }
-      ? OrganizationActor | UserActor
-      : Actor
+interface Actors {
+  open: Anonymous
+  session: UserActor
+  merchant: OrganizationActor | UserActor
+  portal: PortalActor
+}
+type ActorOf<A extends Access> = Actors[A['kind']]
 
 /** One request, after every check that needs no data: who calls, what they may reach, what they sent. */
 export interface Call<O extends Operation = Operation> {

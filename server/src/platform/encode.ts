@@ -73,6 +73,7 @@ const compile = (node: Node, scope: Scope): Writer => {
     case 'number':
       return (value) => (Number.isFinite(value) ? String(value) : refuse('a number'))
     case 'array':
+      if (Array.isArray(node.prefixItems)) return tuple((node.prefixItems as Node[]).map((item) => compile(item, scope)))
       return list(compile((node.items as Node | undefined) ?? {}, scope))
     case 'object':
       return record(node, scope)
@@ -105,6 +106,11 @@ const list =
     for (let index = 0; index < value.length; index++) text += (index === 0 ? '' : ',') + item(value[index])
     return `${text}]`
   }
+
+const tuple =
+  (items: readonly Writer[]): Writer =>
+  (value) =>
+    Array.isArray(value) && value.length === items.length ? `[${items.map((item, at) => item(value[at])).join()}]` : refuse(`a list of ${items.length}`)
 
 const record = (node: Node, scope: Scope): Writer => {
   const required = new Set(node.required as string[] | undefined)

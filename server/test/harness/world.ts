@@ -158,6 +158,27 @@ export const openWorld = async ({ environment = 'sandbox', worker = false, setti
     }
   }
 
+  /** An organization with a token that may do everything, and what it tells the world. */
+  const shop = async () => {
+    const made = await organization()
+    return {
+      organization: made,
+      api: client({ token: (await made.token()).secret }),
+      /** The events so far, oldest first: kind and data. */
+      events: async (...kinds: string[]) => {
+        const { rows } = await database.owner((owner) =>
+          owner.query<{ payload: { type: string; data: Record<string, unknown> } }>('select payload from events where organization_id = $1 order by position', [
+            made.id,
+          ]),
+        )
+        return rows.map(({ payload }) => payload).filter(({ type }) => kinds.length === 0 || kinds.includes(type))
+      },
+      /** Puts the organization into another phase of the member migration. */
+      phase: (phase: 'before' | 'phase1' | 'phase2') =>
+        database.owner((owner) => owner.query('update organizations set member_phase = $2 where id = $1', [made.id, phase])),
+    }
+  }
+
   const join = (organization_id: string, user_id: string, role: OrganizationRole) =>
     transact((tx) => insertMembership(tx, organization_id, user_id, role, clock.business()))
 
@@ -175,6 +196,7 @@ export const openWorld = async ({ environment = 'sandbox', worker = false, setti
     person,
     platform,
     port,
+    shop,
     transact,
     transactAsWorker: working?.postgres.transact ?? transact,
     environmentVariables,

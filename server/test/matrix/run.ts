@@ -3,6 +3,7 @@ import { organizationRoles, operations, scopes, type OrganizationRole, type Scop
 import { cookieName, issueOrganizationToken, issuePersonalToken, startSession } from '../../src/modules/identity/index.ts'
 import { createCustomField, createProduct } from '../../src/modules/catalog/index.ts'
 import { insertMembership } from '../../src/modules/organizations/index.ts'
+import { within } from '../../src/kernel/actors.ts'
 import { newToken } from '../../src/kernel/secrets.ts'
 import { newId } from '../../src/kernel/ids.ts'
 import { beginRun, endRun } from '../harness/runs.ts'
@@ -31,7 +32,7 @@ const join = (organization_id: string, user_id: string, role: OrganizationRole) 
   transact((tx) => insertMembership(tx, organization_id, user_id, role, tx.clock.business()))
 for (const role of organizationRoles) await join(ours.id, people[role].id, role)
 
-const inside = (organization_id: string) => ({ organizations: new Map([[organization_id, 'machine' as const]]), confined: true })
+const inside = (organization_id: string) => within(organization_id, 'machine', 'phase2')
 let fields = 0
 
 /** Things to point at, made anew wherever a granted request may use them up. */

@@ -3,6 +3,6 @@ import { operations as organizations } from './organizations/organizations.api.t
 
 export const area: Area = { operations: organizations, jobs: [], sweeps: [], chores: [] }
 
-export { chooseOrganization, create as createOrganization, capabilities } from './organizations/organizations.ts'
+export { chooseOrganization, create as createOrganization, capabilities, findSeller, present as presentOrganization } from './organizations/organizations.ts'
 export { confine, permit, permits, permissions, type Permission } from './permissions.ts'
 export { findOrganization, findOrganizationBySlug, insertMembership } from './organizations/organizations.sql.ts'

@@ -30,7 +30,7 @@ export type Permission = keyof typeof permissions
 /** Whether the caller's role in the organization allows this. A machine acts with the organization's own authority. */
 export const permits = (reach: Reach, organization_id: string, permission: Permission): boolean => {
   const role = reach.organizations.get(organization_id)
-  return role === 'machine' || (role !== undefined && (permissions[permission] as readonly OrganizationRole[]).includes(role))
+  return role === 'machine' || (role !== undefined && (permissions[permission] as readonly string[]).includes(role))
 }
 
 /** The part of a reach within which the caller's role allows this: what a list may show. */

@@ -22,8 +22,8 @@ export interface ListSpec<K extends string> {
   readonly sortable: Record<K, SortKey>
   /** What every row of the list must satisfy, filter or not. */
   readonly always?: RawBuilder<unknown>
-  /** The name under which the rows are counted as they come and go; without one they are counted when asked. */
-  readonly counted?: string
+  /** The name under which the rows are counted as they come and go, or the names for each tenant; without one they are counted when asked. */
+  readonly counted?: string | ((tenant: string) => readonly string[])
 }
 
 export interface Key {
@@ -107,16 +107,20 @@ const findKeys = async (
 }
 
 const count = async (db: Db, spec: ListSpec<string>, tenants: readonly string[], filters: readonly RawBuilder<unknown>[]): Promise<number> => {
-  const statement =
+  const { rows } = await (
     spec.counted !== undefined && filters.length === 0
-      ? sql<{
-          total: number
-        }>`select coalesce(sum(delta), 0)::bigint as total from collection_deltas where organization_id = any(${tenants}::uuid[]) and collection = ${spec.counted}`
+      ? sql<{ total: number }>`select coalesce(sum(delta), 0)::bigint as total from collection_deltas where ${counters(spec.counted, tenants)}`
       : sql<{
           total: number
         }>`select count(*) as total from ${sql.table(spec.table)} where ${sql.ref(spec.tenant)} = any(${tenants}::uuid[]) and ${and([...(spec.always ? [spec.always] : []), ...filters])}`
-  const { rows } = await statement.execute(db.q)
+  ).execute(db.q)
   return rows[0]!.total
+}
+
+const counters = (counted: NonNullable<ListSpec<string>['counted']>, tenants: readonly string[]): RawBuilder<unknown> => {
+  if (typeof counted === 'string') return sql`organization_id = any(${tenants}::uuid[]) and collection = ${counted}`
+  const named = tenants.flatMap((tenant) => counted(tenant).map((name) => [tenant, name] as const))
+  return sql`(organization_id, collection) in (select * from unnest(${named.map(([tenant]) => tenant)}::uuid[], ${named.map(([, name]) => name)}::text[]))`
 }
 
 /** Puts loaded rows into the order of their keys. A row that vanished in between is left out. */

@@ -6,7 +6,7 @@ import { priceProblems, type Setting } from './prices.ts'
 import { divides } from './products.ts'
 
 const setting: Setting = {
-  organization: { default_presentment_currency: 'usd', feature_settings: { seat_based_pricing_enabled: true } as never },
+  organization: { default_presentment_currency: 'usd', feature_settings: { seat_based_pricing_enabled: true } },
   recurring: true,
 }
 const problems = (prices: ProductPriceCreate[], given: Setting = setting) =>

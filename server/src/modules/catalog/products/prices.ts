@@ -8,7 +8,10 @@ export interface Wanted {
 }
 
 export interface Setting {
-  readonly organization: Pick<Organization, 'default_presentment_currency' | 'feature_settings'>
+  readonly organization: {
+    readonly default_presentment_currency: string
+    readonly feature_settings: Pick<NonNullable<Organization['feature_settings']>, 'seat_based_pricing_enabled'> | null
+  }
   readonly recurring: boolean
 }
 

@@ -1,5 +1,6 @@
-import type { AnyScope, OrganizationRole } from '@bursar/contract'
+import type { AnyScope, MemberRole, OrganizationRole } from '@bursar/contract'
 import { sql } from 'kysely'
+import type { MemberPhase } from '../../../kernel/actors.ts'
 import type { Hasher, Secret, TokenKind } from '../../../kernel/secrets.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 
@@ -60,7 +61,11 @@ export interface Resolved {
   user_id: string | null
   email: string | null
   is_operator: boolean | null
-  memberships: { organization_id: string; role: OrganizationRole }[]
+  memberships: { organization_id: string; role: OrganizationRole; phase: MemberPhase }[]
+  member_phase: MemberPhase | null
+  customer_id: string | null
+  member_id: string | null
+  member_role: MemberRole | null
 }
 
 /**

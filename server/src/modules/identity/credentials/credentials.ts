@@ -37,20 +37,47 @@ export const resolve = async (db: Db, keys: Keys, secret: Secret, accepted: read
   return { actor: actorOf(found), found }
 }
 
-const actorOf = (found: Resolved): Actor =>
-  found.kind === 'organization'
-    ? { kind: 'organization', organization_id: found.organization_id!, credential_id: found.credential_id, scopes: new Set(found.scopes) }
-    : {
+/** What every portal session may be used for; what its holder may do there is decided by their role. */
+const portalScopes: ReadonlySet<AnyScope> = new Set<AnyScope>(['customer_portal:read', 'customer_portal:write'])
+
+const actorOf = (found: Resolved): Actor => {
+  const { credential_id } = found
+  switch (found.kind) {
+    case 'organization':
+      return { kind: 'organization', organization_id: found.organization_id!, phase: found.member_phase!, credential_id, scopes: new Set(found.scopes) }
+    case 'customer_session':
+    case 'member_session':
+      return {
+        kind: 'portal',
+        organization_id: found.organization_id!,
+        phase: found.member_phase!,
+        customer_id: found.customer_id!,
+        member_id: found.member_id,
+        role: found.member_role ?? 'customer',
+        credential_id,
+        expires_at: found.expires_at!,
+        scopes: portalScopes,
+      }
+    case 'personal':
+    case 'session':
+      return {
         kind: 'user',
-        via: found.kind === 'session' ? 'session' : 'personal',
+        via: found.kind,
         user_id: found.user_id!,
         email: found.email!,
         is_operator: found.is_operator!,
-        credential_id: found.credential_id,
+        credential_id,
         credential_created_at: found.created_at,
         scopes: found.kind === 'session' ? everyScope : new Set(found.scopes),
         memberships: new Map(found.memberships.map(({ organization_id, role }) => [organization_id, role])),
+        phases: new Map(found.memberships.map(({ organization_id, phase }) => [organization_id, phase])),
       }
+    case 'invitation':
+    case 'portal_code':
+    case 'email_change':
+      throw new InvalidToken('This kind of token is not accepted here.')
+  }
+}
 
 /** Notes which tokens are in use, and writes it down now and then: a crash loses at most the last few seconds of it. */
 export const openUsage = (transact: Transact, keys: Keys) => {
@@ -59,7 +86,7 @@ export const openUsage = (transact: Transact, keys: Keys) => {
   return {
     note: (found: Resolved, secret: Secret) => {
       const stale = !found.last_used_at || keys.clock.wall().getTime() - found.last_used_at.getTime() > minutes
-      if (stale && found.kind !== 'session' && seen.size < 10_000) seen.add(found.credential_id)
+      if (stale && (found.kind === 'organization' || found.kind === 'personal') && seen.size < 10_000) seen.add(found.credential_id)
       if (found.pepper !== keys.hasher.current && outdated.size < 1_000) outdated.set(found.credential_id, secret)
     },
     flush: async (): Promise<void> => {

@@ -1,5 +1,5 @@
 import { InvalidRequest, InvitationInvalid, ResourceNotFound, type Invitation, type Membership } from '@bursar/contract'
-import type { Reach, UserActor } from '../../../kernel/actors.ts'
+import { within, type Reach, type UserActor } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { newToken, Secret } from '../../../kernel/secrets.ts'
 import { days, later } from '../../../platform/clock.ts'
@@ -92,7 +92,7 @@ export const accept = async (tx: Tx, platform: Platform, actor: UserActor, token
   const now = tx.clock.business()
   await insertMembership(tx, invitation.organization_id, actor.user_id, invitation.role, now)
   await markAccepted(tx, invitation, now)
-  const inside: Reach = { organizations: new Map([[invitation.organization_id, invitation.role]]), confined: true }
+  const inside = within(invitation.organization_id, invitation.role, 'phase2')
   return (await findMembership(tx, inside, invitation.organization_id, actor.user_id))!
 }
 

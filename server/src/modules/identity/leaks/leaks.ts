@@ -41,8 +41,15 @@ const kill = async (tx: Tx, { kind, subject_id, organization_id }: Subject): Pro
       return enqueue(tx, 'mail.personal_token_leaked', { token_id: subject_id })
     case 'session':
       return signOut(tx, subject_id)
+    case 'customer_session':
+    case 'member_session':
+    case 'portal_code':
+      // The session itself goes: whichever of its secrets leaked, the others end with it.
+      for (const each of ['customer_session', 'member_session', 'portal_code'] as const) await dropCredentials(tx, each, subject_id)
+      return enqueue(tx, 'mail.customer_session_leaked', { organization_id: organization_id!, session_id: subject_id })
     case 'invitation':
-      await dropCredentials(tx, 'invitation', subject_id)
+    case 'email_change':
+      await dropCredentials(tx, kind, subject_id)
   }
 }
 

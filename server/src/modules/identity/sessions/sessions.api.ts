@@ -9,6 +9,10 @@ import { findUser } from './sessions.sql.ts'
 export const cookieName = ({ environment, public_url }: Pick<Config, 'environment' | 'public_url'>): string =>
   `${public_url.protocol === 'https:' ? '__Host-' : ''}bursar_${environment}_session`
 
+/** Likewise for the portal, with the organization's id behind it: a browser can be in the portals of several sellers. */
+export const portalCookiePrefix = ({ environment, public_url }: Pick<Config, 'environment' | 'public_url'>): string =>
+  `${public_url.protocol === 'https:' ? '__Host-' : ''}bursar_${environment}_portal_`
+
 const cookie = (config: Config, value: string, seconds: number) =>
   `${cookieName(config)}=${value}; Path=/; HttpOnly; SameSite=Lax; Max-Age=${seconds}${config.public_url.protocol === 'https:' ? '; Secure' : ''}`
 

@@ -1,5 +1,5 @@
 import { ResourceNotFound, type OrganizationAccessToken, type PersonalAccessToken, type Scope } from '@bursar/contract'
-import type { Reach, UserActor } from '../../../kernel/actors.ts'
+import { within, type Reach, type UserActor } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { hintOf, newToken, type Secret, type TokenKind } from '../../../kernel/secrets.ts'
 import { later, seconds } from '../../../platform/clock.ts'
@@ -84,7 +84,7 @@ export const findPersonalToken = async (tx: Tx, actor: UserActor, id: string) =>
   return token
 }
 
-const inside = (organization_id: string): Reach => ({ organizations: new Map([[organization_id, 'machine']]), confined: true })
+const inside = (organization_id: string): Reach => within(organization_id, 'machine', 'phase2')
 
 /** For the operator's own commands: the live tokens of one organization. */
 export const tokensOf = async (db: Db, organization_id: string) =>

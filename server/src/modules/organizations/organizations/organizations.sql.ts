@@ -1,6 +1,6 @@
 import type { Organization, OrganizationRole, OrganizationStatus, PageRequest } from '@bursar/contract'
 import { sql, type Selectable } from 'kysely'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type MemberPhase, type Reach } from '../../../kernel/actors.ts'
 import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { json, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
@@ -19,7 +19,8 @@ type Stored = Omit<
 
 /** Columns carry the wire's names; what the wire derives is not stored. */
 export interface OrganizationTable extends Stored {
-  feature_settings: NonNullable<Organization['feature_settings']>
+  feature_settings: Omit<NonNullable<Organization['feature_settings']>, 'member_model_enabled'>
+  member_phase: MemberPhase
   status: OrganizationStatus
   status_changed_at: Date
   details: unknown
@@ -37,6 +38,12 @@ export const findOrganization = (db: Db, reach: Reach, id: string): Promise<Orga
 /** Holds the organization's row until the transaction ends: its settings cannot change under the rule. */
 export const lockOrganization = async (tx: Tx, reach: Reach, id: string): Promise<Locked<OrganizationRow> | undefined> =>
   (await visible(tx, reach).selectAll().where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<OrganizationRow> | undefined
+
+/** What anybody may know of: a seller that lives, by its id or its slug. Whether its doors are open is the rule's question. */
+export const findLiving = (db: Db, by: { readonly id: string } | { readonly slug: string }): Promise<OrganizationRow | undefined> => {
+  const living = db.q.selectFrom('organizations').selectAll().where('deleted_at', 'is', null)
+  return ('id' in by ? living.where('id', '=', by.id) : living.where('slug', '=', by.slug)).executeTakeFirst()
+}
 
 /** For the operator's own commands, which stand outside all reach. */
 export const findOrganizationBySlug = (db: Db, slug: string): Promise<OrganizationRow | undefined> =>

@@ -137,6 +137,7 @@ test('a change leaves what is absent, clears what is null where it can be empty,
 test.each([
   [{ feature_settings: { seat_based_pricing_enabled: false } }, 422, 'RequestValidationError'],
   [{ feature_settings: { member_model_enabled: false } }, 422, 'RequestValidationError'],
+  [{ feature_settings: { member_model_enabled: true } }, 422, 'RequestValidationError'],
   [{ sso_enforced: true }, 409, 'SSOEnforcementRequiresConnection'],
   [{ dispute_settings: { auto_accept_below_amount: 100 } }, 403, 'DisputeAutoAcceptNotEnabled'],
 ])('refuses %j', async (change, status, error) => {

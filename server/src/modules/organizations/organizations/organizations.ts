@@ -14,9 +14,9 @@ import type { Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import type { Environment } from '../../../kernel/secrets.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
-import { isTwin, type Tx } from '../../../platform/postgres/postgres.ts'
+import { isTwin, type Db, type Tx } from '../../../platform/postgres/postgres.ts'
 import { permit } from '../permissions.ts'
-import { changeOrganization, insertOrganization, lockOrganization, type OrganizationRow, type OrganizationTable } from './organizations.sql.ts'
+import { changeOrganization, findLiving, insertOrganization, lockOrganization, type OrganizationRow, type OrganizationTable } from './organizations.sql.ts'
 
 type Capabilities = Organization['capabilities']
 const all: Capabilities = { checkout_payments: true, subscription_renewals: true, payouts: true, refunds: true, api_access: true, dashboard_access: true }
@@ -47,11 +47,18 @@ export const present = (row: OrganizationRow): Organization => ({
   ...row,
   proration_behavior: row.subscription_settings.proration_behavior,
   allow_customer_updates: row.subscription_settings.allow_customer_updates,
+  feature_settings: { ...row.feature_settings, member_model_enabled: row.member_phase === 'phase2' },
   embed_hosts_enforced: row.embed_hosts.length > 0,
   account_id: null,
   payout_account_id: null,
   capabilities: capabilities[row.status],
 })
+
+/** A seller as the public meets it: alive, and with its doors open. */
+export const findSeller = async (db: Db, by: { readonly id: string } | { readonly slug: string }): Promise<OrganizationRow | undefined> => {
+  const organization = await findLiving(db, by)
+  return organization && capabilities[organization.status].api_access ? organization : undefined
+}
 
 const defaults = {
   avatar_url: null,
@@ -98,7 +105,6 @@ const defaults = {
     seat_based_pricing_enabled: true,
     unit_based_pricing_enabled: false,
     wallets_enabled: false,
-    member_model_enabled: true,
     checkout_localization_enabled: false,
     overview_metrics: null,
     reset_proration_behavior_enabled: false,
@@ -134,6 +140,7 @@ export const create = async (tx: Tx, body: z.output<typeof OrganizationCreate>, 
     status_changed_at: now,
     details_submitted_at: body.details ? now : null,
     onboarding_resubmission_requested_at: null,
+    member_phase: 'phase2',
   }
   if (feature_settings) row.feature_settings = switchFeatures(row.feature_settings, feature_settings)
   try {
@@ -201,8 +208,8 @@ const switchFeatures = (current: Features, wanted: NonNullable<z.output<typeof O
     new InvalidRequest({ loc: ['body', 'feature_settings', name], msg, type: 'value_error', input: wanted[name as keyof typeof wanted] })
   if (wanted.seat_based_pricing_enabled === false && current.seat_based_pricing_enabled)
     throw problem('seat_based_pricing_enabled', 'Seat-based pricing cannot be switched off once it is on.')
-  if (wanted.member_model_enabled !== undefined && wanted.member_model_enabled !== current.member_model_enabled)
-    throw problem('member_model_enabled', 'The member model changes only by migration: see /v1/member-migration/.')
-  const given = Object.fromEntries(Object.entries(wanted).filter(([, value]) => value !== undefined))
+  if (wanted.member_model_enabled !== undefined) throw problem('member_model_enabled', 'The member model changes only by migration: see /v1/member-migration/.')
+  const { member_model_enabled: _, ...rest } = wanted
+  const given = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined))
   return { ...current, ...given }
 }

@@ -1,0 +1,54 @@
+import {
+  createCustomer,
+  deleteCustomer,
+  deleteExternalCustomer,
+  getCustomer,
+  getExternalCustomer,
+  InvalidRequest,
+  listCustomers,
+  listExternalPaymentMethods,
+  listPaymentMethods,
+  paginate,
+  updateCustomer,
+  updateExternalCustomer,
+  type PageRequest,
+} from '@bursar/contract'
+import type { Reach } from '../../../kernel/actors.ts'
+import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
+import { read, write } from '../../handlers.ts'
+import { confine } from '../../organizations/index.ts'
+import { listCustomers as list, listMethods, type Naming } from './customers.sql.ts'
+import { create, find, hold, present, remove, update } from './customers.ts'
+
+const removeNamed = async (tx: Tx, reach: Reach, naming: Naming, { anonymize }: { anonymize: boolean }): Promise<void> => {
+  const customer = await hold(tx, reach, naming)
+  if (anonymize)
+    throw new InvalidRequest({
+      loc: ['query', 'anonymize'],
+      msg: 'Forgetting a person is not part of this version. Delete without it: nothing has been changed.',
+      type: 'value_error',
+      input: true,
+    })
+  await remove(tx, reach, customer)
+}
+
+const methodsOf = async (db: Db, reach: Reach, naming: Naming, query: PageRequest) => {
+  const { items, total, next_cursor } = await listMethods(db, await find(db, reach, naming), query)
+  return paginate(query, items, total, next_cursor)
+}
+
+export const operations = [
+  read(listCustomers, async (db, { reach, query }) => {
+    const { items, total, next_cursor } = await list(db, confine(reach, 'customers:read'), query)
+    return paginate(query, items.map(present), total, next_cursor)
+  }),
+  write(createCustomer, async (tx, { reach, body }) => present(await create(tx, reach, body))),
+  read(getCustomer, async (db, { reach, params }) => present(await find(db, reach, params))),
+  read(getExternalCustomer, async (db, { reach, params }) => present(await find(db, reach, params))),
+  write(updateCustomer, async (tx, { reach, params, body }) => present(await update(tx, reach, await hold(tx, reach, params), body))),
+  write(updateExternalCustomer, async (tx, { reach, params, body }) => present(await update(tx, reach, await hold(tx, reach, params), body))),
+  write(deleteCustomer, (tx, { reach, params, query }) => removeNamed(tx, reach, params, query)),
+  write(deleteExternalCustomer, (tx, { reach, params, query }) => removeNamed(tx, reach, params, query)),
+  read(listPaymentMethods, (db, { reach, params, query }) => methodsOf(db, reach, params, query)),
+  read(listExternalPaymentMethods, (db, { reach, params, query }) => methodsOf(db, reach, params, query)),
+]

@@ -1,0 +1,230 @@
+import type { Address, Customer, CustomerType, Metadata, PageRequest, PaymentMethod, TaxIDFormat } from '@bursar/contract'
+import { sql, type RawBuilder, type Selectable } from 'kysely'
+import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+
+declare module '../../../platform/postgres/postgres.ts' {
+  interface Tables {
+    customers: CustomerTable
+    payment_methods: MethodTable & { deleted_at: Date | null }
+  }
+}
+
+export interface CustomerTable {
+  organization_id: string
+  id: string
+  created_at: Date
+  modified_at: Date | null
+  deleted_at: Date | null
+  type: CustomerType
+  email: string | null
+  email_verified: boolean
+  external_id: string | null
+  name: string | null
+  billing_name: string | null
+  billing_address: Address | null
+  tax_id: string | null
+  tax_id_format: TaxIDFormat | null
+  locale: string | null
+  metadata: Metadata
+  default_payment_method_id: string | null
+  first_user_event_at: Date | null
+  /** Marks of the member migration, read through the lens below and nowhere else. */
+  pure_holder: boolean
+  becomes_team: boolean
+}
+
+interface MethodTable {
+  organization_id: string
+  id: string
+  created_at: Date
+  modified_at: Date | null
+  customer_id: string
+  processor: PaymentMethod['processor']
+  type: string
+  method_metadata: unknown
+}
+
+/** A customer as its organization's phase shows it. */
+export type CustomerRow = Selectable<Omit<CustomerTable, 'pure_holder' | 'becomes_team'>>
+
+/** The organizations within reach that live by the member model. */
+const enabled = (reach: Reach): string[] => organizationIds(reach).filter((id) => reach.phases.get(id) === 'phase2')
+
+/** The lens on existence: whoever only held seats is no customer any more once the member model is on. */
+export const exists = (reach: Reach) => sql<boolean>`(deleted_at is null and (not pure_holder or organization_id <> all(${enabled(reach)}::uuid[])))`
+
+/** The lens on the type: whoever bought seats is a team once the member model is on. */
+const typed = (reach: Reach) => sql<CustomerType>`case when becomes_team and organization_id = any(${enabled(reach)}::uuid[]) then 'team' else type end`
+
+const plain = [
+  'organization_id',
+  'id',
+  'created_at',
+  'modified_at',
+  'deleted_at',
+  'email',
+  'email_verified',
+  'external_id',
+  'name',
+  'billing_name',
+  'billing_address',
+  'tax_id',
+  'tax_id_format',
+  'locale',
+  'metadata',
+  'default_payment_method_id',
+  'first_user_event_at',
+] as const
+
+const living = (db: Db, reach: Reach) =>
+  db.q
+    .selectFrom('customers')
+    .select([...plain, typed(reach).as('type')])
+    .where('organization_id', '=', withinReach(reach))
+    .where(exists(reach))
+
+const list = (reach: Reach) =>
+  ({
+    table: 'customers',
+    tenant: 'organization_id',
+    id: 'id',
+    always: exists(reach),
+    counted: (tenant) => (reach.phases.get(tenant) === 'phase2' ? ['customers'] : ['customers', 'customers.holders']),
+    sortable: {
+      created_at: { expression: 'created_at', type: 'timestamptz' },
+      email: { expression: `coalesce(email, '')`, type: 'text' },
+      name: { expression: `coalesce(name, '')`, type: 'text' },
+    },
+  }) as const satisfies ListSpec<string>
+
+export interface CustomerFilters {
+  readonly organization_id: readonly string[]
+  readonly email?: string | undefined
+  readonly query?: string | undefined
+  readonly active?: boolean | undefined
+  readonly metadata?: Record<string, string[]> | undefined
+}
+
+export const listCustomers = async (db: Db, reach: Reach, query: CustomerFilters & PageRequest & { sorting: readonly string[] }) => {
+  const filters: RawBuilder<unknown>[] = []
+  if (query.email) filters.push(sql`lower(email) = ${query.email.toLowerCase()}`)
+  if (query.query) {
+    const pattern = containing(query.query)
+    filters.push(sql`(name ilike ${pattern} or email ilike ${pattern} or external_id ilike ${pattern})`)
+  }
+  // Nobody has a subscription yet.
+  if (query.active === true) filters.push(sql`false`)
+  for (const [key, values] of Object.entries(query.metadata ?? {})) filters.push(sql`metadata ->> ${key} = any(${values})`)
+  const ids = organizationIds(reach).filter((id) => query.organization_id.length === 0 || query.organization_id.includes(id))
+  const { keys, total, next_cursor } = await listKeys(db, list(reach), ids, query, filters)
+  const rows =
+    keys.length === 0
+      ? []
+      : await living(db, reach)
+          .where(
+            'id',
+            'in',
+            keys.map(({ id }) => id),
+          )
+          .execute()
+  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
+}
+
+/** How a caller names a customer: by our id, or by their own. */
+export type Naming = { readonly id: string } | { readonly external_id: string }
+
+const named = (db: Db, reach: Reach, naming: Naming) =>
+  'id' in naming ? living(db, reach).where('id', '=', naming.id) : living(db, reach).where('external_id', '=', naming.external_id)
+
+/** Every customer in reach that this may mean: more than one only where organizations share an external id. */
+export const findCustomers = (db: Db, reach: Reach, naming: Naming): Promise<CustomerRow[]> => named(db, reach, naming).limit(2).execute()
+
+/** The same, held: its members, address and type change by one caller at a time. */
+export const lockCustomers = async (tx: Tx, reach: Reach, naming: Naming): Promise<Locked<CustomerRow>[]> =>
+  (await named(tx, reach, naming).limit(2).forUpdate().execute()) as Locked<CustomerRow>[]
+
+/** Which of these are taken by another customer of the organization, in the phase it is in. */
+export const findTaken = async (
+  tx: Tx,
+  reach: Reach,
+  organization_id: string,
+  wanted: { email?: string | null | undefined; external_id?: string | null | undefined },
+  besides?: string,
+): Promise<{ email: boolean; external_id: boolean }> => {
+  const one = async (condition: RawBuilder<boolean>) =>
+    (await living(tx, reach)
+      .where('organization_id', '=', organization_id)
+      .where(condition)
+      .$if(besides !== undefined, (query) => query.where('id', '<>', besides!))
+      .limit(1)
+      .executeTakeFirst()) !== undefined
+  return {
+    email: !!wanted.email && (await one(sql<boolean>`lower(email) = ${wanted.email.toLowerCase()}`)),
+    external_id: !!wanted.external_id && (await one(sql<boolean>`external_id = ${wanted.external_id}`)),
+  }
+}
+
+const written = <T extends Partial<CustomerTable>>(row: T) => ({
+  ...row,
+  ...(row.metadata === undefined ? {} : { metadata: json(row.metadata) }),
+  ...(row.billing_address ? { billing_address: json(row.billing_address) } : {}),
+})
+
+export const insertCustomer = async (tx: Tx, customer: CustomerRow): Promise<void> => {
+  await tx.q
+    .insertInto('customers')
+    .values({ ...written(customer), pure_holder: false, becomes_team: false })
+    .execute()
+}
+
+export const changeCustomer = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>, changes: Partial<CustomerRow>): Promise<Locked<CustomerRow>> =>
+  (await tx.q
+    .updateTable('customers')
+    .set(written(changes))
+    .where('organization_id', '=', customer.organization_id)
+    .where('id', '=', customer.id)
+    .returning([...plain, typed(reach).as('type')])
+    .executeTakeFirstOrThrow()) as Locked<CustomerRow>
+
+export const isMethodOf = async (db: Db, customer: CustomerRow, id: string): Promise<boolean> =>
+  (await db.q
+    .selectFrom('payment_methods')
+    .select('id')
+    .where('organization_id', '=', customer.organization_id)
+    .where('customer_id', '=', customer.id)
+    .where('id', '=', id)
+    .where('deleted_at', 'is', null)
+    .executeTakeFirst()) !== undefined
+
+const methods = {
+  table: 'payment_methods',
+  tenant: 'organization_id',
+  id: 'id',
+  always: sql`deleted_at is null`,
+  sortable: { created_at: { expression: 'created_at', type: 'timestamptz' } },
+} as const satisfies ListSpec<string>
+
+export const listMethods = async (db: Db, customer: CustomerRow, query: PageRequest) => {
+  const filters = [sql`customer_id = ${customer.id}`]
+  const { keys, total, next_cursor } = await listKeys(db, methods, [customer.organization_id], { ...query, sorting: ['-created_at'] }, filters)
+  const rows =
+    keys.length === 0
+      ? []
+      : await db.q
+          .selectFrom('payment_methods')
+          .select(['id', 'created_at', 'modified_at', 'processor', 'customer_id', 'type', 'method_metadata'])
+          .where('organization_id', '=', customer.organization_id)
+          .where(
+            'id',
+            'in',
+            keys.map(({ id }) => id),
+          )
+          .execute()
+  const items = inOrder(keys, rows, ({ id }) => id).map((row) => ({ ...row, is_default: row.id === customer.default_payment_method_id }))
+  return { items: items as PaymentMethod[], total, next_cursor }
+}
+
+export type { Customer }

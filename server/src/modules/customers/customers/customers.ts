@@ -1,0 +1,223 @@
+import { isDeepStrictEqual } from 'node:util'
+import {
+  AmbiguousExternalCustomerID,
+  customerCreated,
+  customerDeleted,
+  customerUpdated,
+  InvalidRequest,
+  ResourceNotFound,
+  type Address,
+  type AddressInput,
+  type Customer,
+  type CustomerCreate,
+  type CustomerUpdate,
+  type Invalid,
+} from '@bursar/contract'
+import type { z } from 'zod'
+import type { Reach } from '../../../kernel/actors.ts'
+import { newId } from '../../../kernel/ids.ts'
+import { emit } from '../../../platform/outbox/outbox.sql.ts'
+import { isTwin, type Db, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
+import { chooseOrganization, permit, type Permission } from '../../organizations/index.ts'
+import { addMember, mirrorEmail, removeAll } from '../members/members.ts'
+import { changeCustomer, findCustomers, findTaken, insertCustomer, lockCustomers, type CustomerRow, type Naming } from './customers.sql.ts'
+import { readTaxId } from './tax-ids.ts'
+
+/** The customer as the wire shows it. */
+export const present = (row: CustomerRow): Customer => {
+  const { tax_id_format, ...shown } = row
+  const common = {
+    ...shown,
+    billing_name: row.billing_name ?? row.name,
+    tax_id: row.tax_id === null ? null : ([row.tax_id, tax_id_format!] as [string, NonNullable<typeof tax_id_format>]),
+    avatar_url: null,
+  }
+  return row.type === 'team' ? { ...common, type: 'team' } : { ...common, type: 'individual', email: row.email! }
+}
+
+/**
+ * An address and an external id name one living customer of an organization, however many callers ask at once: the
+ * unique keys decide. The owner is created with the customer, so a customer never stands without one.
+ */
+export const create = async (tx: Tx, reach: Reach, body: z.output<typeof CustomerCreate>): Promise<CustomerRow> => {
+  const organization_id = chooseOrganization(reach, body.organization_id ?? undefined)
+  permit(reach, organization_id, 'customers:manage')
+  const email = body.email ?? null
+  const owner = body.owner ?? (email === null ? null : { email, name: body.name, external_id: body.external_id })
+  const billing = changeBilling({ billing_address: null, tax_id: null, tax_id_format: null }, body)
+  const problems: Invalid[] = [...billing.problems]
+  if (!owner)
+    problems.push({
+      loc: ['body', 'owner'],
+      msg: 'A team without an e-mail address must name its owner: give owner.email, or email.',
+      type: 'missing',
+    })
+  if (body.type !== 'team' && owner && email !== null && owner.email.toLowerCase() !== email.toLowerCase())
+    problems.push({
+      loc: ['body', 'owner', 'email'],
+      msg: 'An individual customer is its own owner: leave the address of the owner out, or give the same.',
+      type: 'value_error',
+      input: owner.email,
+    })
+  const taken = await findTaken(tx, reach, organization_id, { email, external_id: body.external_id })
+  if (taken.email) problems.push(twin('email', email))
+  if (taken.external_id) problems.push(twin('external_id', body.external_id))
+  if (problems.length > 0 || !owner) throw new InvalidRequest(problems)
+  const now = tx.clock.business()
+  const row: CustomerRow = {
+    organization_id,
+    id: newId(tx.clock.wall()),
+    created_at: now,
+    modified_at: null,
+    deleted_at: null,
+    type: body.type ?? 'individual',
+    email,
+    email_verified: false,
+    external_id: body.external_id ?? null,
+    name: body.name ?? null,
+    billing_name: null,
+    billing_address: null,
+    tax_id: null,
+    tax_id_format: null,
+    locale: body.locale ?? null,
+    metadata: body.metadata ?? {},
+    default_payment_method_id: null,
+    first_user_event_at: null,
+    ...billing.changes,
+  }
+  await unique(row, () => insertCustomer(tx, row))
+  // Nobody else can see the row yet, which is as good as holding it.
+  const customer = row as Locked<CustomerRow>
+  await emit(tx, customerCreated, subject(customer), present(customer))
+  await addMember(tx, customer, { email: owner.email, name: owner.name ?? null, external_id: owner.external_id ?? null, role: 'owner' })
+  return customer
+}
+
+/** The one customer that a caller means, if the caller may see it. Without a permission: the portal's own, which needs none of the organization's. */
+export const find = async (db: Db, reach: Reach, naming: Naming, permission: Permission | null = 'customers:read'): Promise<CustomerRow> => {
+  const customer = one(await findCustomers(db, reach, naming))
+  if (permission) permit(reach, customer.organization_id, permission)
+  return customer
+}
+
+/** The same, held until the transaction ends: its members, address and type change by one caller at a time. */
+export const hold = async (tx: Tx, reach: Reach, naming: Naming, permission: Permission | null = 'customers:manage'): Promise<Locked<CustomerRow>> => {
+  const customer = one(await lockCustomers(tx, reach, naming))
+  if (permission) permit(reach, customer.organization_id, permission)
+  return customer
+}
+
+const one = <T>(found: readonly T[]): T => {
+  const [customer, another] = found
+  if (customer === undefined) throw new ResourceNotFound()
+  if (another !== undefined) throw new AmbiguousExternalCustomerID()
+  return customer
+}
+
+/** Changes what is given, leaves what is absent, and says so only where something is different afterwards. */
+export const update = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>, body: z.output<typeof CustomerUpdate>): Promise<CustomerRow> => {
+  const { changes, problems } = changeBilling(customer, body)
+  if (body.name !== undefined) changes.name = body.name
+  if (body.locale !== undefined) changes.locale = body.locale
+  if (body.metadata !== undefined) changes.metadata = body.metadata
+  if (body.type === 'team') changes.type = 'team'
+  else if (body.type === 'individual' && customer.type === 'team')
+    problems.push({ loc: ['body', 'type'], msg: 'A team cannot become an individual customer again.', type: 'value_error', input: body.type })
+  if (body.external_id !== undefined && body.external_id !== customer.external_id) {
+    if (customer.external_id === null) changes.external_id = body.external_id
+    else
+      problems.push({
+        loc: ['body', 'external_id'],
+        msg: `The external id is given once: this customer has ${JSON.stringify(customer.external_id)}.`,
+        type: 'value_error',
+        input: body.external_id,
+      })
+  }
+  if (body.email !== undefined && body.email !== customer.email) {
+    if (body.email === null && (changes.type ?? customer.type) === 'individual')
+      problems.push({ loc: ['body', 'email'], msg: 'An individual customer needs an e-mail address.', type: 'value_error', input: null })
+    else Object.assign(changes, { email: body.email, email_verified: false })
+  }
+  const taken = await findTaken(tx, reach, customer.organization_id, changes, customer.id)
+  if (taken.email) problems.push(twin('email', changes.email))
+  if (taken.external_id) problems.push(twin('external_id', changes.external_id))
+  if (problems.length > 0) throw new InvalidRequest(problems)
+  return change(tx, reach, customer, changes)
+}
+
+/** Writes changes that were found to be right. The owner of an individual customer follows its address. */
+export const change = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>, changes: Partial<CustomerRow>): Promise<Locked<CustomerRow>> => {
+  const different = Object.fromEntries(
+    Object.entries(changes).filter(([column, value]) => !isDeepStrictEqual(value, customer[column as keyof CustomerRow])),
+  ) as Partial<CustomerRow>
+  if (Object.keys(different).length === 0) return customer
+  const changed = await unique({ ...customer, ...different }, () => changeCustomer(tx, reach, customer, { ...different, modified_at: tx.clock.business() }))
+  await emit(tx, customerUpdated, subject(changed), present(changed))
+  if (different.email && customer.type === 'individual') await mirrorEmail(tx, changed, different.email)
+  return changed
+}
+
+/** Gone at once with all its members, whose sessions end by that: what they open is asked for with every request. */
+export const remove = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>): Promise<void> => {
+  await removeAll(tx, customer)
+  const gone = await changeCustomer(tx, reach, customer, { deleted_at: tx.clock.business() })
+  await emit(tx, customerDeleted, subject(gone), present(gone))
+}
+
+type Billing = Pick<CustomerRow, 'billing_address' | 'tax_id' | 'tax_id_format'>
+
+/** A tax number counts only together with the country that issued it: whenever either changes, both are looked at. */
+export const changeBilling = (
+  current: Billing,
+  given: { billing_address?: z.output<typeof AddressInput> | null | undefined; tax_id?: string | null | undefined },
+): { changes: Partial<CustomerRow>; problems: Invalid[] } => {
+  const changes: Partial<CustomerRow> = {}
+  const problems: Invalid[] = []
+  if (given.billing_address === null && current.billing_address !== null)
+    problems.push({ loc: ['body', 'billing_address'], msg: 'A billing address can be replaced, not removed.', type: 'value_error', input: null })
+  if (given.billing_address) changes.billing_address = complete(given.billing_address)
+  const country = (changes.billing_address ?? current.billing_address)?.country
+  if (given.tax_id === null) Object.assign(changes, { tax_id: null, tax_id_format: null })
+  const number = given.tax_id ?? (given.tax_id === undefined && changes.billing_address ? current.tax_id : null)
+  if (number === null) return { changes, problems }
+  const read = country && readTaxId(number, country)
+  if (read) Object.assign(changes, { tax_id: read[0], tax_id_format: read[1] })
+  else
+    problems.push({
+      loc: ['body', 'tax_id'],
+      msg: country
+        ? `This is not a tax number of ${country}.${given.tax_id === undefined ? ' The customer has it from before: send the new one along, or null to remove it.' : ''}`
+        : 'A tax number needs a billing address: send billing_address.country along.',
+      type: country ? 'invalid' : 'missing',
+      input: number,
+    })
+  return { changes, problems }
+}
+
+const complete = ({ line1 = null, line2 = null, postal_code = null, city = null, state = null, country }: z.output<typeof AddressInput>): Address => ({
+  line1,
+  line2,
+  postal_code,
+  city,
+  state,
+  country,
+})
+
+const subject = ({ organization_id, id }: CustomerRow) => ({ organization_id, resource_id: id, customer_id: id })
+
+const twin = (field: 'email' | 'external_id', input: unknown): Invalid => ({
+  loc: ['body', field],
+  msg: field === 'email' ? 'There is already a customer with this e-mail address.' : 'There is already a customer with this external id.',
+  type: 'value_error',
+  input,
+})
+
+const unique = async <T>(row: Pick<CustomerRow, 'email' | 'external_id'>, write: () => Promise<T>): Promise<T> => {
+  try {
+    return await write()
+  } catch (error) {
+    if (isTwin(error, 'customers_email')) throw new InvalidRequest(twin('email', row.email))
+    if (isTwin(error, 'customers_external_id')) throw new InvalidRequest(twin('external_id', row.external_id))
+    throw error
+  }
+}

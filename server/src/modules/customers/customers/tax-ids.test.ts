@@ -1,0 +1,35 @@
+import { stdnum } from 'stdnum'
+import { expect, test } from 'vitest'
+import { readTaxId, taxFormats } from './tax-ids.ts'
+
+test.each([
+  ['DE', 'DE 136.695.976', 'DE136695976', 'eu_vat'],
+  ['DE', '136695976', 'DE136695976', 'eu_vat'],
+  ['FR', 'FR 61 954 506 077', 'FR61954506077', 'eu_vat'],
+  ['GR', 'EL 094259216', 'EL094259216', 'eu_vat'],
+  ['GB', 'GB 980 7806 84', 'GB980780684', 'gb_vat'],
+  ['US', '91-1144442', '911144442', 'us_ein'],
+  ['CH', 'CHE-107.787.577 MWST', 'CHE107787577MWST', 'ch_vat'],
+  ['AU', '83 914 571 673', '83914571673', 'au_abn'],
+  ['CA', '123456789 RT 0001', '123456789RT0001', 'ca_gst_hst'],
+  ['AE', '100-1234-5678-9012', '100123456789012', 'ae_trn'],
+] as const)('%s %s is read as %s, %s', (country, text, value, format) => {
+  expect(readTaxId(text, country)).toEqual([value, format])
+})
+
+test.each([
+  ['DE', 'DE136695978'],
+  ['FR', 'DE136695976'],
+  ['US', 'eleven'],
+  ['AQ', '1'],
+  ['US', ''],
+] as const)('%s %s is no tax number', (country, text) => {
+  expect(readTaxId(text, country)).toBeUndefined()
+})
+
+test('every number that the table names is one that the library knows', () => {
+  for (const { country, named } of taxFormats) {
+    expect(() => readTaxId('0', country)).not.toThrow()
+    if (named) expect(stdnum[country], country).toBeDefined()
+  }
+})

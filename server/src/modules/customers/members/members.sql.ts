@@ -1,0 +1,113 @@
+import type { MemberRole, PageRequest } from '@bursar/contract'
+import { sql, type RawBuilder, type Selectable } from 'kysely'
+import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { withinReach } from '../../../platform/postgres/parts.sql.ts'
+import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import { exists, type CustomerRow } from '../customers/customers.sql.ts'
+
+declare module '../../../platform/postgres/postgres.ts' {
+  interface Tables {
+    members: MemberTable & { deleted_at: Date | null }
+  }
+}
+
+interface MemberTable {
+  organization_id: string
+  id: string
+  customer_id: string
+  created_at: Date
+  modified_at: Date | null
+  email: string
+  name: string | null
+  external_id: string | null
+  role: MemberRole
+}
+export type MemberRow = Selectable<MemberTable>
+
+const columns = ['organization_id', 'id', 'customer_id', 'created_at', 'modified_at', 'email', 'name', 'external_id', 'role'] as const
+
+const of = (db: Db, { organization_id, id }: CustomerRow) =>
+  db.q.selectFrom('members').select(columns).where('organization_id', '=', organization_id).where('customer_id', '=', id).where('deleted_at', 'is', null)
+
+export type MemberNaming = { readonly id: string } | { readonly external_id: string }
+
+/** A member of this customer; somebody else's is not found. */
+export const findMember = (db: Db, customer: CustomerRow, naming: MemberNaming): Promise<MemberRow | undefined> =>
+  ('id' in naming ? of(db, customer).where('id', '=', naming.id) : of(db, customer).where('external_id', '=', naming.external_id)).executeTakeFirst()
+
+export const findMemberByEmail = (db: Db, customer: CustomerRow, email: string): Promise<MemberRow | undefined> =>
+  of(db, customer)
+    .where(sql`lower(email)`, '=', email.toLowerCase())
+    .executeTakeFirst()
+
+export const findOwner = (db: Db, customer: CustomerRow): Promise<MemberRow | undefined> => of(db, customer).where('role', '=', 'owner').executeTakeFirst()
+
+/** Everyone the customer has. Whoever holds the customer holds them all: members change only under that lock. */
+export const allMembers = (db: Db, customer: Locked<CustomerRow>): Promise<MemberRow[]> => of(db, customer).orderBy('created_at').orderBy('id').execute()
+
+const list = (reach: Reach) =>
+  ({
+    table: 'members',
+    tenant: 'organization_id',
+    id: 'id',
+    always: sql`deleted_at is null and exists (select from customers where customers.organization_id = members.organization_id and customers.id = members.customer_id and ${shown(reach)})`,
+    sortable: { created_at: { expression: 'created_at', type: 'timestamptz' } },
+  }) as const satisfies ListSpec<string>
+
+/** The lens again, where the customer's columns must be told from the member's. */
+const shown = (reach: Reach) => {
+  const enabled = organizationIds(reach).filter((id) => reach.phases.get(id) === 'phase2')
+  return sql`customers.deleted_at is null and (not customers.pure_holder or customers.organization_id <> all(${enabled}::uuid[]))`
+}
+
+export const listMembers = async (
+  db: Db,
+  reach: Reach,
+  query: PageRequest & {
+    sorting: readonly string[]
+    customer_id?: string | undefined
+    external_customer_id?: string | undefined
+    role?: MemberRole | undefined
+  },
+) => {
+  const filters: RawBuilder<unknown>[] = []
+  if (query.customer_id) filters.push(sql`customer_id = ${query.customer_id}`)
+  if (query.external_customer_id)
+    filters.push(
+      sql`(organization_id, customer_id) in (select organization_id, id from customers where organization_id = ${withinReach(reach)} and external_id = ${query.external_customer_id} and ${exists(reach)})`,
+    )
+  if (query.role) filters.push(sql`role = ${query.role}`)
+  const { keys, total, next_cursor } = await listKeys(db, list(reach), organizationIds(reach), query, filters)
+  const rows =
+    keys.length === 0
+      ? []
+      : await db.q
+          .selectFrom('members')
+          .select(columns)
+          .where('organization_id', '=', withinReach(reach))
+          .where('deleted_at', 'is', null)
+          .where(
+            'id',
+            'in',
+            keys.map(({ id }) => id),
+          )
+          .execute()
+  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
+}
+
+export const insertMember = async (tx: Tx, member: MemberRow): Promise<void> => {
+  await tx.q
+    .insertInto('members')
+    .values({ ...member, deleted_at: null })
+    .execute()
+}
+
+export const changeMember = (tx: Tx, member: MemberRow, changes: Partial<MemberRow> & { deleted_at?: Date }): Promise<MemberRow> =>
+  tx.q
+    .updateTable('members')
+    .set(changes)
+    .where('organization_id', '=', member.organization_id)
+    .where('id', '=', member.id)
+    .returning(columns)
+    .executeTakeFirstOrThrow()

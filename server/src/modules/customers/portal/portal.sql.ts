@@ -1,0 +1,47 @@
+import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
+
+declare module '../../../platform/postgres/postgres.ts' {
+  interface Tables {
+    customer_email_changes: EmailChange
+  }
+}
+
+export interface EmailChange {
+  organization_id: string
+  id: string
+  customer_id: string
+  member_id: string | null
+  email: string
+  previous_email: string | null
+  created_at: Date
+  expires_at: Date
+  done_at: Date | null
+}
+
+/** Takes back the wish that is open, if any: a customer has one at a time. */
+export const deleteOpenChange = async (tx: Tx, organization_id: string, customer_id: string): Promise<string[]> => {
+  const gone = await tx.q
+    .deleteFrom('customer_email_changes')
+    .where('organization_id', '=', organization_id)
+    .where('customer_id', '=', customer_id)
+    .where('done_at', 'is', null)
+    .returning('id')
+    .execute()
+  return gone.map(({ id }) => id)
+}
+
+export const insertChange = async (tx: Tx, change: EmailChange): Promise<void> => {
+  await tx.q.insertInto('customer_email_changes').values(change).execute()
+}
+
+export const findChange = (db: Db, organization_id: string, id: string): Promise<EmailChange | undefined> =>
+  db.q.selectFrom('customer_email_changes').selectAll().where('organization_id', '=', organization_id).where('id', '=', id).executeTakeFirst()
+
+export const markDone = async (tx: Tx, change: EmailChange, previous_email: string | null, now: Date): Promise<void> => {
+  await tx.q
+    .updateTable('customer_email_changes')
+    .set({ done_at: now, previous_email })
+    .where('organization_id', '=', change.organization_id)
+    .where('id', '=', change.id)
+    .execute()
+}

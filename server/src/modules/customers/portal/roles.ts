@@ -1,0 +1,24 @@
+import { NotPermitted } from '@bursar/contract'
+import type { PortalRole } from '../../../kernel/actors.ts'
+
+const everyone = ['customer', 'owner', 'billing_manager', 'member'] as const
+const payers = ['customer', 'owner', 'billing_manager'] as const
+const leaders = ['owner', 'billing_manager'] as const
+
+/** Who may do what in the portal. A plain member has their own account and benefits, and nothing else. */
+export const actions = {
+  'account:read': everyone,
+  'billing:read': payers,
+  'billing:manage': payers,
+  'team:manage': leaders,
+  'team:hand_over': ['owner'],
+} as const satisfies Record<string, readonly PortalRole[]>
+
+export type PortalAction = keyof typeof actions
+
+export const allows = (role: PortalRole, action: PortalAction): boolean => (actions[action] as readonly PortalRole[]).includes(role)
+
+/** Refuses whoever's role does not allow this, and says which would. */
+export const allow = (role: PortalRole, action: PortalAction): void => {
+  if (!allows(role, action)) throw new NotPermitted(`Your role is ${role}. This needs one of: ${actions[action].join(', ')}.`)
+}
