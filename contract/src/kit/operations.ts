@@ -89,7 +89,11 @@ export const failuresOf = (operation: Pick<Operation, 'access' | 'method' | 'bod
   const guarded =
     access.kind === 'open'
       ? []
-      : [Unauthorized, ...(access.kind === 'session' ? [NotPermitted] : []), ...(access.kind === 'session' && access.fresh ? [SessionNotFreshError] : [])]
+      : [
+          Unauthorized,
+          ...(access.kind === 'session' || method !== 'GET' ? [NotPermitted] : []),
+          ...(access.kind === 'session' && access.fresh ? [SessionNotFreshError] : []),
+        ]
   const repeatable = access.kind !== 'open' && method !== 'GET' ? [RequestInFlight, ...(reveals ? [AnswerSealed] : [])] : []
   const carrying = body ? [RequestBodyTooLarge, UnsupportedMediaType] : []
   return [...new Set([...fails, ...guarded, ...repeatable, ...carrying, BadRequest, UnknownVersion, TooManyRequests, InternalServerError, ServiceUnavailable])]

@@ -37,15 +37,22 @@ type Surface = keyof typeof accepted
 export const authenticate = async (door: Doorman, surface: Surface, presented: Presented): Promise<Actor> => {
   try {
     const bearer = readBearer(presented.authorization)
-    if (bearer) return await enter(door, bearer, accepted[surface].bearer)
+    if (bearer) return confined(presented, await enter(door, bearer, accepted[surface].bearer))
     const session = readCookie(door, surface, presented)
     if (!session) return anonymous
     refuseForgery(door, presented)
-    return await enter(door, session, accepted[surface].cookie)
+    return confined(presented, await enter(door, session, accepted[surface].cookie))
   } catch (error) {
     if (error instanceof InvalidToken) throw new BearerRefusal(401, 'invalid_token', error.message)
     throw error
   }
+}
+
+/** A portal session is of one organization: a request that names another has come with the wrong session. */
+const confined = ({ organization }: Presented, actor: Actor): Actor => {
+  if (actor.kind === 'portal' && organization !== undefined && organization !== actor.organization_id)
+    throw new InvalidToken('This session belongs to another organization than the request names.')
+  return actor
 }
 
 /** The secret that a request came with, if any. */

@@ -20,5 +20,21 @@ export const uncallable: Record<ClientName, Record<string, string>> = {
     'POST /v1/oauth2/revoke': 'sends no parameters',
     'POST /v1/oauth2/introspect': 'sends no parameters',
   },
-  strict: { 'DELETE /v1/products/{}': 'is older than this operation' },
+  strict: Object.fromEntries(
+    [
+      'DELETE /v1/products/{}',
+      'GET /v1/customers/{}/payment-methods',
+      'GET /v1/customers/external/{}/payment-methods',
+      'GET /v1/customers/{}/members',
+      'POST /v1/customers/{}/members',
+      'GET /v1/customers/external/{}/members',
+      'POST /v1/customers/external/{}/members',
+      'GET /v1/customers/{}/members/{}',
+      'GET /v1/customers/external/{}/members/{}',
+      'PATCH /v1/customers/{}/members/{}',
+      'PATCH /v1/customers/external/{}/members/{}',
+      'DELETE /v1/customers/{}/members/{}',
+      'DELETE /v1/customers/external/{}/members/{}',
+    ].map((operation) => [operation, 'is older than this operation']),
+  ),
 }

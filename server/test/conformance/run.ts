@@ -8,6 +8,7 @@ import * as official from './clients.ts'
 import { keyOf, promised, requirements } from './promise.ts'
 import { openReference } from './reference.ts'
 import { catalog } from './stories/catalog.ts'
+import { customers } from './stories/customers.ts'
 import { organizations } from './stories/organizations.ts'
 import { openWitness, type Seen } from './witness.ts'
 
@@ -21,7 +22,7 @@ export interface Stage {
 /** One area, told with both official clients: every operation it has is called and succeeds at least once. */
 export type Story = (stage: Stage) => Promise<void>
 
-const stories: Record<string, Story> = { organizations, catalog }
+const stories: Record<string, Story> = { organizations, catalog, customers }
 
 await beginRun('conformance')
 const world = await openWorld({ worker: true })

@@ -49,7 +49,7 @@ export interface Exchange {
   text: string
 }
 
-/** One request over a real socket, with the header lines exactly as given. */
+/** One request over a real socket, with the header lines exactly as given. An answer that the contract does not promise is an error. */
 export const exchange = (
   port: number,
   method: string,
@@ -68,7 +68,13 @@ export const exchange = (
           const received = new Headers()
           for (let at = 0; at < incoming.rawHeaders.length; at += 2) received.append(incoming.rawHeaders[at]!, incoming.rawHeaders[at + 1]!)
           noteSecrets(`${text} ${received.get('set-cookie') ?? ''}`)
-          resolve({ status: incoming.statusCode!, headers: received, text })
+          const answer = { status: incoming.statusCode!, headers: received, text }
+          try {
+            checkExchange(method, path, answer)
+            resolve(answer)
+          } catch (error) {
+            reject(error)
+          }
         })
         incoming.on('error', reject)
       },

@@ -1,4 +1,4 @@
-import type { OrganizationRole, Scope } from '@bursar/contract'
+import type { MemberRole, OrganizationRole, Scope } from '@bursar/contract'
 
 /** The things a request can point at, all of one tenant: real ones, another tenant's, or ids that never existed. */
 export interface Target {
@@ -9,6 +9,11 @@ export interface Target {
   readonly personal_token_id: string
   readonly product_id: string
   readonly custom_field_id: string
+  readonly customer_id: string
+  readonly customer_external_id: string
+  /** A member of that customer. */
+  readonly person_id: string
+  readonly person_external_id: string
 }
 
 export interface Asked {
@@ -17,14 +22,19 @@ export interface Asked {
 }
 
 export type Credential = 'organization' | 'personal' | 'session'
+export type PortalRole = MemberRole | 'customer'
 
 /**
  * Who may do what, written by hand from the specification and held against the running server: nothing here is
  * derived from the declarations that the server runs on, so the two cannot share a mistake.
  */
 export interface Policy {
-  /** `open`: anyone, and a credential changes nothing. `person`: a signed-in browser alone. Otherwise the tokens that are accepted. */
-  readonly who: 'open' | 'person' | readonly Credential[]
+  /** `open`: anyone, and a credential changes nothing. `person`: a signed-in browser alone. `portal`: customer sessions. Otherwise the tokens that are accepted. */
+  readonly who: 'open' | 'person' | 'portal' | readonly Credential[]
+  /** Who may do it in the portal. */
+  readonly portal?: readonly PortalRole[]
+  /** Takes sessions of members only. */
+  readonly membersOnly?: boolean
   readonly scopes: readonly Scope[]
   /** Roles that may do it; everyone in the organization where none are listed. */
   readonly roles?: readonly OrganizationRole[]
@@ -33,8 +43,8 @@ export interface Policy {
   readonly granted: number | [number, string]
   /** The request points at something of a tenant. How a foreign or absent one is answered. */
   readonly foreign?: 'absent' | 'invalid'
-  /** Part of the address can be one's own while the rest is somebody else's. */
-  readonly nested?: boolean
+  /** The outer part of the address, which can be one's own while the rest is somebody else's. */
+  readonly nested?: keyof Target
   /** The body names the organization, which a token of an organization must leave out. */
   readonly implied?: boolean
   /** The thing belongs to a person rather than to an organization. */
@@ -47,6 +57,13 @@ const writers: readonly Scope[] = ['organizations:write']
 const managers: readonly OrganizationRole[] = ['owner', 'admin']
 
 const crew: readonly OrganizationRole[] = ['owner', 'admin', 'member']
+
+const customersRead: readonly Scope[] = ['customers:read', 'customers:write']
+const membersRead: readonly Scope[] = ['members:read', 'members:write']
+const everyone: readonly PortalRole[] = ['customer', 'owner', 'billing_manager', 'member']
+const payers: readonly PortalRole[] = ['customer', 'owner', 'billing_manager']
+const leaders: readonly PortalRole[] = ['owner', 'billing_manager']
+const external = (t: Target) => `/v1/customers/external/${t.customer_external_id}`
 
 let serial = 0
 
@@ -83,7 +100,7 @@ export const policy: Record<string, Policy> = {
     ask: (t) => ({ path: `/v1/organizations/${t.organization_id}/members/${t.member_id}`, body: { role: 'finance' } }),
     granted: 200,
     foreign: 'absent',
-    nested: true,
+    nested: 'organization_id',
   },
   'organizations:remove_member': {
     who: 'person',
@@ -92,7 +109,7 @@ export const policy: Record<string, Policy> = {
     ask: (t) => ({ path: `/v1/organizations/${t.organization_id}/members/${t.member_id}` }),
     granted: 204,
     foreign: 'absent',
-    nested: true,
+    nested: 'organization_id',
   },
   'organizations:leave': {
     who: 'person',
@@ -124,7 +141,7 @@ export const policy: Record<string, Policy> = {
     ask: (t) => ({ path: `/v1/organizations/${t.organization_id}/invitations/${t.invitation_id}` }),
     granted: 204,
     foreign: 'absent',
-    nested: true,
+    nested: 'organization_id',
   },
   'organizations:accept_invitation': {
     who: 'person',
@@ -288,5 +305,232 @@ export const policy: Record<string, Policy> = {
     ask: (t) => ({ path: `/v1/custom-fields/${t.custom_field_id}` }),
     granted: 204,
     foreign: 'absent',
+  },
+
+  'customers:list': { who: tokens, scopes: customersRead, ask: () => ({ path: '/v1/customers/?limit=100' }), granted: 200 },
+  'customers:create': {
+    who: tokens,
+    scopes: ['customers:write'],
+    roles: crew,
+    ask: (t) => ({
+      path: '/v1/customers/',
+      body: { email: `matrix-${serial++}@people.test`, ...(t.organization_id === '' ? {} : { organization_id: t.organization_id }) },
+    }),
+    granted: 201,
+    foreign: 'invalid',
+    implied: true,
+  },
+  'customers:get': { who: tokens, scopes: customersRead, ask: (t) => ({ path: `/v1/customers/${t.customer_id}` }), granted: 200, foreign: 'absent' },
+  'customers:get_external': { who: tokens, scopes: customersRead, ask: (t) => ({ path: external(t) }), granted: 200, foreign: 'absent' },
+  'customers:update': {
+    who: tokens,
+    scopes: ['customers:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/customers/${t.customer_id}`, body: { name: 'Changed' } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customers:update_external': {
+    who: tokens,
+    scopes: ['customers:write'],
+    roles: crew,
+    ask: (t) => ({ path: external(t), body: { name: 'Changed' } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customers:delete': {
+    who: tokens,
+    scopes: ['customers:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/customers/${t.customer_id}` }),
+    granted: 204,
+    foreign: 'absent',
+  },
+  'customers:delete_external': { who: tokens, scopes: ['customers:write'], roles: crew, ask: (t) => ({ path: external(t) }), granted: 204, foreign: 'absent' },
+  'customers:list_payment_methods': {
+    who: tokens,
+    scopes: customersRead,
+    ask: (t) => ({ path: `/v1/customers/${t.customer_id}/payment-methods` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customers:list_payment_methods_external': {
+    who: tokens,
+    scopes: customersRead,
+    ask: (t) => ({ path: `${external(t)}/payment-methods` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+
+  'members:list_members': { who: tokens, scopes: membersRead, ask: () => ({ path: '/v1/members/?limit=100' }), granted: 200 },
+  'customers:members:list': {
+    who: tokens,
+    scopes: membersRead,
+    ask: (t) => ({ path: `/v1/customers/${t.customer_id}/members` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customers:members:list_external': { who: tokens, scopes: membersRead, ask: (t) => ({ path: `${external(t)}/members` }), granted: 200, foreign: 'absent' },
+  'customers:members:create': {
+    who: tokens,
+    scopes: ['members:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/customers/${t.customer_id}/members`, body: { email: `matrix-${serial++}@people.test` } }),
+    granted: 201,
+    foreign: 'absent',
+  },
+  'customers:members:create_external': {
+    who: tokens,
+    scopes: ['members:write'],
+    roles: crew,
+    ask: (t) => ({ path: `${external(t)}/members`, body: { email: `matrix-${serial++}@people.test` } }),
+    granted: 201,
+    foreign: 'absent',
+  },
+  ...Object.fromEntries(
+    (['get', 'update', 'delete'] as const).flatMap((action) =>
+      (['customer_id', 'customer_external_id'] as const).map((nested): [string, Policy] => [
+        `customers:members:${action}${nested === 'customer_id' ? '' : '_external'}`,
+        {
+          who: tokens,
+          scopes: action === 'get' ? membersRead : ['members:write'],
+          ...(action === 'get' ? {} : { roles: crew }),
+          ask: (t) => ({
+            path: nested === 'customer_id' ? `/v1/customers/${t.customer_id}/members/${t.person_id}` : `${external(t)}/members/${t.person_external_id}`,
+            ...(action === 'update' ? { body: { name: 'Changed' } } : {}),
+          }),
+          granted: action === 'delete' ? 204 : 200,
+          foreign: 'absent',
+          nested,
+        },
+      ]),
+    ),
+  ),
+
+  'customer-sessions:create': {
+    who: tokens,
+    scopes: ['customer_sessions:write'],
+    roles: crew,
+    ask: (t) => ({ path: '/v1/customer-sessions/', body: { customer_id: t.customer_id, member_id: t.person_id } }),
+    granted: 201,
+    foreign: 'invalid',
+    nested: 'customer_id',
+  },
+
+  'customer_portal:customer-session:introspect': {
+    who: 'portal',
+    scopes: [],
+    portal: everyone,
+    ask: () => ({ path: '/v1/customer-portal/customer-session/introspect' }),
+    granted: 200,
+  },
+  'customer_portal:customer-session:get_authenticated_user': {
+    who: 'portal',
+    scopes: [],
+    portal: everyone,
+    ask: () => ({ path: '/v1/customer-portal/customer-session/user' }),
+    granted: 200,
+  },
+  'customer_portal:customer-session:end': {
+    who: 'portal',
+    scopes: [],
+    portal: everyone,
+    ask: () => ({ path: '/v1/customer-portal/customer-session' }),
+    granted: 204,
+  },
+  'customer_portal:customer-session:request': {
+    who: 'open',
+    scopes: [],
+    ask: (t) => ({ path: '/v1/customer-portal/customer-session/request', body: { organization_id: t.organization_id, email: 'nobody@people.test' } }),
+    granted: 202,
+  },
+  'customer_portal:customer-session:authenticate': {
+    who: 'open',
+    scopes: [],
+    ask: (t) => ({
+      path: '/v1/customer-portal/customer-session/authenticate',
+      body: { organization_id: t.organization_id, email: 'stranger@people.test', code: '123456' },
+    }),
+    granted: [401, 'CustomerSessionCodeInvalidOrExpired'],
+  },
+  'customer_portal:customer-session:exchange': {
+    who: 'open',
+    scopes: [],
+    ask: () => ({ path: '/v1/customer-portal/customer-session/exchange', body: { code: 'bursar_test_cpc_made_up' } }),
+    granted: [401, 'CustomerSessionCodeInvalidOrExpired'],
+  },
+  'customer_portal:customers:get': { who: 'portal', scopes: [], portal: everyone, ask: () => ({ path: '/v1/customer-portal/customers/me' }), granted: 200 },
+  'customer_portal:customers:update': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: () => ({ path: '/v1/customer-portal/customers/me', body: { billing_name: `Billed ${serial++}` } }),
+    granted: 200,
+  },
+  'customer_portal:customers:list_payment_methods': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: () => ({ path: '/v1/customer-portal/customers/me/payment-methods' }),
+    granted: 200,
+  },
+  'customer_portal:customers:request_email_update': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: () => ({ path: '/v1/customer-portal/customers/me/email-update/request', body: { email: `matrix-${serial++}@people.test` } }),
+    granted: 202,
+  },
+  'customer_portal:customers:check_email_update': {
+    who: 'open',
+    scopes: [],
+    ask: () => ({ path: '/v1/customer-portal/customers/me/email-update/check?token=bursar_test_cec_made_up' }),
+    granted: [401, 'EmailUpdateInvalidOrExpired'],
+  },
+  'customer_portal:customers:verify_email_update': {
+    who: 'open',
+    scopes: [],
+    ask: () => ({ path: '/v1/customer-portal/customers/me/email-update/verify', body: { token: 'bursar_test_cec_made_up' } }),
+    granted: [401, 'EmailUpdateInvalidOrExpired'],
+  },
+  'customer_portal:members:list_members': {
+    who: 'portal',
+    scopes: [],
+    portal: leaders,
+    membersOnly: true,
+    ask: () => ({ path: '/v1/customer-portal/members?limit=100' }),
+    granted: 200,
+  },
+  'customer_portal:members:add_member': {
+    who: 'portal',
+    scopes: [],
+    portal: leaders,
+    membersOnly: true,
+    ask: () => ({ path: '/v1/customer-portal/members', body: { email: `matrix-${serial++}@people.test` } }),
+    granted: 201,
+  },
+  'customer_portal:members:update_member': {
+    who: 'portal',
+    scopes: [],
+    portal: leaders,
+    membersOnly: true,
+    ask: (t) => ({ path: `/v1/customer-portal/members/${t.person_id}`, body: { name: `Named ${serial++}` } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:members:remove_member': {
+    who: 'portal',
+    scopes: [],
+    portal: leaders,
+    membersOnly: true,
+    ask: (t) => ({ path: `/v1/customer-portal/members/${t.person_id}` }),
+    granted: 204,
+    foreign: 'absent',
+  },
+  'customer_portal:organizations:get': {
+    who: 'open',
+    scopes: [],
+    ask: () => ({ path: '/v1/customer-portal/organizations/no-such-seller' }),
+    granted: [404, 'ResourceNotFound'],
   },
 }

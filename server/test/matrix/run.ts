@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { organizationRoles, operations, scopes, type OrganizationRole, type Scope } from '@bursar/contract'
 import { cookieName, issueOrganizationToken, issuePersonalToken, startSession } from '../../src/modules/identity/index.ts'
+import { addMember, createCustomer, openCustomerSession } from '../../src/modules/customers/index.ts'
 import { createCustomField, createProduct } from '../../src/modules/catalog/index.ts'
 import { insertMembership } from '../../src/modules/organizations/index.ts'
 import { within } from '../../src/kernel/actors.ts'
@@ -9,7 +10,7 @@ import { newId } from '../../src/kernel/ids.ts'
 import { beginRun, endRun } from '../harness/runs.ts'
 import { noteSecrets } from '../harness/secrets.ts'
 import { checkExchange, openWorld } from '../harness/world.ts'
-import { policy, type Credential, type Policy, type Target } from './policy.ts'
+import { policy, type Credential, type Policy, type PortalRole, type Target } from './policy.ts'
 
 await beginRun('matrix')
 const world = await openWorld()
@@ -34,6 +35,24 @@ for (const role of organizationRoles) await join(ours.id, people[role].id, role)
 
 const inside = (organization_id: string) => within(organization_id, 'machine', 'phase2')
 let fields = 0
+let customers = 0
+
+/** A team of one of the organization's customers, with a member to point at. */
+const furnishTeam = (organization_id: string) =>
+  transact(async (tx) => {
+    const serial = customers++
+    const customer_external_id = `team-${serial}`
+    const customer = await createCustomer(tx, inside(organization_id), { type: 'team', email: `team-${serial}@people.test`, external_id: customer_external_id })
+    const person_external_id = `person-${serial}`
+    // What this transaction has made, it holds.
+    const person = await addMember(tx, customer as never, {
+      email: `person-${serial}@people.test`,
+      name: null,
+      external_id: person_external_id,
+      role: 'member',
+    })
+    return { customer_id: customer.id, customer_external_id, person_id: person.id, person_external_id }
+  })
 
 /** Things to point at, made anew wherever a granted request may use them up. */
 const furnish = async (organization_id: string, owner_id: string, actor_id: string): Promise<Target> => {
@@ -46,8 +65,10 @@ const furnish = async (organization_id: string, owner_id: string, actor_id: stri
       [organization_id, invitation_id, `${invitation_id}@people.test`, owner_id],
     ),
   )
+  const team = await furnishTeam(organization_id)
   return transact(async (tx) => ({
     organization_id,
+    ...team,
     member_id: member.id,
     invitation_id,
     organization_token_id: (await issueOrganizationToken(tx, platform, organization_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
@@ -72,7 +93,64 @@ const absent = (): Target => ({
   personal_token_id: absentId(),
   product_id: absentId(),
   custom_field_id: absentId(),
+  customer_id: absentId(),
+  customer_external_id: absentId(),
+  person_id: absentId(),
+  person_external_id: absentId(),
 })
+
+// A team of ours, seen from the portal by each of its people; and a neighbour, who is a customer of the same seller.
+const crew = await transact(async (tx) => {
+  const customer = await createCustomer(tx, inside(ours.id), {
+    type: 'team',
+    email: 'crew-billing@people.test',
+    name: 'Crew',
+    billing_address: { country: 'DE', line1: 'Concealed Lane 7' },
+    tax_id: 'DE136695976',
+    owner: { email: 'crew-owner@people.test', name: 'Crew Owner' },
+  })
+  const manager = await addMember(tx, customer as never, {
+    email: 'crew-manager@people.test',
+    name: 'Crew Manager',
+    external_id: null,
+    role: 'billing_manager',
+  })
+  const plain = await addMember(tx, customer as never, { email: 'crew-plain@people.test', name: null, external_id: null, role: 'member' })
+  return { customer_id: customer.id, members: { customer: null, billing_manager: manager.id, member: plain.id } }
+})
+const { rows: crewOwners } = await database.owner((owner) =>
+  owner.query<{ id: string }>(`select id from members where customer_id = $1 and role = 'owner'`, [crew.customer_id]),
+)
+const crewMembers = { ...crew.members, owner: crewOwners[0]!.id }
+await database.owner((owner) =>
+  owner.query(`update organizations set customer_portal_settings = jsonb_set(customer_portal_settings, '{customer}', '{"allow_email_change": true}')`),
+)
+/** What a plain member must never see. */
+const concealed = ['crew-billing', 'crew-owner', 'crew-manager', 'Crew Owner', 'Crew Manager', 'Concealed Lane', 'DE136695976']
+const portalRoles: readonly PortalRole[] = ['customer', 'owner', 'billing_manager', 'member']
+const portalOf = async (role: PortalRole) => {
+  const whose = { organization_id: ours.id, customer_id: crew.customer_id, member_id: crewMembers[role] }
+  const { token } = await transact((tx) => openCustomerSession(tx, platform, whose))
+  noteSecrets(token.reveal())
+  return bearer(token.reveal())
+}
+/** The team's own things, one more of them each time. */
+const ofCrew = async (): Promise<Target> => ({
+  ...absent(),
+  organization_id: ours.id,
+  customer_id: crew.customer_id,
+  person_id: (
+    await transact(async (tx) =>
+      addMember(tx, { organization_id: ours.id, id: crew.customer_id, type: 'team' } as never, {
+        email: `crew-${customers++}@people.test`,
+        name: null,
+        external_id: null,
+        role: 'member',
+      }),
+    )
+  ).id,
+})
+const neighbour = await furnish(ours.id, people.owner.id, people.admin.id)
 
 const canaries = await plantCanaries()
 
@@ -117,6 +195,9 @@ const dead: Record<string, Record<string, string>> = {
   revoked: bearer(revoked.secret.reveal()),
 }
 
+/** The headers of a plain member, while such a one asks. */
+let plainly: Record<string, string> | undefined
+
 type Way = readonly [Credential, (fresh?: boolean) => Promise<Record<string, string>>]
 
 interface Answer {
@@ -142,6 +223,7 @@ const send = async (operation: (typeof operations)[number], row: Policy, target:
   })
   const { 'x-request-id': _, date: __, ratelimit: ___, ...rest } = answer.headers
   const shown = `${answer.body} ${JSON.stringify(rest)}`
+  if (headers === plainly && concealed.some((text) => shown.includes(text))) leaks.push(`${operation.id} shows a plain member what is not theirs`)
   for (const canary of canaries) if (shown.includes(canary)) leaks.push(`${operation.id} shows a text of another tenant`)
   if (answer.statusCode >= 500) problems.push(`${operation.id} answers ${answer.statusCode}`)
   let error = ''
@@ -183,6 +265,11 @@ for (const operation of operations) {
   const sets: readonly (readonly Scope[])[] = [...scopes.map((scope) => [scope]), rest]
   // Made before the digest is taken: the matrix's own doing must not look like the server's.
   for (const held of sets) for (const kind of ['organization', 'personal'] as const) await tokenOf(kind, held)
+  const portals = Object.fromEntries(await Promise.all(portalRoles.map(async (role) => [role, await portalOf(role)] as const))) as unknown as Record<
+    PortalRole,
+    Record<string, string>
+  >
+  plainly = portals.member
   const sessions = Object.fromEntries(await Promise.all(organizationRoles.map(async (role) => [role, await sessionOf(role)] as const))) as Record<
     OrganizationRole,
     Record<string, string>
@@ -197,11 +284,20 @@ for (const operation of operations) {
     for (const scope of scopes)
       for (const kind of ['organization', 'personal'] as const)
         expectSame(at(`${kind} ${scope}`), await send(operation, row, standing, bearer(await tokenOf(kind, [scope]))), anonymous)
+    for (const role of portalRoles) expectSame(at(`portal ${role}`), await send(operation, row, standing, portals[role]), anonymous)
     if (row.granted !== 202 && (await digest()) !== before) leaks.push(`${operation.id}: a request without a credential changed something`)
     continue
   }
   expectAnswer(at('none'), anonymous, '401 Unauthorized')
   for (const [name, headers] of Object.entries(dead)) expectAnswer(at(name), await send(operation, row, standing, headers), '401 invalid_token')
+
+  if (row.who === 'portal') {
+    await overPortal(operation, row, portals, before)
+    continue
+  }
+  for (const role of portalRoles)
+    for (const target of row.foreign ? [standing, other, absent()] : [standing])
+      expectAnswer(at(`portal ${role}`), await send(operation, row, target, portals[role]), '401 invalid_token')
 
   for (const kind of ['organization', 'personal'] as const) {
     const accepted = row.who !== 'person' && row.who.includes(kind)
@@ -232,12 +328,16 @@ for (const operation of operations) {
       expectAnswer(at(`${kind}, somebody else's`), elsewhere, notMine)
       expectSame(at(kind), elsewhere, await send(operation, row, absent(), await headers()))
       if (!row.nested) continue
-      const smuggled = await send(operation, row, { ...other, organization_id: ours.id }, await headers())
+      const outer = { [row.nested]: standing[row.nested] }
+      const smuggled = await send(operation, row, { ...other, ...outer }, await headers())
       expectAnswer(at(`${kind}, somebody else's in our address`), smuggled, notMine)
-      expectSame(at(`${kind}, nested`), smuggled, await send(operation, row, { ...absent(), organization_id: ours.id }, await headers()))
+      expectSame(at(`${kind}, nested`), smuggled, await send(operation, row, { ...absent(), ...outer }, await headers()))
+      // Within an organization all customers are ours, but a member belongs to one of them.
+      if (row.nested !== 'organization_id')
+        expectSame(at(`${kind}, our neighbour's`), smuggled, await send(operation, row, { ...neighbour, ...outer }, await headers()))
       expectAnswer(
         at(`${kind}, ours in somebody else's address`),
-        await send(operation, row, { ...standing, organization_id: theirs.id }, await headers()),
+        await send(operation, row, { ...standing, [row.nested]: other[row.nested] }, await headers()),
         notMine,
       )
     }
@@ -271,6 +371,39 @@ for (const leak of leaks.slice(0, 50)) console.log(`LEAK ${leak}`)
 if (problems.length > 0) console.log(`${problems.length} verdicts differ from the policy`)
 console.log(`cells: ${cells} · leaks: ${leaks.length}`)
 process.exitCode = problems.length + leaks.length > 0 ? 1 : 0
+
+/** The same for an operation of the portal: other surfaces' tokens, roles, and things of neighbours, strangers and nobody. */
+async function overPortal(
+  operation: (typeof operations)[number],
+  row: Policy,
+  portals: Record<PortalRole, Record<string, string>>,
+  before: string,
+): Promise<void> {
+  const at = (what: string) => `${operation.id} × ${what}`
+  const standing = neighbour
+  for (const kind of ['organization', 'personal'] as const)
+    for (const scope of scopes)
+      expectAnswer(at(`${kind} ${scope}`), await send(operation, row, standing, bearer(await tokenOf(kind, [scope]))), '401 invalid_token')
+  const refused: Partial<Record<PortalRole, string>> = Object.fromEntries(
+    portalRoles
+      .filter((role) => !row.portal!.includes(role))
+      .map((role) => [role, row.membersOnly && role === 'customer' ? '401 Unauthorized' : '403 NotPermitted']),
+  )
+  for (const role of portalRoles) {
+    const wrong = refused[role] ?? (row.foreign ? '404 ResourceNotFound' : undefined)
+    if (!wrong) continue
+    const answers = []
+    for (const target of row.foreign ? [neighbour, other, absent()] : [neighbour]) answers.push(await send(operation, row, target, portals[role]))
+    for (const answer of answers) {
+      expectAnswer(at(`portal ${role}, not theirs`), answer, wrong)
+      expectSame(at(`portal ${role}`), answer, answers[0]!)
+    }
+  }
+  if ((await digest()) !== before) leaks.push(`${operation.id}: a refused request changed something`)
+  for (const role of row.portal!) expectAnswer(at(`portal ${role}, granted`), await send(operation, row, await ofCrew(), portals[role]), wantedAnswer(row))
+  for (const role of portalRoles.filter((one) => refused[one]))
+    expectAnswer(at(`portal ${role}, in the team`), await send(operation, row, await ofCrew(), portals[role]), refused[role]!)
+}
 
 /** A digest of every row of every table; when a token was last used does not count. */
 async function digest(): Promise<string> {
@@ -315,6 +448,10 @@ async function plantCanaries(): Promise<string[]> {
       'country',
       'lease_holder',
       'api_version',
+      'tax_id_format',
+      'tax_id',
+      'processor',
+      'member_phase',
     ]
     const { rows: columns } = await owner.query<{ table: string; column: string; tenant: string }>(
       `select c.table_name as table, c.column_name as column, k.column_name as tenant

@@ -48,6 +48,7 @@ test('customers, individual and team, are created, found, changed and deleted [S
     organization_id: organization.id,
     deleted_at: null,
   })
+  expect(decodeURIComponent(person.avatar_url!)).toMatch(/^data:image\/svg\+xml,<svg [^<]+<rect [^<]+<text [^>]+>A<\/text><\/svg>$/)
   const team = await api.call(createCustomer, { body: { type: 'team', name: 'Works', owner: { email: 'boss@people.test' }, external_id: ' ' } })
   expect(team).toMatchObject({ type: 'team', email: null, external_id: null })
   expect(await api.call(getCustomer, { params: { id: person.id } })).toEqual(person)

@@ -20,6 +20,7 @@ import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import { isTwin, type Db, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
 import { chooseOrganization, permit, type Permission } from '../../organizations/index.ts'
 import { addMember, mirrorEmail, removeAll } from '../members/members.ts'
+import { avatarOf } from './avatars.ts'
 import { changeCustomer, findCustomers, findTaken, insertCustomer, lockCustomers, type CustomerRow, type Naming } from './customers.sql.ts'
 import { readTaxId } from './tax-ids.ts'
 
@@ -30,7 +31,7 @@ export const present = (row: CustomerRow): Customer => {
     ...shown,
     billing_name: row.billing_name ?? row.name,
     tax_id: row.tax_id === null ? null : ([row.tax_id, tax_id_format!] as [string, NonNullable<typeof tax_id_format>]),
-    avatar_url: null,
+    avatar_url: avatarOf(row),
   }
   return row.type === 'team' ? { ...common, type: 'team' } : { ...common, type: 'individual', email: row.email! }
 }

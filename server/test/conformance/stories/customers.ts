@@ -1,0 +1,116 @@
+import assert from 'node:assert/strict'
+import { connect } from '@bursar/contract/client'
+import { authenticatePortalCode, requestPortalCode } from '@bursar/contract'
+import { exchange } from '../../harness/world.ts'
+import type { Story } from '../run.ts'
+
+/** A person and a team pay; members use; each looks into the portal with a session of their own. */
+export const customers: Story = async ({ world, clients }) => {
+  const { organization } = await world.shop()
+  const token = (await organization.token()).secret.reveal()
+  await world.database.owner((owner) =>
+    owner.query(
+      `update organizations set customer_portal_settings = jsonb_set(customer_portal_settings, '{customer}', '{"allow_email_change": true}') where id = $1`,
+      [organization.id],
+    ),
+  )
+
+  const current = clients.current(token)
+  const person = await current.customers.create({
+    email: 'ada@people.test',
+    name: 'Ada',
+    external_id: 'ada',
+    billing_address: { country: 'DE', city: 'Berlin' },
+    tax_id: 'DE136695976',
+    metadata: { plan: 'pro' },
+  })
+  assert.deepEqual(person.tax_id, ['DE136695976', 'eu_vat'])
+  const team = await current.customers.create({ type: 'team', name: 'Works', owner: { email: 'olga@people.test' }, external_id: 'works' })
+  assert.equal((await current.customers.list({ metadata: { plan: 'pro' } })).items[0]?.id, person.id)
+  assert.equal((await current.customers.get(person.id)).email, 'ada@people.test')
+  assert.equal((await current.customers.getExternal('works')).id, team.id)
+  assert.equal((await current.customers.update(person.id, { name: 'Ada L.' })).name, 'Ada L.')
+  assert.equal((await current.customers.updateExternal('ada', { locale: 'de' })).locale, 'de')
+  assert.deepEqual((await current.customers.listPaymentMethods(person.id)).items, [])
+  assert.deepEqual((await current.customers.listPaymentMethodsExternal('ada')).items, [])
+  const uma = await current.customers.members.create(team.id, { email: 'uma@people.test', external_id: 'uma' })
+  const vic = await current.customers.members.createExternal('works', { email: 'vic@people.test', external_id: 'vic', role: 'billing_manager' })
+  assert.equal((await current.customers.members.list(team.id)).items.length, 3)
+  assert.equal((await current.customers.members.listExternal('works', { role: 'member' })).items[0]?.id, uma.id)
+  assert.equal((await current.customers.members.get(team.id, uma.id)).role, 'member')
+  assert.equal((await current.customers.members.getExternal('works', 'vic')).id, vic.id)
+  assert.equal((await current.customers.members.update(team.id, uma.id, { name: 'Uma' })).name, 'Uma')
+  assert.equal((await current.customers.members.updateExternal('works', 'vic', { role: 'owner' })).role, 'owner')
+  const session = await current.customerSessions.create({ customer_id: team.id, member_id: vic.id })
+  assert.equal(session.customer.id, team.id)
+
+  const portal = clients.current(session.token).customerPortal
+  assert.equal((await portal.customers.get()).name, 'Works')
+  assert.equal((await portal.customers.update({ billing_name: 'Works Ltd' })).billing_name, 'Works Ltd')
+  assert.deepEqual((await portal.customers.listPaymentMethods()).items, [])
+  assert.equal((await portal.customerSession.introspect()).return_url, null)
+  assert.equal((await portal.customerSession.getAuthenticatedUser()).role, 'owner')
+  const added = await portal.members.addMember({ email: 'new@people.test' })
+  assert.equal((await portal.members.listMembers()).items.length, 4)
+  assert.equal((await portal.members.updateMember(added.id, { role: 'billing_manager' })).role, 'billing_manager')
+  await portal.members.removeMember(added.id)
+  assert.equal((await portal.organizations.get(organization.slug)).organization.id, organization.id)
+  await portal.customers.requestEmailUpdate({ email: 'works@people.test' })
+  const link = /token=(\S+)/.exec((await world.mail.next('works@people.test')).text)![1]!
+  await portal.customers.checkEmailUpdate({ token: link })
+  assert.match((await portal.customers.verifyEmailUpdate({ token: link })).token, /^bursar_test_mst_/)
+
+  await current.customers.members.delete(team.id, uma.id)
+  await current.customers.members.deleteExternal('works', 'vic').then(
+    () => assert.fail('the owner cannot be removed'),
+    (error: { name: string }) => assert.equal(error.name, 'HTTPValidationError'),
+  )
+  await current.customers.members.create(team.id, { email: 'wen@people.test', external_id: 'wen' })
+  await current.customers.members.deleteExternal('works', 'wen')
+  await current.customers.delete(person.id)
+  await current.customers.deleteExternal('works')
+
+  const strict = clients.strict(token)
+  const solo = await strict.customers.create({ type: 'individual', email: 'solo@people.test', externalId: 'solo' })
+  const crew = await strict.customers.create({ type: 'team', email: 'crew@people.test', externalId: 'crew' })
+  const emails: (string | null | undefined)[] = []
+  for await (const page of await strict.customers.list({ limit: 1, sorting: ['email'] })) emails.push(...page.result.items.map(({ email }) => email))
+  assert.deepEqual(emails, ['crew@people.test', 'solo@people.test'])
+  assert.equal((await strict.customers.get({ id: solo.id })).externalId, 'solo')
+  assert.equal((await strict.customers.getExternal({ externalId: 'crew' })).type, 'team')
+  await strict.customers.update({ id: solo.id, customerUpdate: { name: 'Solo' } })
+  await strict.customers.updateExternal({ externalId: 'crew', customerUpdateExternalID: { name: 'Crew' } })
+  // This client is older than the members' place under their customer: it lists them all together.
+  await current.customers.members.create(crew.id, { email: 'max@people.test', external_id: 'max' })
+  let count = 0
+  for await (const page of await strict.members.listMembers({ customerId: crew.id })) count += page.result.items.length
+  assert.equal(count, 2)
+  await current.customers.members.updateExternal('crew', 'max', { role: 'owner' })
+  const opened = await strict.customerSessions.create({ externalCustomerId: 'crew', externalMemberId: 'max' })
+  const { members } = clients.strict(opened.token).customerPortal
+  const anyone = { customerSession: opened.token }
+  const { customerPortal } = strict
+  assert.equal((await customerPortal.customers.get(anyone)).name, 'Crew')
+  await customerPortal.customers.update(anyone, { billingName: 'Crew Ltd' })
+  for await (const page of await customerPortal.customers.listPaymentMethods(anyone, {})) assert.deepEqual(page.result.items, [])
+  await customerPortal.customerSession.introspect(anyone)
+  assert.equal((await customerPortal.customerSession.getAuthenticatedUser(anyone)).role, 'owner')
+  const guest = await members.addMember({ email: 'guest@people.test' })
+  for await (const page of await members.listMembers({})) assert.equal(page.result.items.length, 3)
+  await members.updateMember({ id: guest.id, customerPortalMemberUpdate: { role: 'billing_manager' } })
+  await members.removeMember({ id: guest.id })
+  await customerPortal.organizations.get({ slug: organization.slug })
+  await customerPortal.customers.requestEmailUpdate(anyone, { email: 'crew2@people.test' })
+  const second = /token=(\S+)/.exec((await world.mail.next('crew2@people.test')).text)![1]!
+  await customerPortal.customers.checkEmailUpdate({ token: second })
+  await customerPortal.customers.verifyEmailUpdate({ token: second })
+  await strict.customers.delete({ id: solo.id })
+
+  // The way in without a server, which no official client knows: a code by mail.
+  const open = connect((request) => exchange(world.port, request.method, request.url, request.headers, request.body))
+  const whom = { organization_id: organization.id, email: 'max@people.test' }
+  await open.call(requestPortalCode, { body: whom })
+  const code = /\b(\d{6})\b/.exec((await world.mail.next(whom.email)).text)![1]!
+  assert.match((await open.call(authenticatePortalCode, { body: { ...whom, code } })).token!, /^bursar_test_mst_/)
+  await strict.customers.deleteExternal({ externalId: 'crew' })
+}
