@@ -28,7 +28,7 @@ create table customers (
   pure_holder boolean not null default false,
   becomes_team boolean not null default false,
   primary key (organization_id, id),
-  check (type = 'team' or email is not null),
+  check (type = 'team' or becomes_team or email is not null),
   check ((tax_id is null) = (tax_id_format is null))
 );
 create unique index customers_email on customers (organization_id, lower(email)) where deleted_at is null and not pure_holder;
@@ -154,17 +154,18 @@ create table customer_email_changes (
   previous_email text,
   created_at timestamptz not null,
   expires_at timestamptz not null,
-  done_at timestamptz,
+  -- Granted, or withdrawn.
+  closed_at timestamptz,
   primary key (organization_id, id),
   foreign key (organization_id, customer_id) references customers (organization_id, id),
   foreign key (organization_id, member_id) references members (organization_id, id)
 );
-create unique index customer_email_changes_open on customer_email_changes (organization_id, customer_id) where done_at is null;
-create index customer_email_changes_customer on customer_email_changes (organization_id, customer_id);
+create unique index customer_email_changes_open on customer_email_changes (organization_id, customer_id) where closed_at is null;
+create index customer_email_changes_customer on customer_email_changes (organization_id, customer_id, created_at);
 create index customer_email_changes_member on customer_email_changes (organization_id, member_id);
 create index customer_email_changes_expiry on customer_email_changes (expires_at);
 grant select, insert, update, delete on customer_email_changes to bursar_api;
-grant select, delete on customer_email_changes to bursar_worker;
+grant select, update, delete on customer_email_changes to bursar_worker;
 
 alter table credentials drop constraint credentials_kind_check;
 alter table credentials drop constraint credentials_check;

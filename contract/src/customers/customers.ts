@@ -25,7 +25,7 @@ export const CustomerType = named('CustomerType', z.enum(['individual', 'team'])
 export type CustomerType = z.output<typeof CustomerType>
 
 /** One line, or nothing: a blank one counts as nothing. */
-const maybe = (max: number) =>
+export const maybe = (max: number) =>
   text(0, max)
     .transform((value) => (value === '' ? null : value))
     .nullish()

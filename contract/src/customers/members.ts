@@ -47,7 +47,7 @@ export const listMembers = operation({
       .or(z.literal('').transform(() => undefined))
       .optional()
       .describe('Only members of this customer.'),
-    external_customer_id: z.string().max(256).optional().describe('Only members of the customer with this external id.'),
+    external_customer_id: z.string().max(256).optional().describe('Only members of customers with this external id, in any of the organizations.'),
     ...listing,
   }),
   returns: MemberPage,
@@ -170,6 +170,100 @@ export const deleteExternalMember = operation({
   description: removing,
   access: write,
   params: byBothExternalIds,
+  fails: [NotPermitted, ResourceNotFound, AmbiguousExternalCustomerID],
+})
+
+// The places where members stood before they moved under their customer: kept for clients of that time.
+const flat = 'An older address: prefer the one under the customer.'
+const byId = z.object({ id: uuid() })
+const whose = {
+  customer_id: uuid().nullish().describe('The customer, by id.'),
+  external_customer_id: z.string().min(1).max(256).nullish().describe('The customer, by your own identifier.'),
+}
+const ofWhom = z.object({
+  customer_id: uuid().optional().describe('The customer, by id: exactly one of the two.'),
+  external_customer_id: z.string().min(1).max(256).optional().describe('The customer, by your own identifier.'),
+})
+
+export const createFlatMember = operation({
+  id: 'members:create_member',
+  method: 'POST',
+  path: '/v1/members/',
+  summary: 'Add a member (older address)',
+  description: flat,
+  access: write,
+  body: resource('MemberCreate', { ...MemberCreateFromCustomer.shape, ...whose }),
+  returns: Member,
+  status: 201,
+  fails: [NotPermitted, ResourceNotFound, AmbiguousExternalCustomerID],
+})
+export const getFlatMember = operation({
+  id: 'members:get_member',
+  method: 'GET',
+  path: '/v1/members/{id}',
+  summary: 'Get a member (older address)',
+  description: flat,
+  access: read,
+  params: byId,
+  returns: Member,
+  fails: [ResourceNotFound],
+})
+export const updateFlatMember = operation({
+  id: 'members:update_member',
+  method: 'PATCH',
+  path: '/v1/members/{id}',
+  summary: 'Update a member (older address)',
+  description: flat,
+  access: write,
+  params: byId,
+  body: MemberUpdate,
+  returns: Member,
+  fails: [NotPermitted, ResourceNotFound],
+})
+export const deleteFlatMember = operation({
+  id: 'members:delete_member',
+  method: 'DELETE',
+  path: '/v1/members/{id}',
+  summary: 'Remove a member (older address)',
+  description: flat,
+  access: write,
+  params: byId,
+  fails: [NotPermitted, ResourceNotFound],
+})
+export const getFlatExternalMember = operation({
+  id: 'members:get_member_by_external_id',
+  method: 'GET',
+  path: '/v1/members/external/{external_id}',
+  summary: 'Get a member by external id (older address)',
+  description: flat,
+  access: read,
+  params: byExternalId,
+  query: ofWhom,
+  returns: Member,
+  fails: [ResourceNotFound, AmbiguousExternalCustomerID],
+})
+export const updateFlatExternalMember = operation({
+  id: 'members:update_member_by_external_id',
+  method: 'PATCH',
+  path: '/v1/members/external/{external_id}',
+  summary: 'Update a member by external id (older address)',
+  description: flat,
+  access: write,
+  params: byExternalId,
+  query: ofWhom,
+  body: MemberUpdate,
+  returns: Member,
+  fails: [NotPermitted, ResourceNotFound, AmbiguousExternalCustomerID],
+})
+export const deleteFlatExternalMember = operation({
+  id: 'members:delete_member_by_external_id',
+  method: 'DELETE',
+  path: '/v1/members/external/{external_id}',
+  summary: 'Remove a member by external id (older address)',
+  description: flat,
+  access: write,
+  params: byExternalId,
+  query: ofWhom,
   fails: [NotPermitted, ResourceNotFound, AmbiguousExternalCustomerID],
 })
 

@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import { email, failure, NotPermitted, open, operation, page, pageQuery, portal, resource, ResourceNotFound, stamps, text, uuid } from '../kit/index.ts'
+import { email, failure, NotPermitted, open, operation, page, pageQuery, portal, resource, ResourceNotFound, stamps, uuid } from '../kit/index.ts'
 import { Address, AddressInput, TaxID } from './addresses.ts'
-import { CustomerPaymentMethod, CustomerType, personName } from './customers.ts'
+import { CustomerPaymentMethod, CustomerType, maybe, personName } from './customers.ts'
 import { MemberRole } from './members.ts'
 
 export const CustomerPortalCustomer = resource('CustomerPortalCustomer', {
@@ -23,9 +23,7 @@ export type CustomerPortalCustomer = z.output<typeof CustomerPortalCustomer>
 export const CustomerPortalCustomerUpdate = resource('CustomerPortalCustomerUpdate', {
   billing_name: personName(),
   billing_address: AddressInput.nullish(),
-  tax_id: text(0, 100)
-    .transform((value) => (value === '' ? null : value))
-    .nullish(),
+  tax_id: maybe(100),
   default_payment_method_id: uuid().nullish(),
 })
 
@@ -98,11 +96,13 @@ export const verifyEmailUpdate = operation({
   method: 'POST',
   path: '/v1/customer-portal/customers/me/email-update/verify',
   summary: 'Change the e-mail address',
-  description: 'Trades the token of the link for the change and a new session. It works once; the address before is told.',
+  description: 'Trades the token of the link for the change. It works once; the address before is told.',
   access: open({ anyOrigin: true }),
   budget: 'sign_in',
   body: resource('CustomerEmailUpdateVerifyRequest', { token: z.string().max(200) }),
-  returns: resource('CustomerEmailUpdateVerifyResponse', { token: z.string().describe('A new customer access token.') }),
+  returns: resource('CustomerEmailUpdateVerifyResponse', {
+    token: z.string().describe('A new customer access token for the member whose address this is; empty where a team’s address is nobody’s own.'),
+  }),
   reveals: true,
   fails: [EmailUpdateInvalidOrExpired],
 })

@@ -98,11 +98,11 @@ export const authorize = (access: Access, actor: Actor, wall: Date): void => {
   if (access.kind === 'open') return
   if (actor.kind === 'anonymous') throw unauthorized()
   if (access.kind === 'portal') {
-    if (actor.kind !== 'portal') throw unauthorized('The customer portal takes customer sessions only.')
+    if (actor.kind !== 'portal') throw unauthorized()
     if (!access.credentials.includes(actor.member_id === null ? 'customer_session' : 'member_session'))
       throw unauthorized('This operation is for members: create the session for one of them.')
   } else if (actor.kind === 'portal') {
-    throw unauthorized('Customer sessions open the customer portal only.')
+    throw unauthorized()
   } else if (access.kind === 'session') {
     if (actor.kind !== 'user' || actor.via !== 'session') throw new NotPermitted('Tokens cannot do this: sign in with your browser.')
     if (access.fresh && wall.getTime() - actor.credential_created_at.getTime() > 1 * hours) throw new SessionNotFreshError()

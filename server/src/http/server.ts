@@ -304,7 +304,7 @@ const presentedBy = (request: FastifyRequest) => {
     origin: request.headers.origin,
     site: single('sec-fetch-site'),
     asked: single('bursar-csrf'),
-    organization: organizationNamed(request)?.toLowerCase(),
+    organization: narrowedTo(request),
   }
 }
 
@@ -312,13 +312,14 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 
 /** A request may confine itself to one organization; one that the caller does not belong to means no access at all. */
 const narrowedTo = (request: FastifyRequest): string | undefined => {
-  const value = organizationNamed(request)
-  if (value === undefined || uuid.test(value)) return value?.toLowerCase()
-  throw new InvalidRequest({ loc: ['header', 'bursar-organization'], msg: 'Expected the id of one organization, a UUID.', type: 'uuid_parsing', input: value })
+  for (const name of ['bursar-organization', 'polar-organization']) {
+    const value = request.headers[name]
+    if (value === undefined) continue
+    if (typeof value === 'string' && uuid.test(value)) return value.toLowerCase()
+    throw new InvalidRequest({ loc: ['header', name], msg: 'Expected the id of one organization, a UUID.', type: 'uuid_parsing', input: value })
+  }
+  return undefined
 }
-
-const organizationNamed = ({ headers }: FastifyRequest): string | undefined =>
-  [headers['bursar-organization'], headers['polar-organization']].find((value) => value !== undefined)?.toString()
 
 const traced = async <T>(operation: Operation, request: FastifyRequest, work: () => Promise<T>): Promise<T> => {
   const parent = propagation.extract(otel.active(), request.headers)

@@ -111,6 +111,18 @@ export class Hasher {
 
 const keyed = (pepper: Pepper, text: string) => createHmac('sha256', pepper.key).update(text).digest('hex')
 
+/** Letters and digits that nobody mistakes for each other. */
+const clear = '23456789ABCDEFGHJKLMNPQRSTUVWXYZ'
+
+/** A code to be typed from a mail: eight of 32 characters, so that a handful of tries an hour finds nothing in a lifetime. */
+export const newCode = (): Secret => new Secret(`${randomText(4, clear)}-${randomText(4, clear)}`)
+
+/** The code as it was meant, however it was typed. */
+export const readCode = (typed: string): Secret => {
+  const plain = typed.toUpperCase().replace(/[^0-9A-Z]/g, '')
+  return new Secret(`${plain.slice(0, 4)}-${plain.slice(4)}`)
+}
+
 /** Compares two texts in time that does not depend on where they differ. */
 export const sameText = (a: string, b: string): boolean => timingSafeEqual(digest('sha256', a, 'buffer'), digest('sha256', b, 'buffer'))
 

@@ -6,7 +6,7 @@ import { z } from 'zod'
 import { Hasher } from '../kernel/secrets.ts'
 import type { Platform } from '../modules/handlers.ts'
 import { createUser, findUserByEmail, issueOrganizationToken, issuePersonalToken, revokeTokenOf, tokensOf } from '../modules/identity/index.ts'
-import { createOrganization, findOrganizationBySlug, insertMembership } from '../modules/organizations/index.ts'
+import { createOrganization, findLivingOrganization, insertMembership } from '../modules/organizations/index.ts'
 import { systemClock } from '../platform/clock.ts'
 import { readConfig } from '../platform/config.ts'
 import { openLog } from '../platform/log.ts'
@@ -91,7 +91,7 @@ export const operator = async ([action, subject]: readonly string[], values: Val
 export const token = async ([action]: readonly string[], values: Values): Promise<void> => {
   const slug = required(values.organization, '--organization')
   return withDatabase(async ({ db, transact, platform }) => {
-    const organization = await findOrganizationBySlug(db, slug)
+    const organization = await findLivingOrganization(db, { slug })
     if (!organization) throw new Usage(`there is no organization ${slug}`)
     if (action === 'list') {
       const tokens = await tokensOf(db, organization.id)
@@ -127,7 +127,7 @@ export const token = async ([action]: readonly string[], values: Values): Promis
 export const seed = (values: Values): Promise<void> =>
   withDatabase(async ({ db, transact, platform }) => {
     if (platform.config.environment !== 'sandbox') throw new Usage('seed fills a sandbox, and this is production')
-    if (await findOrganizationBySlug(db, 'acme')) throw new Usage('this sandbox is seeded already: the organization acme exists')
+    if (await findLivingOrganization(db, { slug: 'acme' })) throw new Usage('this sandbox is seeded already: the organization acme exists')
     const email = 'owner@acme.example'
     const made = await transact(async (tx) => {
       const user = (await findUserByEmail(tx, email)) ?? (await createUser(tx, { email, is_operator: true }))

@@ -10,6 +10,12 @@ export interface Letter {
   text: string
 }
 
+/** The code in a letter. */
+export const codeIn = (text: string): string => /\b[2-9A-Z]{4}-[2-9A-Z]{4}\b/.exec(text)![0]
+
+/** Another code than this one. */
+export const otherCode = (code: string): string => code.replace(/^./, (first) => (first === 'A' ? 'B' : 'A'))
+
 /** A real mail server that keeps what it receives, and can be told to misbehave. */
 export const openMailbox = async () => {
   const letters: Letter[] = []

@@ -8,7 +8,7 @@ import { cloneDatabase, type Database } from '../harness/database.ts'
 import { launch, portOf, type Program } from '../harness/process.ts'
 import { noteSecrets } from '../harness/secrets.ts'
 import { eventually, exchange, variables } from '../harness/world.ts'
-import { openMailbox, type Mailbox } from '../harness/mail.ts'
+import { codeIn, openMailbox, type Mailbox } from '../harness/mail.ts'
 
 let database: Database
 let mail: Mailbox
@@ -83,7 +83,7 @@ test('from nothing to a served request, by the commands of the manual; no secret
     { 'content-type': 'application/json', cookie: `x=${made.token}` },
     JSON.stringify({ email: 'operator@people.test' }),
   )
-  const code = /\b\d{6}\b/.exec((await mail.next('operator@people.test')).text)![0]
+  const code = codeIn((await mail.next('operator@people.test')).text)
   const signedIn = await exchange(
     port,
     'POST',

@@ -204,7 +204,7 @@ export const policy: Record<string, Policy> = {
   'auth:verify_code': {
     who: 'open',
     scopes: [],
-    ask: () => ({ path: '/v1/auth/email-otp/verify', body: { email: 'nobody@people.test', code: '123456' } }),
+    ask: () => ({ path: '/v1/auth/email-otp/verify', body: { email: 'stranger@people.test', code: '123456' } }),
     granted: [401, 'SignInRefused'],
   },
   'auth:sign_out': { who: 'person', scopes: [], ask: () => ({ path: '/v1/auth/session' }), granted: 204 },
@@ -402,6 +402,34 @@ export const policy: Record<string, Policy> = {
           granted: action === 'delete' ? 204 : 200,
           foreign: 'absent',
           nested,
+        },
+      ]),
+    ),
+  ),
+
+  'members:create_member': {
+    who: tokens,
+    scopes: ['members:write'],
+    roles: crew,
+    ask: (t) => ({ path: '/v1/members/', body: { customer_id: t.customer_id, email: `matrix-${serial++}@people.test` } }),
+    granted: 201,
+    foreign: 'absent',
+  },
+  ...Object.fromEntries(
+    (['get', 'update', 'delete'] as const).flatMap((action) =>
+      (['', '_by_external_id'] as const).map((by): [string, Policy] => [
+        `members:${action}_member${by}`,
+        {
+          who: tokens,
+          scopes: action === 'get' ? membersRead : ['members:write'],
+          ...(action === 'get' ? {} : { roles: crew }),
+          ask: (t) => ({
+            path: by === '' ? `/v1/members/${t.person_id}` : `/v1/members/external/${t.person_external_id}?external_customer_id=${t.customer_external_id}`,
+            ...(action === 'update' ? { body: { name: 'Changed' } } : {}),
+          }),
+          granted: action === 'delete' ? 204 : 200,
+          foreign: 'absent',
+          ...(by === '' ? {} : { nested: 'customer_external_id' as const }),
         },
       ]),
     ),

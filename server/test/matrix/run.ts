@@ -83,7 +83,7 @@ const furnish = async (organization_id: string, owner_id: string, actor_id: stri
     personal_token_id: (await issuePersonalToken(tx, platform, actor_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
   }))
 }
-const other = await furnish(theirs.id, stranger.id, stranger.id)
+const furnished = await furnish(theirs.id, stranger.id, stranger.id)
 const absentId = () => newId(new Date())
 const absent = (): Target => ({
   organization_id: absentId(),
@@ -153,6 +153,14 @@ const ofCrew = async (): Promise<Target> => ({
 const neighbour = await furnish(ours.id, people.owner.id, people.admin.id)
 
 const canaries = await plantCanaries()
+// The canaries took the place of external ids too: what we point at must be what is there.
+const { rows: renamed } = await database.owner((owner) =>
+  owner.query<{ customer: string; person: string }>(
+    'select c.external_id as customer, m.external_id as person from customers c join members m on m.customer_id = c.id where c.id = $1 and m.id = $2',
+    [furnished.customer_id, furnished.person_id],
+  ),
+)
+const other: Target = { ...furnished, customer_external_id: renamed[0]!.customer, person_external_id: renamed[0]!.person }
 
 // Credentials: every kind, with every single scope, and with every scope but the right ones.
 const secrets = new Map<string, string>()
@@ -467,7 +475,7 @@ async function plantCanaries(): Promise<string[]> {
     const planted: string[] = []
     for (const [table, own] of Map.groupBy(columns, (column) => column.table)) {
       const { rows } = await owner.query<{ ctid: string }>(`select ctid from "${table}" where "${own[0]!.tenant}" = any($1)`, [
-        [theirs.id, stranger.id, other.member_id],
+        [theirs.id, stranger.id, furnished.member_id],
       ])
       for (const { ctid } of rows) {
         const texts = own.map(() => `c${randomBytes(16).toString('hex')}`)

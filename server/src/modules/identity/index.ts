@@ -13,8 +13,8 @@ export const area: Area = {
 }
 
 export { InvalidToken, openUsage, resolve, type Keys, type Usage } from './credentials/credentials.ts'
-export { addCredential, dropCredentials, findSubject, takeSubject } from './credentials/credentials.sql.ts'
-export { cookieName, portalCookiePrefix } from './sessions/sessions.api.ts'
+export { addCredential, dropCredentials, findSubject, forgetSubjects, takeSubject } from './credentials/credentials.sql.ts'
+export { cookieName, portalCookiePrefix, setCookie } from './sessions/sessions.api.ts'
 export { createUser, startSession } from './sessions/sessions.ts'
 export { findUserByEmail } from './sessions/sessions.sql.ts'
 export { issueOrganizationToken, issuePersonalToken, revokeTokenOf, tokensOf } from './tokens/tokens.ts'

@@ -5,4 +5,4 @@ export const area: Area = { operations: organizations, jobs: [], sweeps: [], cho
 
 export { chooseOrganization, create as createOrganization, capabilities, findSeller, present as presentOrganization } from './organizations/organizations.ts'
 export { confine, permit, permits, permissions, type Permission } from './permissions.ts'
-export { findOrganization, findOrganizationBySlug, insertMembership } from './organizations/organizations.sql.ts'
+export { findLiving as findLivingOrganization, findOrganization, insertMembership } from './organizations/organizations.sql.ts'

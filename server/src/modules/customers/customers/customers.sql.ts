@@ -1,4 +1,4 @@
-import type { Address, Customer, CustomerType, Metadata, PageRequest, PaymentMethod, TaxIDFormat } from '@bursar/contract'
+import type { Address, CustomerType, Metadata, PageRequest, PaymentMethod, TaxIDFormat } from '@bursar/contract'
 import { sql, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
@@ -54,7 +54,10 @@ export type CustomerRow = Selectable<Omit<CustomerTable, 'pure_holder' | 'become
 const enabled = (reach: Reach): string[] => organizationIds(reach).filter((id) => reach.phases.get(id) === 'phase2')
 
 /** The lens on existence: whoever only held seats is no customer any more once the member model is on. */
-export const exists = (reach: Reach) => sql<boolean>`(deleted_at is null and (not pure_holder or organization_id <> all(${enabled(reach)}::uuid[])))`
+export const exists = (reach: Reach, customers = 'customers') => {
+  const column = (name: string) => sql.ref(`${customers}.${name}`)
+  return sql<boolean>`(${column('deleted_at')} is null and (not ${column('pure_holder')} or ${column('organization_id')} <> all(${enabled(reach)}::uuid[])))`
+}
 
 /** The lens on the type: whoever bought seats is a team once the member model is on. */
 const typed = (reach: Reach) => sql<CustomerType>`case when becomes_team and organization_id = any(${enabled(reach)}::uuid[]) then 'team' else type end`
@@ -226,5 +229,3 @@ export const listMethods = async (db: Db, customer: CustomerRow, query: PageRequ
   const items = inOrder(keys, rows, ({ id }) => id).map((row) => ({ ...row, is_default: row.id === customer.default_payment_method_id }))
   return { items: items as PaymentMethod[], total, next_cursor }
 }
-
-export type { Customer }

@@ -1,15 +1,23 @@
 import {
   createCustomer,
+  createCustomerSession,
+  createExternalMember,
   deleteCustomer,
   deleteExternalCustomer,
+  deleteExternalMember,
   getCustomer,
   getExternalCustomer,
+  getExternalMember,
+  getFlatExternalMember,
+  getOrganization,
   listCustomers,
+  listExternalCustomerMembers,
   listExternalPaymentMethods,
   listMembers,
   listPaymentMethods,
   updateCustomer,
   updateExternalCustomer,
+  updateExternalMember,
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { newId } from '../../../kernel/ids.ts'
@@ -157,6 +165,13 @@ test('the same external id in two organizations of one person is a conflict, unt
     await api.send(updateExternalCustomer, { params, body: { name: 'X' } }),
     await api.send(deleteExternalCustomer, { params }),
     await api.send(listExternalPaymentMethods, { params }),
+    await api.send(listExternalCustomerMembers, { params }),
+    await api.send(createExternalMember, { params, body: { email: 'x@people.test' } }),
+    await api.send(getExternalMember, { params: { ...params, member_external_id: 'both' } }),
+    await api.send(updateExternalMember, { params: { ...params, member_external_id: 'both' }, body: { name: 'X' } }),
+    await api.send(deleteExternalMember, { params: { ...params, member_external_id: 'both' } }),
+    await api.send(getFlatExternalMember, { params: { external_id: 'both' }, query: { external_customer_id: 'both' } }),
+    await api.send(createCustomerSession, { body: { external_customer_id: 'both' } }),
   ])
     expect(answer).toMatchObject({ status: 409, body: { error: 'AmbiguousExternalCustomerID' } })
   const confined = world.client({ token }, { 'bursar-organization': second.id })
@@ -192,6 +207,7 @@ test('the phase is a lens: whoever only held seats is a customer until the membe
     await owner.query('update customers set becomes_team = true where id = $1', [buyer.id])
   })
   const look = async () => ({
+    enabled: (await api.call(getOrganization, { params: { id: organization.id } })).feature_settings!.member_model_enabled,
     holder: (await api.send(getCustomer, { params: { id: holder.id } })).status,
     external: (await api.send(getExternalCustomer, { params: { external_id: 'holder' } })).status,
     type: (await api.call(getCustomer, { params: { id: buyer.id } })).type,
@@ -201,11 +217,12 @@ test('the phase is a lens: whoever only held seats is a customer until the membe
   })
   for (const early of ['before', 'phase1'] as const) {
     await phase(early)
-    expect(await look()).toEqual({ holder: 200, external: 200, type: 'individual', total: 2, filtered: 2, members: 2 })
+    expect(await look()).toEqual({ enabled: false, holder: 200, external: 200, type: 'individual', total: 2, filtered: 2, members: 2 })
     expect((await api.send(createCustomer, { body: { email: 'HOLDER@people.test' } })).status).toBe(422)
     expect((await world.database.owner((owner) => owner.query('select 1 from customers where organization_id = $1', [organization.id]))).rows).toHaveLength(2)
   }
   await phase('phase2')
-  expect(await look()).toEqual({ holder: 404, external: 404, type: 'team', total: 1, filtered: 1, members: 1 })
+  expect(await look()).toEqual({ enabled: true, holder: 404, external: 404, type: 'team', total: 1, filtered: 1, members: 1 })
   expect((await api.send(createCustomer, { body: { email: 'holder@people.test', external_id: 'holder' } })).status).toBe(201)
+  expect(await api.call(updateCustomer, { params: { id: buyer.id }, body: { email: null } })).toMatchObject({ type: 'team', email: null })
 })

@@ -19,7 +19,9 @@ import { newId } from '../../../kernel/ids.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import { isTwin, type Db, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
 import { chooseOrganization, permit, type Permission } from '../../organizations/index.ts'
-import { addMember, mirrorEmail, removeAll } from '../members/members.ts'
+import { insert as insertMember, mirrorEmail, removeAll } from '../members/members.ts'
+import { forgetSubjects } from '../../identity/index.ts'
+import { withdrawOpen } from '../portal/portal.sql.ts'
 import { avatarOf } from './avatars.ts'
 import { changeCustomer, findCustomers, findTaken, insertCustomer, lockCustomers, type CustomerRow, type Naming } from './customers.sql.ts'
 import { readTaxId } from './tax-ids.ts'
@@ -90,21 +92,21 @@ export const create = async (tx: Tx, reach: Reach, body: z.output<typeof Custome
   // Nobody else can see the row yet, which is as good as holding it.
   const customer = row as Locked<CustomerRow>
   await emit(tx, customerCreated, subject(customer), present(customer))
-  await addMember(tx, customer, { email: owner.email, name: owner.name ?? null, external_id: owner.external_id ?? null, role: 'owner' })
+  await insertMember(tx, customer, { email: owner.email, name: owner.name ?? null, external_id: owner.external_id ?? null, role: 'owner' })
   return customer
 }
 
-/** The one customer that a caller means, if the caller may see it. Without a permission: the portal's own, which needs none of the organization's. */
-export const find = async (db: Db, reach: Reach, naming: Naming, permission: Permission | null = 'customers:read'): Promise<CustomerRow> => {
+/** The one customer that a caller means, if the caller may see it. */
+export const find = async (db: Db, reach: Reach, naming: Naming, permission: Permission = 'customers:read'): Promise<CustomerRow> => {
   const customer = one(await findCustomers(db, reach, naming))
-  if (permission) permit(reach, customer.organization_id, permission)
+  permit(reach, customer.organization_id, permission)
   return customer
 }
 
 /** The same, held until the transaction ends: its members, address and type change by one caller at a time. */
-export const hold = async (tx: Tx, reach: Reach, naming: Naming, permission: Permission | null = 'customers:manage'): Promise<Locked<CustomerRow>> => {
+export const hold = async (tx: Tx, reach: Reach, naming: Naming, permission: Permission = 'customers:manage'): Promise<Locked<CustomerRow>> => {
   const customer = one(await lockCustomers(tx, reach, naming))
-  if (permission) permit(reach, customer.organization_id, permission)
+  permit(reach, customer.organization_id, permission)
   return customer
 }
 
@@ -154,9 +156,14 @@ export const change = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>
   if (Object.keys(different).length === 0) return customer
   const changed = await unique({ ...customer, ...different }, () => changeCustomer(tx, reach, customer, { ...different, modified_at: tx.clock.business() }))
   await emit(tx, customerUpdated, subject(changed), present(changed))
+  if (different.email !== undefined) await withdrawEmailChange(tx, customer)
   if (different.email && customer.type === 'individual') await mirrorEmail(tx, changed, different.email)
   return changed
 }
+
+/** An address that changes, or a session that leaked, ends whatever wish for another address is open. */
+export const withdrawEmailChange = async (tx: Tx, customer: { organization_id: string; id: string }): Promise<void> =>
+  forgetSubjects(tx, await withdrawOpen(tx, customer, tx.clock.wall()))
 
 /** Gone at once with all its members, whose sessions end by that: what they open is asked for with every request. */
 export const remove = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>): Promise<void> => {
@@ -189,7 +196,7 @@ export const changeBilling = (
       msg: country
         ? `This is not a tax number of ${country}.${given.tax_id === undefined ? ' The customer has it from before: send the new one along, or null to remove it.' : ''}`
         : 'A tax number needs a billing address: send billing_address.country along.',
-      type: country ? 'invalid' : 'missing',
+      type: country ? 'invalid' : 'value_error',
       input: number,
     })
   return { changes, problems }

@@ -1,15 +1,24 @@
 import {
   createExternalMember,
+  createFlatMember,
   createMember,
   deleteExternalMember,
+  deleteFlatExternalMember,
+  deleteFlatMember,
   deleteMember,
   getExternalMember,
+  getFlatExternalMember,
+  getFlatMember,
   getMember,
+  InvalidRequest,
   listCustomerMembers,
   listExternalCustomerMembers,
   listMembers,
   paginate,
+  ResourceNotFound,
   updateExternalMember,
+  updateFlatExternalMember,
+  updateFlatMember,
   updateMember,
   type MemberRole,
   type MemberUpdate,
@@ -22,7 +31,7 @@ import { read, write } from '../../handlers.ts'
 import { confine } from '../../organizations/index.ts'
 import type { Naming } from '../customers/customers.sql.ts'
 import { find as findCustomer, hold } from '../customers/customers.ts'
-import { listMembers as list, type MemberNaming } from './members.sql.ts'
+import { findCustomerOf, listMembers as list, type MemberNaming } from './members.sql.ts'
 import { add, find, present, remove, update, type NewMember } from './members.ts'
 
 type Listing = PageRequest & { sorting: readonly string[]; role?: MemberRole | undefined }
@@ -48,6 +57,25 @@ const removeFrom = async (tx: Tx, reach: Reach, naming: Naming, member: MemberNa
   await remove(tx, await find(tx, await hold(tx, reach, naming), member))
 }
 
+/** Older addresses leave out whose member it is: the member says so, or the query does. */
+const customerOf = async (db: Db, reach: Reach, member_id: string): Promise<Naming> => {
+  const customer = await findCustomerOf(db, reach, member_id)
+  if (!customer) throw new ResourceNotFound()
+  return customer
+}
+const customerNamed = (
+  from: 'body' | 'query',
+  { customer_id, external_customer_id }: { customer_id?: string | null | undefined; external_customer_id?: string | null | undefined },
+): Naming => {
+  if (customer_id && !external_customer_id) return { id: customer_id }
+  if (external_customer_id && !customer_id) return { external_id: external_customer_id }
+  throw new InvalidRequest({
+    loc: [from, 'customer_id'],
+    msg: `Name the customer once, by customer_id or by external_customer_id: received ${customer_id ? 'both' : 'neither'}.`,
+    type: 'value_error',
+  })
+}
+
 export const operations = [
   read(listMembers, async (db, { reach, query }) => {
     const { items, total, next_cursor } = await list(db, confine(reach, 'customers:read'), query)
@@ -67,4 +95,14 @@ export const operations = [
   write(deleteExternalMember, (tx, { reach, params: { external_id, member_external_id } }) =>
     removeFrom(tx, reach, { external_id }, { external_id: member_external_id }),
   ),
+
+  write(createFlatMember, (tx, { reach, body: { customer_id, external_customer_id, ...body } }) =>
+    addTo(tx, reach, customerNamed('body', { customer_id, external_customer_id }), body),
+  ),
+  read(getFlatMember, async (db, { reach, params }) => get(db, reach, await customerOf(db, reach, params.id), params)),
+  write(updateFlatMember, async (tx, { reach, params, body }) => updateOf(tx, reach, await customerOf(tx, reach, params.id), params, body)),
+  write(deleteFlatMember, async (tx, { reach, params }) => removeFrom(tx, reach, await customerOf(tx, reach, params.id), params)),
+  read(getFlatExternalMember, (db, { reach, params, query }) => get(db, reach, customerNamed('query', query), params)),
+  write(updateFlatExternalMember, (tx, { reach, params, query, body }) => updateOf(tx, reach, customerNamed('query', query), params, body)),
+  write(deleteFlatExternalMember, (tx, { reach, params, query }) => removeFrom(tx, reach, customerNamed('query', query), params)),
 ]

@@ -36,6 +36,16 @@ export type MemberNaming = { readonly id: string } | { readonly external_id: str
 export const findMember = (db: Db, customer: CustomerRow, naming: MemberNaming): Promise<MemberRow | undefined> =>
   ('id' in naming ? of(db, customer).where('id', '=', naming.id) : of(db, customer).where('external_id', '=', naming.external_id)).executeTakeFirst()
 
+/** Whose member this is, wherever in reach; its customer must be there too. */
+export const findCustomerOf = (db: Db, reach: Reach, member_id: string): Promise<{ id: string } | undefined> =>
+  db.q
+    .selectFrom('members')
+    .select('customer_id as id')
+    .where('organization_id', '=', withinReach(reach))
+    .where('id', '=', member_id)
+    .where('deleted_at', 'is', null)
+    .executeTakeFirst()
+
 export const findMemberByEmail = (db: Db, customer: CustomerRow, email: string): Promise<MemberRow | undefined> =>
   of(db, customer)
     .where(sql`lower(email)`, '=', email.toLowerCase())
@@ -51,15 +61,9 @@ const list = (reach: Reach) =>
     table: 'members',
     tenant: 'organization_id',
     id: 'id',
-    always: sql`deleted_at is null and exists (select from customers where customers.organization_id = members.organization_id and customers.id = members.customer_id and ${shown(reach)})`,
+    always: sql`deleted_at is null and exists (select from customers where customers.organization_id = members.organization_id and customers.id = members.customer_id and ${exists(reach)})`,
     sortable: { created_at: { expression: 'created_at', type: 'timestamptz' } },
   }) as const satisfies ListSpec<string>
-
-/** The lens again, where the customer's columns must be told from the member's. */
-const shown = (reach: Reach) => {
-  const enabled = organizationIds(reach).filter((id) => reach.phases.get(id) === 'phase2')
-  return sql`customers.deleted_at is null and (not customers.pure_holder or customers.organization_id <> all(${enabled}::uuid[]))`
-}
 
 export const listMembers = async (
   db: Db,

@@ -1,17 +1,24 @@
 import {
   createCustomer,
   createExternalMember,
+  createFlatMember,
   createMember,
   deleteCustomer,
   deleteExternalMember,
+  deleteFlatExternalMember,
+  deleteFlatMember,
   deleteMember,
   getExternalMember,
+  getFlatExternalMember,
+  getFlatMember,
   getMember,
   listCustomerMembers,
   listExternalCustomerMembers,
   listMembers,
   updateCustomer,
   updateExternalMember,
+  updateFlatExternalMember,
+  updateFlatMember,
   updateMember,
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -140,4 +147,22 @@ test("a customer's members are not found under another customer", async () => {
     expect(answer).toMatchObject({ status: 404, body: { error: 'ResourceNotFound' } })
   expect((await api.call(createMember, { params: { id: other.id }, body: { email: 'mine@people.test', external_id: 'mine' } })).id).not.toBe(member.id)
   expect((await api.call(listCustomerMembers, { params: { id: customer.id } })).items).toHaveLength(2)
+})
+
+test('older addresses of members lead to the same rooms', async () => {
+  const { api, customer } = await team()
+  const made = await api.call(createFlatMember, { body: { customer_id: customer.id, email: 'flat@people.test', external_id: 'flat' } })
+  expect(await api.call(createFlatMember, { body: { external_customer_id: 'works', email: 'FLAT@people.test' } })).toEqual(made)
+  expect(await api.call(getFlatMember, { params: { id: made.id } })).toEqual(made)
+  expect(await api.call(updateFlatMember, { params: { id: made.id }, body: { name: 'Flat' } })).toMatchObject({ name: 'Flat' })
+  const params = { external_id: 'flat' }
+  for (const query of [{ customer_id: customer.id }, { external_customer_id: 'works' }])
+    expect(await api.call(getFlatExternalMember, { params, query })).toMatchObject({ id: made.id, name: 'Flat' })
+  for (const query of [{}, { customer_id: customer.id, external_customer_id: 'works' }])
+    expect(await api.send(getFlatExternalMember, { params, query })).toMatchObject({ status: 422, body: { detail: [{ loc: ['query', 'customer_id'] }] } })
+  expect((await api.send(createFlatMember, { body: { email: 'nobody@people.test' } })).status).toBe(422)
+  expect(await api.call(updateFlatExternalMember, { params, query: { customer_id: customer.id }, body: { name: null } })).toMatchObject({ name: null })
+  expect((await api.send(deleteFlatExternalMember, { params, query: { customer_id: customer.id } })).status).toBe(204)
+  expect((await api.send(getFlatMember, { params: { id: made.id } })).status).toBe(404)
+  expect((await api.send(deleteFlatMember, { params: { id: made.id } })).status).toBe(404)
 })

@@ -32,13 +32,15 @@ export const add = async (tx: Tx, customer: Locked<CustomerRow>, wish: NewMember
   if (there) return there
   if (customer.type === 'individual')
     throw new NotPermitted('An individual customer has no members beside its owner. Make it a team first: PATCH the customer with type "team".')
-  return addMember(tx, customer, wish)
+  return insert(tx, customer, wish)
 }
 
 /** Writes a member and says so. The customer is held, so nobody adds the same one beside us; its unique keys stand behind that. */
-export const addMember = async (tx: Tx, customer: Locked<CustomerRow>, wish: NewMember): Promise<MemberRow> => {
+export const insert = async (tx: Tx, customer: Locked<CustomerRow>, wish: NewMember): Promise<MemberRow> => {
   const { organization_id, id: customer_id } = customer
-  const member: MemberRow = { organization_id, id: newId(tx.clock.wall()), customer_id, created_at: tx.clock.business(), modified_at: null, ...wish }
+  // The owner has been there as long as the customer.
+  const created_at = wish.role === 'owner' ? customer.created_at : tx.clock.business()
+  const member: MemberRow = { organization_id, id: newId(tx.clock.wall()), customer_id, created_at, modified_at: null, ...wish }
   try {
     await insertMember(tx, member)
   } catch (error) {
@@ -54,6 +56,7 @@ export const addMember = async (tx: Tx, customer: Locked<CustomerRow>, wish: New
   return member
 }
 
+/** A member of this customer, or nothing at all: somebody else's is answered like none. */
 export const find = async (db: Db, customer: CustomerRow, naming: MemberNaming): Promise<MemberRow> => {
   const member = await findMember(db, customer, naming)
   if (!member) throw new ResourceNotFound()
@@ -88,10 +91,10 @@ const demoteOwner = async (tx: Tx, customer: Locked<CustomerRow>): Promise<void>
 }
 
 /** Gone at once: sessions of the member end by that. The owner cannot be removed, only relieved. */
-export const remove = async (tx: Tx, member: MemberRow): Promise<void> => {
+export const remove = async (tx: Tx, member: MemberRow, param = 'member_id'): Promise<void> => {
   if (member.role === 'owner')
     throw new InvalidRequest({
-      loc: ['path', 'member_id'],
+      loc: ['path', param],
       msg: 'The owner cannot be removed: make another member the owner first, or delete the customer.',
       type: 'value_error',
     })
@@ -106,7 +109,10 @@ export const removeAll = async (tx: Tx, customer: Locked<CustomerRow>): Promise<
 /** The owner of an individual customer is that customer: the address is one. */
 export const mirrorEmail = async (tx: Tx, customer: Locked<CustomerRow>, email: string): Promise<void> => {
   const owner = await findOwner(tx, customer)
-  if (owner && owner.email !== email) await change(tx, owner, { email })
+  if (!owner || owner.email === email) return
+  const holder = await findMemberByEmail(tx, customer, email)
+  if (holder && holder.id !== owner.id) throw problem('email', 'Another member of this customer has this e-mail address.', email)
+  await change(tx, owner, { email })
 }
 
 const change = async (tx: Tx, member: MemberRow, changes: Partial<MemberRow>): Promise<MemberRow> => {

@@ -43,7 +43,7 @@ export const operations = [
     return {}
   }),
   read(checkEmailUpdate, (db, { query, platform }) => checkEmailChange(db, platform, query.token)),
-  write(verifyEmailUpdate, async (tx, { body, platform }) => ({ token: (await verifyEmailChange(tx, platform, body.token)).reveal() })),
+  write(verifyEmailUpdate, async (tx, { body, platform }) => ({ token: (await verifyEmailChange(tx, platform, body.token))?.reveal() ?? '' })),
 
   read(listPortalMembers, async (db, { actor, reach, query }) => {
     allow(actor.role, 'team:manage')

@@ -15,19 +15,32 @@ export interface EmailChange {
   previous_email: string | null
   created_at: Date
   expires_at: Date
-  done_at: Date | null
+  closed_at: Date | null
 }
 
 /** Takes back the wish that is open, if any: a customer has one at a time. */
-export const deleteOpenChange = async (tx: Tx, organization_id: string, customer_id: string): Promise<string[]> => {
+export const withdrawOpen = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }, now: Date): Promise<string[]> => {
   const gone = await tx.q
-    .deleteFrom('customer_email_changes')
+    .updateTable('customer_email_changes')
+    .set({ closed_at: now })
     .where('organization_id', '=', organization_id)
-    .where('customer_id', '=', customer_id)
-    .where('done_at', 'is', null)
+    .where('customer_id', '=', id)
+    .where('closed_at', 'is', null)
     .returning('id')
     .execute()
-  return gone.map(({ id }) => id)
+  return gone.map((wish) => wish.id)
+}
+
+/** How often a customer has asked since a moment. */
+export const countWishes = async (db: Db, { organization_id, id }: { organization_id: string; id: string }, since: Date): Promise<number> => {
+  const { count } = await db.q
+    .selectFrom('customer_email_changes')
+    .select((row) => row.fn.countAll<number>().as('count'))
+    .where('organization_id', '=', organization_id)
+    .where('customer_id', '=', id)
+    .where('created_at', '>', since)
+    .executeTakeFirstOrThrow()
+  return count
 }
 
 export const insertChange = async (tx: Tx, change: EmailChange): Promise<void> => {
@@ -40,7 +53,7 @@ export const findChange = (db: Db, organization_id: string, id: string): Promise
 export const markDone = async (tx: Tx, change: EmailChange, previous_email: string | null, now: Date): Promise<void> => {
   await tx.q
     .updateTable('customer_email_changes')
-    .set({ done_at: now, previous_email })
+    .set({ closed_at: now, previous_email })
     .where('organization_id', '=', change.organization_id)
     .where('id', '=', change.id)
     .execute()

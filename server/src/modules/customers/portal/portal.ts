@@ -2,9 +2,12 @@ import {
   EmailUpdateInvalidOrExpired,
   InvalidRequest,
   NotPermitted,
+  TooManyRequests,
+  Unauthorized,
   type CustomerPortalCustomer,
   type CustomerPortalCustomerUpdate,
   type MemberRole,
+  type Organization,
 } from '@bursar/contract'
 import type { z } from 'zod'
 import { within, type PortalActor, type Reach } from '../../../kernel/actors.ts'
@@ -16,25 +19,34 @@ import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means, Platform } from '../../handlers.ts'
 import { addCredential, dropCredentials, findSubject, takeSubject } from '../../identity/index.ts'
 import { findOrganization, findSeller } from '../../organizations/index.ts'
-import { findTaken, isMethodOf, type CustomerRow } from '../customers/customers.sql.ts'
-import { change, changeBilling, find as findCustomer, present } from '../customers/customers.ts'
-import { findMember, findOwner, type MemberRow } from '../members/members.sql.ts'
+import { findCustomers, findTaken, isMethodOf, lockCustomers, type CustomerRow } from '../customers/customers.sql.ts'
+import { change, changeBilling, present, withdrawEmailChange } from '../customers/customers.ts'
+import { findMember, findMemberByEmail, findOwner, type MemberRow } from '../members/members.sql.ts'
 import { find as findMemberOf, add, remove, update } from '../members/members.ts'
 import { holdOwn, open } from '../sessions/sessions.ts'
-import { deleteOpenChange, findChange, insertChange, markDone, type EmailChange } from './portal.sql.ts'
+import { countWishes, findChange, insertChange, markDone } from './portal.sql.ts'
 import { allow, allows } from './roles.ts'
 
 const linkLife = 1 * hours
+const wishesPerHour = 5
 
-export const findOwn = (db: Db, reach: Reach, { customer_id }: PortalActor): Promise<CustomerRow> => findCustomer(db, reach, { id: customer_id }, null)
+const mayChange = (settings: Organization['customer_portal_settings']) => settings.customer?.allow_email_change === true
+
+/** The customer of a portal session. It needs no permission of the organization's to see its own. */
+export const findOwn = async (db: Db, reach: Reach, { customer_id }: PortalActor): Promise<CustomerRow> => {
+  const [customer] = await findCustomers(db, reach, { id: customer_id })
+  if (!customer) throw new Unauthorized('This session has ended.')
+  return customer
+}
 
 /** Who the person behind a session is. */
 export const findPerson = async (db: Db, reach: Reach, actor: PortalActor): Promise<{ name: string | null; email: string }> => {
   const customer = await findOwn(db, reach, actor)
   const member = actor.member_id === null ? undefined : await findMember(db, customer, { id: actor.member_id })
   if (member) return member
-  const { name, email } = customer
-  return { name, email: email ?? (await findOwner(db, customer))!.email }
+  const address = actor.member_id === null ? (customer.email ?? (await findOwner(db, customer))?.email) : undefined
+  if (address === undefined) throw new Unauthorized('This session has ended.')
+  return { name: customer.name, email: address }
 }
 
 /** The customer as this person may see it: who does not pay learns whom they belong to, and nothing of what is paid or by whom. */
@@ -92,21 +104,24 @@ export const holdTeam = async (tx: Tx, reach: Reach, actor: PortalActor) => {
   return customer
 }
 
+/** Only a team has a team to manage. */
 export const refuseIndividual = (customer: CustomerRow): void => {
   if (customer.type !== 'team') throw new NotPermitted('This customer is one person, and has no team to manage.')
 }
 
+/** Leaders add members and other leaders, never a second owner. */
 export const addToTeam = async (
   tx: Tx,
   reach: Reach,
   actor: PortalActor,
   body: { email: string; name?: string | null | undefined; role: MemberRole },
 ): Promise<MemberRow> => {
-  if (body.role === 'owner') throw invalid(['body', 'role'], 'A team has one owner: add the member first, then hand the team over.', body.role)
   const customer = await holdTeam(tx, reach, actor)
+  if (body.role === 'owner') throw invalid(['body', 'role'], 'A team has one owner: add the member first, then hand the team over.', body.role)
   return add(tx, customer, { email: body.email, name: body.name ?? null, external_id: null, role: body.role })
 }
 
+/** Nobody changes their own role, and only the owner hands over. */
 export const updateInTeam = async (
   tx: Tx,
   reach: Reach,
@@ -123,11 +138,12 @@ export const updateInTeam = async (
   return update(tx, customer, member, body)
 }
 
+/** Nobody removes themselves, and the owner stays. */
 export const removeFromTeam = async (tx: Tx, reach: Reach, actor: PortalActor, id: string): Promise<void> => {
   const customer = await holdTeam(tx, reach, actor)
   const member = await findMemberOf(tx, customer, { id })
   if (member.id === actor.member_id) throw invalid(['path', 'id'], 'Nobody removes themselves: ask another leader of the team.', id)
-  await remove(tx, member)
+  await remove(tx, member, 'id')
 }
 
 const invalid = (loc: string[], msg: string, input: unknown) => new InvalidRequest({ loc, msg, type: 'value_error', input })
@@ -135,14 +151,16 @@ const invalid = (loc: string[], msg: string, input: unknown) => new InvalidReque
 /** Asks for another address. The answer tells nothing about it: whether it is free is found out where only its owner looks. */
 export const requestEmailChange = async (tx: Tx, reach: Reach, actor: PortalActor, email: string): Promise<void> => {
   const { organization_id, customer_id, member_id } = actor
-  await holdStanding(tx, reach, actor, 'billing:manage')
+  const customer = await holdStanding(tx, reach, actor, 'billing:manage')
   const { customer_portal_settings } = (await findOrganization(tx, reach, organization_id))!
   if (!customer_portal_settings.customer?.allow_email_change)
     throw new NotPermitted('This seller does not let customers change their address here. Write to them.')
-  for (const id of await deleteOpenChange(tx, organization_id, customer_id)) await dropCredentials(tx, 'email_change', id)
   const wall = tx.clock.wall()
+  if ((await countWishes(tx, customer, later(wall, -1 * hours))) >= wishesPerHour)
+    throw new TooManyRequests(`The address can be changed ${wishesPerHour} times an hour at most. Try again later.`, { 'retry-after': '3600' })
+  await withdrawEmailChange(tx, customer)
   const wish = { organization_id, id: newId(wall), customer_id, member_id, email, created_at: wall, expires_at: later(wall, linkLife) }
-  await insertChange(tx, { ...wish, previous_email: null, done_at: null })
+  await insertChange(tx, { ...wish, previous_email: null, closed_at: null })
   await enqueue(tx, 'mail.customer_email_change', { organization_id, change_id: wish.id })
 }
 
@@ -153,7 +171,7 @@ export const mailEmailChange = async (
 ): Promise<void> => {
   const wish = await findChange(db, organization_id, change_id)
   const organization = wish && (await findSeller(db, { id: organization_id }))
-  if (!organization || wish.done_at || wish.expires_at <= platform.clock.wall()) return
+  if (!organization || wish.closed_at || wish.expires_at <= platform.clock.wall()) return
   const reach = within(organization_id, 'portal', organization.member_phase)
   const secret = newToken('email_change', platform.config.environment)
   const sent = await transact(async (tx) => {
@@ -170,33 +188,48 @@ export const mailEmailChange = async (
   })
 }
 
-const isOpen = (wish: EmailChange | undefined, now: Date): wish is EmailChange => wish !== undefined && wish.done_at === null && wish.expires_at > now
-
-export const checkEmailChange = async (db: Db, platform: Platform, token: string): Promise<void> => {
-  const subject = await findSubject(db, platform.hasher, new Secret(token))
-  const wish = subject?.kind === 'email_change' ? await findChange(db, subject.organization_id!, subject.subject_id) : undefined
-  if (!isOpen(wish, platform.clock.wall())) throw new EmailUpdateInvalidOrExpired()
+/** A wish that can still be granted: open, in time, of a customer and a person who are there and may. */
+const findGrantable = async (db: Db, now: Date, subject: Awaited<ReturnType<typeof findSubject>>) => {
+  const wish = subject?.kind === 'email_change' && subject.organization_id ? await findChange(db, subject.organization_id, subject.subject_id) : undefined
+  const organization = wish && wish.closed_at === null && wish.expires_at > now ? await findSeller(db, { id: wish.organization_id }) : undefined
+  if (!wish || !organization || !mayChange(organization.customer_portal_settings)) throw new EmailUpdateInvalidOrExpired()
+  const reach = within(wish.organization_id, 'portal', organization.member_phase)
+  const [customer] = await findCustomers(db, reach, { id: wish.customer_id })
+  const member = customer && wish.member_id !== null ? await findMember(db, customer, { id: wish.member_id }) : undefined
+  const role = wish.member_id === null ? 'customer' : member?.role
+  if (!customer || !role || !allows(role, 'billing:manage')) throw new EmailUpdateInvalidOrExpired()
+  return { wish, reach }
 }
 
-/** Whoever holds the link owns the new address; whoever asked must still be allowed to. It happens once, and the old address is told. */
-export const verifyEmailChange = async (tx: Tx, platform: Platform, token: string): Promise<Secret> => {
-  const subject = await takeSubject(tx, platform.hasher, new Secret(token), 'email_change')
-  const wish = subject && (await findChange(tx, subject.organization_id!, subject.subject_id))
-  const organization = isOpen(wish, tx.clock.wall()) ? await findSeller(tx, { id: wish.organization_id }) : undefined
-  if (!wish || !organization) throw new EmailUpdateInvalidOrExpired()
-  const { organization_id, customer_id, member_id } = wish
-  const reach = within(organization_id, 'portal', organization.member_phase)
-  const customer = await holdOwn(tx, reach, customer_id)
-  const member = member_id === null ? undefined : await findMember(tx, customer, { id: member_id })
-  if (!allows(member?.role ?? (member_id === null ? 'customer' : 'member'), 'billing:manage')) throw new EmailUpdateInvalidOrExpired()
+/** Tells whether a link would still work, and uses nothing up. */
+export const checkEmailChange = async (db: Db, platform: Platform, token: string): Promise<void> => {
+  await findGrantable(db, platform.clock.wall(), await findSubject(db, platform.hasher, new Secret(token)))
+}
+
+/**
+ * Whoever holds the link owns the new address; whoever asked must still be allowed to. It happens once, and the old
+ * address is told. The link proves an address and no more: it opens a session only for the member whose address it is.
+ */
+export const verifyEmailChange = async (tx: Tx, platform: Platform, token: string): Promise<Secret | undefined> => {
+  const secret = new Secret(token)
+  const subject = await findSubject(tx, platform.hasher, secret)
+  const { wish, reach } = await findGrantable(tx, tx.clock.wall(), subject)
+  const { organization_id, customer_id } = wish
+  // The customer first, then the secret: in the order in which a wish is made.
+  const [customer] = await lockCustomers(tx, reach, { id: customer_id })
+  if (!customer || !(await takeSubject(tx, platform.hasher, secret, 'email_change'))) throw new EmailUpdateInvalidOrExpired()
+  await findGrantable(tx, tx.clock.wall(), subject)
   if ((await findTaken(tx, reach, organization_id, { email: wish.email }, customer_id)).email)
     throw invalid(['body', 'token'], 'This address belongs to another customer of this seller by now.', undefined)
   await markDone(tx, wish, customer.email, tx.clock.wall())
-  await change(tx, reach, customer, { email: wish.email, email_verified: true })
+  const changed = await change(tx, reach, customer, { email: wish.email, email_verified: true })
   await enqueue(tx, 'mail.customer_email_changed', { organization_id, change_id: wish.id })
-  return (await open(tx, platform, { organization_id, customer_id, member_id })).token
+  if (wish.member_id === null) return (await open(tx, platform, { organization_id, customer_id, member_id: null })).token
+  const holder = await findMemberByEmail(tx, changed, wish.email)
+  return holder && (await open(tx, platform, { organization_id, customer_id, member_id: holder.id })).token
 }
 
+/** The address before is told, so that a change nobody meant does not stay unseen. */
 export const mailEmailChanged = async (
   { db, gateways }: Means,
   { organization_id, change_id }: { organization_id: string; change_id: string },

@@ -1,13 +1,11 @@
 import { NotPermitted } from '@bursar/contract'
 import type { PortalRole } from '../../../kernel/actors.ts'
 
-const everyone = ['customer', 'owner', 'billing_manager', 'member'] as const
 const payers = ['customer', 'owner', 'billing_manager'] as const
 const leaders = ['owner', 'billing_manager'] as const
 
-/** Who may do what in the portal. A plain member has their own account and benefits, and nothing else. */
+/** Who may do what in the portal. Their own account and benefits are everybody's and need no row; a plain member has nothing else. */
 export const actions = {
-  'account:read': everyone,
   'billing:read': payers,
   'billing:manage': payers,
   'team:manage': leaders,

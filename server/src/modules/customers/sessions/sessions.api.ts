@@ -7,11 +7,12 @@ import {
   getPortalUser,
   introspectCustomerSession,
   requestPortalCode,
+  Unauthorized,
 } from '@bursar/contract'
-import { Secret } from '../../../kernel/secrets.ts'
+import { readCode } from '../../../kernel/secrets.ts'
 import type { Config } from '../../../platform/config.ts'
 import { chore, job, read, refuse, write } from '../../handlers.ts'
-import { portalCookiePrefix } from '../../identity/index.ts'
+import { portalCookiePrefix, setCookie } from '../../identity/index.ts'
 import { findOrganization } from '../../organizations/index.ts'
 import { present } from '../customers/customers.ts'
 import { findPerson } from '../portal/portal.ts'
@@ -19,7 +20,7 @@ import { authenticate, create, end, exchange, mailCode, mailLeak, purge, request
 import { findSession } from './sessions.sql.ts'
 
 const cookie = (config: Config, organization_id: string, value: string, seconds: number) =>
-  `${portalCookiePrefix(config)}${organization_id}=${value}; Path=/; HttpOnly; SameSite=Lax; Max-Age=${seconds}${config.public_url.protocol === 'https:' ? '; Secure' : ''}`
+  setCookie(config, portalCookiePrefix(config) + organization_id, value, seconds)
 
 export const operations = [
   write(createCustomerSession, async (tx, { reach, body, platform }) => {
@@ -34,7 +35,11 @@ export const operations = [
       customer: present(customer),
     }
   }),
-  read(introspectCustomerSession, async (db, { actor }) => (await findSession(db, actor.organization_id, actor.credential_id))!),
+  read(introspectCustomerSession, async (db, { actor }) => {
+    const session = await findSession(db, actor.organization_id, actor.credential_id)
+    if (!session) throw new Unauthorized('This session has ended.')
+    return session
+  }),
   read(getPortalUser, async (db, { actor, reach }) => {
     const { name, email } = await findPerson(db, reach, actor)
     const { customer_id, member_id } = actor
@@ -55,7 +60,7 @@ export const operations = [
     await requestCode(tx, body.organization_id, body.email)
   }),
   write(authenticatePortalCode, async (tx, { body, platform }) => {
-    const answer = await authenticate(tx, platform, { ...body, code: new Secret(body.code) })
+    const answer = await authenticate(tx, platform, { ...body, code: readCode(body.code) })
     // The spent try must stay spent, so this refusal commits.
     if (!answer) return refuse(new CustomerSessionCodeInvalidOrExpired())
     if ('choices' in answer) return { token: null, expires_at: null, customers: [...answer.choices] }

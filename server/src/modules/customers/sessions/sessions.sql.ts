@@ -48,7 +48,7 @@ export const holderOf = (db: Db, organization_id: string, session_id: string) =>
     .innerJoin('organizations as o', 'o.id', 's.organization_id')
     .innerJoin('customers as c', (on) => on.onRef('c.organization_id', '=', 's.organization_id').onRef('c.id', '=', 's.customer_id'))
     .leftJoin('members as m', (on) => on.onRef('m.organization_id', '=', 's.organization_id').onRef('m.id', '=', 's.member_id'))
-    .select(['o.name as organization_name', sql<string | null>`coalesce(m.email, c.email)`.as('email')])
+    .select(['o.name as organization_name', 's.customer_id', sql<string | null>`coalesce(m.email, c.email)`.as('email')])
     .where('s.organization_id', '=', organization_id)
     .where('s.id', '=', session_id)
     .executeTakeFirst()
@@ -84,28 +84,32 @@ export const findMatches = async (db: Db, reach: Reach, organization_id: string,
     .execute()
 }
 
-/** One code per organization and address: a new request takes the place of the old. Hands back how many there were within the hour. */
-export const replaceCode = (
+/** One code per organization and address: a new request takes the place of the old, `most` times an hour. False: that was too often, and the last code stands. */
+export const replaceCode = async (
   tx: Tx,
   code: { organization_id: string; id: string; email: string; created_at: Date; expires_at: Date; tries_left: number },
-): Promise<{ id: string; requests: number }> => {
-  const hourAgo = new Date(code.created_at.getTime() - 3_600_000)
-  return tx.q
+  most: number,
+): Promise<boolean> => {
+  const recent = sql<boolean>`customer_session_codes.created_at > ${new Date(code.created_at.getTime() - 3_600_000)}`
+  const done = await tx.q
     .insertInto('customer_session_codes')
     .values({ ...code, hash: null, requests: 1 })
     .onConflict((twin) =>
-      twin.expression(sql`organization_id, lower(email)`).doUpdateSet((row) => ({
-        id: code.id,
-        email: code.email,
-        expires_at: code.expires_at,
-        tries_left: code.tries_left,
-        hash: null,
-        requests: sql<number>`case when ${row.ref('customer_session_codes.created_at')} > ${hourAgo} then ${row.ref('customer_session_codes.requests')} + 1 else 1 end`,
-        created_at: sql<Date>`case when ${row.ref('customer_session_codes.created_at')} > ${hourAgo} then ${row.ref('customer_session_codes.created_at')} else ${code.created_at} end`,
-      })),
+      twin
+        .expression(sql`organization_id, lower(email)`)
+        .doUpdateSet({
+          id: code.id,
+          email: code.email,
+          expires_at: code.expires_at,
+          tries_left: code.tries_left,
+          hash: null,
+          requests: sql<number>`case when ${recent} then customer_session_codes.requests + 1 else 1 end`,
+          created_at: sql<Date>`case when ${recent} then customer_session_codes.created_at else ${code.created_at} end`,
+        })
+        .where(sql<boolean>`not ${recent} or customer_session_codes.requests < ${most}`),
     )
-    .returning(['id', 'requests'])
-    .executeTakeFirstOrThrow()
+    .executeTakeFirst()
+  return done.numInsertedOrUpdatedRows === 1n
 }
 
 export const findCode = (db: Db, organization_id: string, id: string) =>
@@ -120,7 +124,7 @@ export const setCodeHash = async (tx: Tx, organization_id: string, id: string, h
   await tx.q.updateTable('customer_session_codes').set({ hash }).where('organization_id', '=', organization_id).where('id', '=', id).execute()
 }
 
-/** Spends one try on the code of this organization and address, whoever asks: tries run out however many guess at once. */
+/** Spends one try on the code of this organization and address, whoever asks and whether or not one was mailed: tries run out however many guess at once, and a known address costs no more time than an unknown one. */
 export const spendTry = (tx: Tx, organization_id: string, email: string, now: Date) =>
   tx.q
     .updateTable('customer_session_codes')
@@ -129,7 +133,6 @@ export const spendTry = (tx: Tx, organization_id: string, email: string, now: Da
     .where(sql`lower(email)`, '=', email.toLowerCase())
     .where('tries_left', '>', 0)
     .where('expires_at', '>', now)
-    .where('hash', 'is not', null)
     .returning(['id', 'hash'])
     .executeTakeFirst()
 
@@ -147,19 +150,20 @@ export const deleteCode = async (tx: Tx, organization_id: string, id: string): P
   await tx.q.deleteFrom('customer_session_codes').where('organization_id', '=', organization_id).where('id', '=', id).execute()
 }
 
-/** Removes what has run out, with the secrets that opened it. */
-export const deleteExpired = async (tx: Tx, now: Date): Promise<void> => {
-  await sql`
-    with ended as (delete from customer_sessions where expires_at <= ${now} returning organization_id, id)
-    delete from credentials c using ended e
-    where c.organization_id = e.organization_id and c.subject_id = e.id and c.kind in ('customer_session', 'member_session', 'portal_code')`.execute(tx.q)
-  await sql`
-    with ended as (delete from customer_email_changes where expires_at <= ${now} returning organization_id, id)
-    delete from credentials c using ended e where c.organization_id = e.organization_id and c.subject_id = e.id and c.kind = 'email_change'`.execute(tx.q)
+/** Removes what has run out, at most so many of each, and hands back what its secrets opened. */
+export const deleteExpired = async (tx: Tx, now: Date, most: number): Promise<string[]> => {
+  const ended = async (table: 'customer_sessions' | 'customer_email_changes', before: Date) => {
+    const { rows } = await sql<{ id: string }>`
+      delete from ${sql.table(table)} where (organization_id, id) in (select organization_id, id from ${sql.table(table)} where expires_at <= ${before} limit ${most})
+      returning id`.execute(tx.q)
+    return rows.map(({ id }) => id)
+  }
   // Kept for an hour after it was first asked for: the row also counts how often.
   await tx.q
     .deleteFrom('customer_session_codes')
     .where('expires_at', '<=', now)
     .where('created_at', '<=', new Date(now.getTime() - 3_600_000))
     .execute()
+  // A change is kept for a day more: whoever had the address before must be told, also when the mail is late.
+  return [...(await ended('customer_sessions', now)), ...(await ended('customer_email_changes', new Date(now.getTime() - 86_400_000)))]
 }

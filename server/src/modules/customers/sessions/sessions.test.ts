@@ -12,15 +12,20 @@ import {
   getPortalUser,
   introspectCustomerSession,
   listCustomerMembers,
+  listCustomers,
+  listPortalMembers,
   operations,
+  removePortalMember,
   reportLeaks,
   requestPortalCode,
   updateCustomer,
+  updatePortalMember,
 } from '@bursar/contract'
 import { generateKeyPairSync, sign } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Hasher, Secret } from '../../../kernel/secrets.ts'
 import { newId } from '../../../kernel/ids.ts'
+import { codeIn, otherCode } from '../../../../test/harness/mail.ts'
 import { eventually, exchange, openWorld, type World } from '../../../../test/harness/world.ts'
 import { purge } from './sessions.ts'
 
@@ -36,7 +41,6 @@ afterAll(() => world.close())
 
 const minute = 60_000
 const codeOf = (url: string) => new URL(url).searchParams.get('code')!
-const codeIn = (text: string) => /\b(\d{6})\b/.exec(text)![1]!
 
 const team = async () => {
   const shop = await world.shop()
@@ -76,7 +80,7 @@ test('a server makes a session, the browser uses its token in the portal [S1-07]
   expect(JSON.stringify(rows)).not.toContain('_mst_')
 })
 
-test('a team says which member; an individual has its owner; every wrong name is refused at its field [S4-29]', async () => {
+test('a team says which member; an individual has its owner; every wrong name is refused at its field [S4-28] [S4-29]', async () => {
   const { api, customer, member } = await team()
   const solo = await api.call(createCustomer, { body: { email: 'solo@people.test', name: 'Solo' } })
   const made = await api.call(createCustomerSession, { body: { customer_id: solo.id } })
@@ -95,6 +99,7 @@ test('a team says which member; an individual has its owner; every wrong name is
   await refused({ customer_id: newId(world.clock.wall()) }, 'customer_id')
   await refused({ external_customer_id: 'nobody' }, 'external_customer_id')
   await refused({ customer_id: solo.id, external_customer_id: 'works' }, 'external_customer_id')
+  await refused({ customer_id: solo.id, customer_external_id: 'works' }, 'customer_external_id')
   await refused({}, 'customer_id')
   await refused({ customer_id: customer.id, member_id: member.id, return_url: 'javascript:alert(1)' }, 'return_url')
 })
@@ -170,6 +175,21 @@ test('the code of a portal address becomes a cookie once, by POST, and never sho
   expect((await world.client({ token: made.token }).send(getPortalUser, {})).status).toBe(401)
 })
 
+test('a code and a cookie end with the member, and a code with its session', async () => {
+  const { api, customer, member } = await team()
+  const make = () => api.call(createCustomerSession, { body: { customer_id: customer.id, member_id: member.id } })
+  const trade = (url: string) => world.client().send(exchangePortalCode, { body: { code: codeOf(url) } })
+  const old = await make()
+  world.clock.advance(60 * minute)
+  expect((await trade(old.customer_portal_url)).status).toBe(401)
+  const [used, unused] = [await make(), await make()]
+  const cookie = (await trade(used.customer_portal_url)).headers.get('set-cookie')!.split(';')[0]!
+  expect((await world.client({ cookie }).send(getPortalUser, {})).status).toBe(200)
+  await api.call(deleteMember, { params: { id: customer.id, member_id: member.id } })
+  expect((await world.client({ cookie }).send(getPortalUser, {})).status).toBe(401)
+  expect((await trade(unused.customer_portal_url)).status).toBe(401)
+})
+
 test('a browser in two portals says which one it means', async () => {
   const [one, two] = [await team(), await team()]
   const cookieOf = async (at: typeof one) => {
@@ -210,8 +230,23 @@ test('customer tokens open the portal and nothing else; all other tokens open ev
   }
   expect(outside).toBeGreaterThan(60)
   expect(inside).toBeGreaterThan(15)
-  // Only that customer's data.
+  // Only that customer's data: not another seller's, and not the neighbour's who buys from the same one.
   const other = await team()
+  const next = await api.call(createCustomer, { body: { type: 'team', email: 'next@people.test' } })
+  const [neighbour] = (await api.call(listCustomerMembers, { params: { id: next.id } })).items
+  const beside = world.client({ token: (await api.call(createCustomerSession, { body: { customer_id: next.id, member_id: neighbour!.id } })).token })
+  expect(await beside.call(getPortalCustomer, {})).toMatchObject({ id: next.id })
+  expect((await beside.call(listPortalMembers, {})).items.map(({ email }) => email)).toEqual(['next@people.test'])
+  expect((await beside.send(updatePortalMember, { params: { id: owner.id }, body: { name: 'X' } })).status).toBe(404)
+  expect((await beside.send(removePortalMember, { params: { id: owner.id } })).status).toBe(404)
+  // Cookies keep to their surface as well.
+  const staff = world.client({ cookie: await (await world.person()).cookie() })
+  expect((await staff.send(getPortalCustomer, {})).status).toBe(401)
+  const made = await api.call(createCustomerSession, { body: { customer_id: customer.id, member_id: owner.id } })
+  const cookie = (await world.client().send(exchangePortalCode, { body: { code: codeOf(made.customer_portal_url) } })).headers.get('set-cookie')!.split(';')[0]!
+  expect((await world.client({ cookie }).send(listCustomers, {})).status).toBe(401)
+  const disguised = cookie.replace(/^[^=]+/, '__Host-bursar_sandbox_session')
+  expect((await world.client({ cookie: disguised }).send(listCustomers, {})).status).toBe(401)
   expect(await world.client({ token: member }).call(getPortalCustomer, {})).toMatchObject({ id: customer.id })
   expect(await world.client({ token: await other.session(other.owner.id) }).call(getPortalCustomer, {})).toMatchObject({ id: other.customer.id })
   expect((await world.client({ token: member }, { 'bursar-organization': other.organization.id }).send(getPortalCustomer, {})).status).toBe(401)
@@ -266,7 +301,7 @@ test('six wrong tries burn a code; four do not', async () => {
   const { api, organization } = await world.shop()
   await api.call(createCustomer, { body: { email: 'guess@people.test' } })
   const wrongs = async (code: string, count: number) => {
-    const wrong = String((Number(code) + 1) % 1_000_000).padStart(6, '0')
+    const wrong = otherCode(code)
     const answers = await Promise.all(Array.from({ length: count }, () => enter(organization.id, 'guess@people.test', wrong)))
     for (const { status } of answers) expect(status).toBe(401)
   }
@@ -276,6 +311,17 @@ test('six wrong tries burn a code; four do not', async () => {
   const second = await ask(organization.id, 'guess@people.test')
   await wrongs(second, 6)
   expect((await enter(organization.id, 'guess@people.test', second)).status).toBe(401)
+})
+
+test('asking too often changes nothing: the last code that was mailed still opens', async () => {
+  const { api, organization } = await world.shop()
+  await api.call(createCustomer, { body: { email: 'often@people.test' } })
+  let code = ''
+  for (let round = 0; round < 10; round++) code = await ask(organization.id, 'often@people.test')
+  await world.client().call(requestPortalCode, { body: { organization_id: organization.id, email: 'often@people.test' } })
+  await quiet()
+  expect(world.mail.letters.filter(({ to }) => to === 'often@people.test')).toEqual([])
+  expect((await enter(organization.id, 'often@people.test', code.toLowerCase().replace('-', ' '))).status).toBe(200)
 })
 
 test('a code of one organization, or one address, never opens another', async () => {
@@ -288,7 +334,15 @@ test('a code of one organization, or one address, never opens another', async ()
   expect((await enter(one.organization.id, 'ben@people.test', code)).status).toBe(401)
   expect((await enter(one.organization.id, 'ann@people.test', code)).status).toBe(200)
   // What is stored is no help either: the hash counts for its own request alone.
+  const moved = await ask(one.organization.id, 'ben@people.test')
   const late = await ask(one.organization.id, 'ann@people.test')
+  await world.database.owner((client) =>
+    client.query(
+      `update customer_session_codes set hash = (select hash from customer_session_codes where organization_id = $1 and email = 'ben@people.test') where organization_id = $2 and email = 'ann@people.test'`,
+      [one.organization.id, two.organization.id],
+    ),
+  )
+  expect((await enter(two.organization.id, 'ann@people.test', moved)).status).toBe(401)
   world.clock.advance(15 * minute)
   expect((await enter(one.organization.id, 'ann@people.test', late)).status).toBe(401)
 })

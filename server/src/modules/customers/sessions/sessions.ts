@@ -1,16 +1,16 @@
-import { CustomerSessionCodeInvalidOrExpired, InvalidRequest, ResourceNotFound, type CustomerSessionCreate, type Invalid } from '@bursar/contract'
+import { CustomerSessionCodeInvalidOrExpired, InvalidRequest, ResourceNotFound, Unauthorized, type CustomerSessionCreate, type Invalid } from '@bursar/contract'
 import type { z } from 'zod'
 import { phaseOf, within, type MemberPhase, type Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
-import { newToken, randomText, sameText, Secret, type TokenKind } from '../../../kernel/secrets.ts'
+import { newCode, newToken, sameText, Secret, type TokenKind } from '../../../kernel/secrets.ts'
 import { hours, later, minutes } from '../../../platform/clock.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
-import type { Tx } from '../../../platform/postgres/postgres.ts'
+import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means, Platform } from '../../handlers.ts'
-import { addCredential, dropCredentials, InvalidToken, resolve, takeSubject } from '../../identity/index.ts'
+import { addCredential, forgetSubjects, InvalidToken, resolve, takeSubject } from '../../identity/index.ts'
 import { findSeller } from '../../organizations/index.ts'
-import type { CustomerRow } from '../customers/customers.sql.ts'
-import { change, find as findCustomer, hold } from '../customers/customers.ts'
+import { lockCustomers, type CustomerRow } from '../customers/customers.sql.ts'
+import { change, find as findCustomer, withdrawEmailChange } from '../customers/customers.ts'
 import { findMember, findOwner, type MemberRow } from '../members/members.sql.ts'
 import {
   deleteCode,
@@ -32,6 +32,7 @@ const sessionLife = 1 * hours
 const codeLife = 15 * minutes
 const tries = 5
 const codesPerHour = 10
+const atOnce = 1000
 
 export interface Opened {
   readonly session: SessionRow
@@ -49,8 +50,10 @@ export const open = async (
   const { organization_id, customer_id, member_id } = whose
   const session: SessionRow = { organization_id, id: newId(wall), customer_id, member_id, created_at: wall, expires_at: later(wall, sessionLife), return_url }
   await insertSession(tx, session)
-  return { session, token: await issue(tx, platform, session, member_id === null ? 'customer_session' : 'member_session') }
+  return { session, token: await issue(tx, platform, session, kindOf(session)) }
 }
+
+const kindOf = ({ member_id }: SessionRow): TokenKind => (member_id === null ? 'customer_session' : 'member_session')
 
 const issue = async (tx: Tx, platform: Platform, session: SessionRow, kind: TokenKind): Promise<Secret> => {
   const secret = newToken(kind, platform.config.environment)
@@ -78,11 +81,12 @@ const chooseCustomer = async (tx: Tx, reach: Reach, body: Wish): Promise<Custome
   const external = body.external_customer_id ?? body.customer_external_id
   if (!body.customer_id && !external)
     throw new InvalidRequest({ loc: ['body', 'customer_id'], msg: 'Say whose session it is: give customer_id or external_customer_id.', type: 'missing' })
-  const field = body.customer_id ? 'customer_id' : body.external_customer_id ? 'external_customer_id' : 'customer_external_id'
+  const other = body.external_customer_id ? 'external_customer_id' : 'customer_external_id'
+  const field = body.customer_id ? 'customer_id' : other
   try {
     const customer = await findCustomer(tx, reach, body.customer_id ? { id: body.customer_id } : { external_id: external! }, 'customers:manage')
     if (external && customer.external_id !== external)
-      throw new InvalidRequest(problem('external_customer_id', 'The two identifiers name different customers: give one of them.', external))
+      throw new InvalidRequest(problem(other, 'This is not the external id of the customer that customer_id names: give one of them.', external))
     return customer
   } catch (error) {
     if (!(error instanceof ResourceNotFound)) throw error
@@ -107,7 +111,8 @@ const chooseMember = async (tx: Tx, customer: CustomerRow, phase: MemberPhase, {
       type: 'missing',
     })
   const owner = await findOwner(tx, customer)
-  if (!owner) throw new Error('a living customer has an owner')
+  // Gone while we looked: a living customer has an owner.
+  if (!owner) throw new InvalidRequest(problem('customer_id', 'There is no such customer.', customer.id))
   return owner
 }
 
@@ -118,7 +123,7 @@ export const exchange = async (tx: Tx, platform: Platform, code: string): Promis
   const subject = await takeSubject(tx, platform.hasher, new Secret(code), 'portal_code')
   const session = subject?.organization_id ? await findSession(tx, subject.organization_id, subject.subject_id) : undefined
   if (!session) throw new CustomerSessionCodeInvalidOrExpired()
-  const kind = session.member_id === null ? 'customer_session' : 'member_session'
+  const kind = kindOf(session)
   const token = await issue(tx, platform, session, kind)
   try {
     await resolve(tx, { environment: platform.config.environment, hasher: platform.hasher, clock: tx.clock }, token, [kind])
@@ -129,8 +134,9 @@ export const exchange = async (tx: Tx, platform: Platform, code: string): Promis
   return { session, token }
 }
 
+/** Ends a session with every secret that opens it. */
 export const end = async (tx: Tx, organization_id: string, session_id: string): Promise<void> => {
-  for (const kind of ['customer_session', 'member_session', 'portal_code'] as const) await dropCredentials(tx, kind, session_id)
+  await forgetSubjects(tx, [session_id])
   await deleteSession(tx, organization_id, session_id)
 }
 
@@ -138,16 +144,9 @@ export const end = async (tx: Tx, organization_id: string, session_id: string): 
 export const requestCode = async (tx: Tx, organization_id: string, email: string): Promise<void> => {
   if (!(await findSeller(tx, { id: organization_id }))) return
   const wall = tx.clock.wall()
-  const { id: code_id, requests } = await replaceCode(tx, {
-    organization_id,
-    id: newId(wall),
-    email,
-    created_at: wall,
-    expires_at: later(wall, codeLife),
-    tries_left: tries,
-  })
-  // Ten codes an hour, five tries each: nobody guesses six digits that way, and nobody's mailbox is flooded.
-  if (requests <= codesPerHour) await enqueue(tx, 'mail.customer_session_code', { organization_id, code_id })
+  const code = { organization_id, id: newId(wall), email, created_at: wall, expires_at: later(wall, codeLife), tries_left: tries }
+  // Ten codes an hour, five tries each: nobody's mailbox is flooded, and nobody guesses a code that way.
+  if (await replaceCode(tx, code, codesPerHour)) await enqueue(tx, 'mail.customer_session_code', { organization_id, code_id: code.id })
 }
 
 /** Makes the code, keeps its hash, and mails it to the address as we know it, if anyone here has it. */
@@ -160,7 +159,7 @@ export const mailCode = async (
   if (!organization || request.expires_at <= platform.clock.wall()) return
   const [match] = await findMatches(db, within(organization_id, 'portal', organization.member_phase), organization_id, request.email)
   if (!match) return
-  const code = new Secret(randomText(6, '0123456789'))
+  const code = newCode()
   await transact((tx) => setCodeHash(tx, organization_id, code_id, platform.hasher.hash(bound(code_id, code))))
   await gateways.mail.send({
     to: match.email,
@@ -182,7 +181,7 @@ export const authenticate = async (
 ): Promise<Authenticated | null> => {
   const { organization_id, email } = wish
   const request = await spendTry(tx, organization_id, email, tx.clock.wall())
-  if (!request?.hash || !platform.hasher.candidates(bound(request.id, wish.code)).some((hash) => sameText(hash, request.hash!))) return null
+  if (!request || !platform.hasher.candidates(bound(request.id, wish.code)).some((hash) => sameText(hash, request.hash ?? ''))) return null
   const organization = await findSeller(tx, { id: organization_id })
   if (!organization) return null
   const reach = within(organization_id, 'portal', organization.member_phase)
@@ -195,19 +194,39 @@ export const authenticate = async (
   const match = wish.customer_id ? matches.find(({ customer_id }) => customer_id === wish.customer_id) : matches[0]
   if (!match) throw new InvalidRequest(problem('customer_id', 'This address does not belong to such a customer.', wish.customer_id))
   await deleteCode(tx, organization_id, request.id)
-  const customer = await holdOwn(tx, reach, match.customer_id)
+  const [customer] = await lockCustomers(tx, reach, { id: match.customer_id })
+  if (!customer) return null
   if (customer.email?.toLowerCase() === email.toLowerCase()) await change(tx, reach, customer, { email_verified: true })
   return { opened: await open(tx, platform, { organization_id, ...match }) }
 }
 
-/** The customer of a portal session, held: the portal has no permission of the organization's, and needs none for its own. */
-export const holdOwn = (tx: Tx, reach: Reach, id: string) => hold(tx, reach, { id }, null)
+/** The customer of a portal session, held. It needs no permission of the organization's: it is its own. */
+export const holdOwn = async (tx: Tx, reach: Reach, id: string): Promise<Locked<CustomerRow>> => {
+  const [customer] = await lockCustomers(tx, reach, { id })
+  if (!customer) throw new Unauthorized('This session has ended.')
+  return customer
+}
 
 /** Removes sessions, codes and wishes that have run out, so that nothing expired is kept. */
-export const purge = async ({ transact, platform }: Means): Promise<void> => transact((tx) => deleteExpired(tx, platform.clock.wall()))
+export const purge = async ({ transact, platform }: Means): Promise<void> => {
+  for (;;) {
+    const ended = await transact(async (tx) => {
+      const ids = await deleteExpired(tx, platform.clock.wall(), atOnce)
+      await forgetSubjects(tx, ids)
+      return ids.length
+    })
+    if (ended < atOnce) return
+  }
+}
 
-export const mailLeak = async ({ db, gateways }: Means, { organization_id, session_id }: { organization_id: string; session_id: string }): Promise<void> => {
+/** Whoever holds the session is told that it leaked and has ended; what was asked for with it is withdrawn. */
+export const mailLeak = async (
+  { db, transact, gateways }: Means,
+  { organization_id, session_id }: { organization_id: string; session_id: string },
+): Promise<void> => {
   const holder = await holderOf(db, organization_id, session_id)
+  // Whoever had the session may have asked for another address with it.
+  if (holder) await transact((tx) => withdrawEmailChange(tx, { organization_id, id: holder.customer_id }))
   if (holder?.email)
     await gateways.mail.send({
       to: holder.email,

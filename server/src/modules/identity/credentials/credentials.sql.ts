@@ -30,6 +30,15 @@ export const dropCredentials = async (tx: Tx, kind: TokenKind, subject_id: strin
   return done.numDeletedRows > 0n
 }
 
+/** Ends every secret of many subjects, whatever their kinds: they are gone, or have run out. */
+export const forgetSubjects = async (tx: Tx, subject_ids: readonly string[]): Promise<void> => {
+  if (subject_ids.length > 0)
+    await tx.q
+      .deleteFrom('credentials')
+      .where('subject_id', 'in', [...subject_ids])
+      .execute()
+}
+
 /** What a secret opens, whatever its kind. */
 export const findSubject = (db: Db, hasher: Hasher, secret: Secret): Promise<Subject | undefined> =>
   db.q.selectFrom('credentials').select(['kind', 'subject_id', 'organization_id']).where('hash', 'in', hasher.candidates(secret)).executeTakeFirst()

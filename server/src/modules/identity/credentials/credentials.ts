@@ -1,6 +1,6 @@
 import { reservedScopes, scopes, type AnyScope } from '@bursar/contract'
 import type { Actor } from '../../../kernel/actors.ts'
-import { readToken, type Secret, type Environment, type Hasher, type TokenKind } from '../../../kernel/secrets.ts'
+import { readToken, tokenKinds, type Secret, type Environment, type Hasher, type TokenKind } from '../../../kernel/secrets.ts'
 import { minutes, type Clock } from '../../../platform/clock.ts'
 import type { Db, Transact } from '../../../platform/postgres/postgres.ts'
 import { capabilities } from '../../organizations/index.ts'
@@ -30,12 +30,14 @@ export const resolve = async (db: Db, keys: Keys, secret: Secret, accepted: read
   if (reading === 'damaged') throw new InvalidToken('This token is damaged: part of it is missing or mistyped.')
   if (reading.environment !== keys.environment)
     throw new InvalidToken(`This token belongs to ${reading.environment}, and this is ${keys.environment}: they share nothing.`)
-  if (!accepted.includes(reading.kind)) throw new InvalidToken('This kind of token is not accepted here.')
+  if (!accepted.includes(reading.kind)) throw new InvalidToken(`This is ${named(reading.kind)}. Accepted here: ${accepted.map(named).join(', ')}.`)
   const found = await resolveCredential(db, keys.hasher.candidates(secret), closed)
   if (!found || found.kind !== reading.kind) throw new InvalidToken('This token is unknown or has been revoked.')
   if (found.expires_at && found.expires_at <= keys.clock.wall()) throw new InvalidToken('This token has expired.')
   return { actor: actorOf(found), found }
 }
+
+const named = (kind: TokenKind) => tokenKinds[kind].report.replace('bursar_', '').replaceAll('_', ' ')
 
 /** What every portal session may be used for; what its holder may do there is decided by their role. */
 const portalScopes: ReadonlySet<AnyScope> = new Set<AnyScope>(['customer_portal:read', 'customer_portal:write'])

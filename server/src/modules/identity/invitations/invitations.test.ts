@@ -10,6 +10,7 @@ import {
   verifySignInCode,
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { codeIn } from '../../../../test/harness/mail.ts'
 import { eventually, openWorld, type World } from '../../../../test/harness/world.ts'
 
 let world: World
@@ -121,7 +122,7 @@ test('an invited newcomer can sign in although sign-up is closed', async () => {
   const token = tokenIn((await world.mail.next(email)).text)
   const open = world.client()
   await open.call(requestSignInCode, { body: { email } })
-  const code = /\b(\d{6})\b/.exec((await world.mail.next(email)).text)![1]!
+  const code = codeIn((await world.mail.next(email)).text)
   const signedIn = await open.send(verifySignInCode, { body: { email, code } })
   const cookie = signedIn.headers.get('set-cookie')!.split(';')[0]!
   expect((await world.client({ cookie }).send(acceptInvitation, { body: { token } })).status).toBe(200)

@@ -5,7 +5,7 @@ import { readToken, Secret, tokenKinds } from '../../../kernel/secrets.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means, Platform } from '../../handlers.ts'
-import { dropCredentials, findSubject, type Subject } from '../credentials/credentials.sql.ts'
+import { dropCredentials, findSubject, forgetSubjects, type Subject } from '../credentials/credentials.sql.ts'
 import { signOut } from '../sessions/sessions.ts'
 import { revokeOrganizationToken, revokePersonalToken } from '../tokens/tokens.ts'
 import { managersOf, organizationLeak, personalLeak } from './leaks.sql.ts'
@@ -44,8 +44,10 @@ const kill = async (tx: Tx, { kind, subject_id, organization_id }: Subject): Pro
     case 'customer_session':
     case 'member_session':
     case 'portal_code':
-      // The session itself goes: whichever of its secrets leaked, the others end with it.
-      for (const each of ['customer_session', 'member_session', 'portal_code'] as const) await dropCredentials(tx, each, subject_id)
+      // Whichever secret of the session leaked, the others end with it. The code first: whoever is trading it in at this
+      // moment is waited for, and what they got ends too.
+      await dropCredentials(tx, 'portal_code', subject_id)
+      await forgetSubjects(tx, [subject_id])
       return enqueue(tx, 'mail.customer_session_leaked', { organization_id: organization_id!, session_id: subject_id })
     case 'invitation':
     case 'email_change':

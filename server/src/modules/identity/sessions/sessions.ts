@@ -1,6 +1,6 @@
 import { InvalidRequest, type User } from '@bursar/contract'
 import { newId } from '../../../kernel/ids.ts'
-import { newToken, randomText, sameText, Secret } from '../../../kernel/secrets.ts'
+import { newCode, newToken, sameText, Secret } from '../../../kernel/secrets.ts'
 import { days, later, minutes } from '../../../platform/clock.ts'
 import { readSwitches } from '../../../platform/postgres/migrations.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
@@ -32,22 +32,16 @@ export const requestCode = async (tx: Tx, email: string): Promise<void> => {
   const user = await findUserByEmail(tx, email)
   const wall = tx.clock.wall()
   // To the address we know, not the spelling that was typed: a look-alike must not receive somebody's code.
-  const { id: sign_in_code_id, requests } = await replaceCode(tx, {
-    id: newId(wall),
-    email: user?.email ?? email,
-    created_at: wall,
-    expires_at: later(wall, codeLife),
-    tries_left: tries,
-  })
-  // Ten codes an hour, five tries each: nobody guesses six digits that way, and nobody's mailbox is flooded.
-  if (requests <= codesPerHour) await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id })
+  const code = { id: newId(wall), email: user?.email ?? email, created_at: wall, expires_at: later(wall, codeLife), tries_left: tries }
+  // Ten codes an hour, five tries each: nobody's mailbox is flooded, and nobody guesses a code that way.
+  if (await replaceCode(tx, code, codesPerHour)) await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id: code.id })
 }
 
 /** Makes the code, keeps its hash, and mails it, if the address may sign in: run twice, the second code replaces the first. */
 export const mailCode = async ({ db, transact, gateways, platform }: Means, { sign_in_code_id }: { sign_in_code_id: string }): Promise<void> => {
   const request = await findCode(db, sign_in_code_id)
   if (!request || request.expires_at <= platform.clock.wall() || !(await mayEnter(db, request.email, platform.clock.wall()))) return
-  const code = new Secret(randomText(6, '0123456789'))
+  const code = newCode()
   await transact((tx) => setCodeHash(tx, request.id, platform.hasher.hash(bound(request.id, code))))
   await gateways.mail.send({
     to: request.email,
@@ -78,7 +72,7 @@ export interface SignedIn {
 export const signIn = async (tx: Tx, platform: Platform, email: string, code: Secret): Promise<SignedIn | null> => {
   const wall = tx.clock.wall()
   const request = await spendTry(tx, email, wall)
-  if (!request?.hash || !platform.hasher.candidates(bound(request.id, code)).some((hash) => sameText(hash, request.hash!))) return null
+  if (!request || !platform.hasher.candidates(bound(request.id, code)).some((hash) => sameText(hash, request.hash ?? ''))) return null
   await deleteCode(tx, request.id)
   const user = (await findUserByEmail(tx, email)) ?? (await createUser(tx, { email, is_operator: false }))
   if (user.blocked_at) return null

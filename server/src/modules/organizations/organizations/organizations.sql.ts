@@ -39,15 +39,11 @@ export const findOrganization = (db: Db, reach: Reach, id: string): Promise<Orga
 export const lockOrganization = async (tx: Tx, reach: Reach, id: string): Promise<Locked<OrganizationRow> | undefined> =>
   (await visible(tx, reach).selectAll().where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<OrganizationRow> | undefined
 
-/** What anybody may know of: a seller that lives, by its id or its slug. Whether its doors are open is the rule's question. */
+/** A living organization by its id or its slug, outside all reach: for the operator's commands, and for sellers as the public meets them. */
 export const findLiving = (db: Db, by: { readonly id: string } | { readonly slug: string }): Promise<OrganizationRow | undefined> => {
   const living = db.q.selectFrom('organizations').selectAll().where('deleted_at', 'is', null)
   return ('id' in by ? living.where('id', '=', by.id) : living.where('slug', '=', by.slug)).executeTakeFirst()
 }
-
-/** For the operator's own commands, which stand outside all reach. */
-export const findOrganizationBySlug = (db: Db, slug: string): Promise<OrganizationRow | undefined> =>
-  db.q.selectFrom('organizations').selectAll().where('slug', '=', slug).where('deleted_at', 'is', null).executeTakeFirst()
 
 const list = {
   table: 'organizations',

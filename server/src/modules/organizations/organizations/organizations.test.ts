@@ -144,6 +144,7 @@ test.each([
   const organization = await world.organization()
   const answer = await world.client({ token: (await organization.token()).secret }).send(updateOrganization, { params: { id: organization.id }, body: change })
   expect(answer).toMatchObject({ status, body: { error } })
+  if ('feature_settings' in change && 'member_model_enabled' in change.feature_settings) expect(JSON.stringify(answer.body)).toContain('/v1/member-migration/')
   const { rows } = await world.database.owner((owner) => owner.query('select 1 from events where organization_id = $1', [organization.id]))
   expect(rows).toHaveLength(0)
 })
