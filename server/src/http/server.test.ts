@@ -79,7 +79,7 @@ describe('credentials', () => {
       'Bearer polar_oat_abcdef': /not a token of this service/,
       [`Bearer ${newToken('organization', 'sandbox').reveal()}`]: /unknown or has been revoked/,
       [`Bearer ${newToken('organization', 'production').reveal()}`]: /belongs to production/,
-      [`Bearer ${newToken('session', 'sandbox').reveal()}`]: /kind of token/,
+      [`Bearer ${newToken('session', 'sandbox').reveal()}`]: /of the kind "user session token"/,
     }
     for (const [authorization, words] of Object.entries(refused)) {
       const answer = await call('GET', here(), { authorization })

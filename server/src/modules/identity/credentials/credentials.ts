@@ -30,7 +30,7 @@ export const resolve = async (db: Db, keys: Keys, secret: Secret, accepted: read
   if (reading === 'damaged') throw new InvalidToken('This token is damaged: part of it is missing or mistyped.')
   if (reading.environment !== keys.environment)
     throw new InvalidToken(`This token belongs to ${reading.environment}, and this is ${keys.environment}: they share nothing.`)
-  if (!accepted.includes(reading.kind)) throw new InvalidToken(`This is ${named(reading.kind)}. Accepted here: ${accepted.map(named).join(', ')}.`)
+  if (!accepted.includes(reading.kind)) throw new InvalidToken(`This is a token of the kind "${named(reading.kind)}". Accepted here: ${accepted.map(named).join(', ')}.`)
   const found = await resolveCredential(db, keys.hasher.candidates(secret), closed)
   if (!found || found.kind !== reading.kind) throw new InvalidToken('This token is unknown or has been revoked.')
   if (found.expires_at && found.expires_at <= keys.clock.wall()) throw new InvalidToken('This token has expired.')
