@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto'
 import { fastify } from 'fastify'
 import type pg from 'pg'
 import { openServer } from '../../server/src/http/server.ts'
-import { Hasher } from '../../server/src/kernel/secrets.ts'
+import { Hasher, Sealer } from '../../server/src/kernel/secrets.ts'
 import { implementations, openApi } from '../../server/src/main/wire.ts'
 import { systemClock } from '../../server/src/platform/clock.ts'
 import { readConfig } from '../../server/src/platform/config.ts'
@@ -20,7 +20,7 @@ const listen = async (): Promise<string> => {
   if (side === 'product') return (await openApi(base)).server.listen(config.listen)
   if (side === 'unbudgeted') {
     const postgres = openPostgres(config.database_url, 'bursar_api', { max: config.database_connections, clock: systemClock, log })
-    const platform = { config, clock: systemClock, log, hasher: new Hasher(config.peppers) }
+    const platform = { config, clock: systemClock, log, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys) }
     return openServer({ implementations, platform, postgres, telemetry: base.telemetry, budgets: { spend: async () => ({}) }, unready: async () => [] }).listen(
       config.listen,
     )

@@ -11,6 +11,7 @@ import * as sessions from './identity/sessions.ts'
 import * as tokens from './identity/tokens.ts'
 import * as memberships from './identity/memberships.ts'
 import * as organizations from './organizations/organizations.ts'
+import * as webhookEndpoints from './webhooks/webhooks.ts'
 
 export * from './catalog/benefits.ts'
 export * from './catalog/custom-fields.ts'
@@ -27,6 +28,7 @@ export * from './identity/sessions.ts'
 export * from './identity/tokens.ts'
 export * from './identity/memberships.ts'
 export * from './organizations/organizations.ts'
+export * from './webhooks/webhooks.ts'
 export * from './kit/index.ts'
 export * from './scopes.ts'
 export * from './versions.ts'
@@ -45,6 +47,7 @@ const exported = [
   members,
   customerSessions,
   portal,
+  webhookEndpoints,
 ].flatMap((room) => Object.values(room) as unknown[])
 
 const has = (value: unknown, ...keys: string[]) => typeof value === 'object' && value !== null && keys.every((key) => key in value)
@@ -71,3 +74,5 @@ refuseTwins(
   'webhook',
   webhooks.map((webhook) => webhook.kind),
 )
+const unlisted = webhooks.find(({ kind }) => !(webhookEndpoints.webhookKinds as readonly string[]).includes(kind))
+if (unlisted) throw new Error(`webhook ${unlisted.kind} is not among the kinds that can be subscribed to`)

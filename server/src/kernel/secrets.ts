@@ -1,4 +1,4 @@
-import { createHmac, hash as digest, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createHmac, hash as digest, randomBytes, timingSafeEqual } from 'node:crypto'
 import { inspect } from 'node:util'
 import { crc32 } from 'node:zlib'
 
@@ -126,6 +126,9 @@ export const readCode = (typed: string): Secret => {
 /** Compares two texts in time that does not depend on where they differ. */
 export const sameText = (a: string, b: string): boolean => timingSafeEqual(digest('sha256', a, 'buffer'), digest('sha256', b, 'buffer'))
 
+/** A random number from 0 up to 1. */
+export const chance = (): number => randomBytes(4).readUInt32BE() / 2 ** 32
+
 /** Uniformly random text over an alphabet of at most 256 characters. */
 export const randomText = (length: number, alphabet: string): string => {
   const fair = 256 - (256 % alphabet.length)
@@ -133,3 +136,37 @@ export const randomText = (length: number, alphabet: string): string => {
   while (text.length < length) for (const byte of randomBytes(length * 2)) if (byte < fair && text.length < length) text += alphabet[byte % alphabet.length]!
   return text
 }
+
+/**
+ * Keeps secrets that must be shown or used again: AES-256-GCM under a key outside the database, bound to what they
+ * belong to. The number of the key is stored along; new secrets get the first key, old ones open with theirs.
+ */
+export class Sealer {
+  readonly #keys: readonly Pepper[]
+  constructor(keys: readonly [Pepper, ...Pepper[]]) {
+    this.#keys = keys
+  }
+  seal(secret: Secret, belongsTo: string): string {
+    const { version, key } = this.#keys[0]!
+    const nonce = randomBytes(12)
+    const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(Buffer.from(belongsTo))
+    const sealed = Buffer.concat([cipher.update(secret.reveal(), 'utf8'), cipher.final()])
+    return `${version}:${Buffer.concat([nonce, cipher.getAuthTag(), sealed]).toString('base64')}`
+  }
+  open(text: string, belongsTo: string): Secret {
+    const [version, body = ''] = text.split(':', 2)
+    const key = this.#keys.find((one) => String(one.version) === version)
+    if (!key) throw new Error(`a stored secret was sealed under key ${version}, which is not configured`)
+    const bytes = Buffer.from(body, 'base64')
+    const decipher = createDecipheriv('aes-256-gcm', key.key, bytes.subarray(0, 12)).setAAD(Buffer.from(belongsTo)).setAuthTag(bytes.subarray(12, 28))
+    return new Secret(decipher.update(bytes.subarray(28), undefined, 'utf8') + decipher.final('utf8'))
+  }
+}
+
+/** The key that webhooks are signed with, in the form that Standard Webhooks gives it. */
+export const newWebhookSecret = (): Secret => new Secret(`whsec_${randomBytes(32).toString('base64')}`)
+
+export const webhookSecretPattern = 'whsec_[0-9A-Za-z+/]{43}='
+
+/** Enough of a webhook secret to recognise it by. */
+export const webhookHint = (secret: Secret): string => `whsec_…${secret.reveal().slice(-5)}`

@@ -3,7 +3,7 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { scopes as everyScope, type Scope } from '@bursar/contract'
 import { z } from 'zod'
-import { Hasher } from '../kernel/secrets.ts'
+import { Hasher, Sealer } from '../kernel/secrets.ts'
 import type { Platform } from '../modules/handlers.ts'
 import { createUser, findUserByEmail, issueOrganizationToken, issuePersonalToken, revokeTokenOf, tokensOf } from '../modules/identity/index.ts'
 import { createOrganization, findLivingOrganization, insertMembership } from '../modules/organizations/index.ts'
@@ -35,11 +35,15 @@ export const init = (): void => {
     `BURSAR_DATABASE_URL=postgres://${userInfo().username}@127.0.0.1:5432/bursar_sandbox`,
     'BURSAR_REDIS_URL=redis://127.0.0.1:6379',
     `BURSAR_PEPPERS=1:${randomBytes(32).toString('base64')}`,
+    `BURSAR_SEALING_KEYS=1:${randomBytes(32).toString('base64')}`,
     'BURSAR_PUBLIC_URL=http://localhost:4100',
     'BURSAR_MAIL_DIR=.scratch/mail',
+    'BURSAR_EGRESS_LOOPBACK=true',
   ]
   writeFileSync('.env', `${lines.join('\n')}\n`, { mode: 0o600 })
-  process.stdout.write('wrote .env: a sandbox on this machine. Keep BURSAR_PEPPERS: without it no token can be recognised.\n')
+  process.stdout.write(
+    'wrote .env: a sandbox on this machine. Keep BURSAR_PEPPERS and BURSAR_SEALING_KEYS: without them no token can be recognised and no webhook signed.\n',
+  )
 }
 
 export const runMigrate = async (values: Values): Promise<void> => {
@@ -55,7 +59,11 @@ const withDatabase = async (work: (means: { db: Db; transact: Transact; platform
   const postgres = openPostgres(config.database_url, 'bursar_api', { max: 2, clock: systemClock, log })
   try {
     await checkStamp(postgres.db, config.environment)
-    await work({ db: postgres.db, transact: postgres.transact, platform: { config, log, clock: systemClock, hasher: new Hasher(config.peppers) } })
+    await work({
+      db: postgres.db,
+      transact: postgres.transact,
+      platform: { config, log, clock: systemClock, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys) },
+    })
   } finally {
     await postgres.close()
   }

@@ -1,21 +1,23 @@
 import { operations } from '@bursar/contract'
+import { openEgress } from '../gateways/egress/egress.ts'
 import { openMail } from '../gateways/mail/mail.ts'
 import { openBudgets } from '../http/budget.ts'
 import { purgeRequests } from '../http/idempotency.sql.ts'
 import { openServer } from '../http/server.ts'
-import { Hasher } from '../kernel/secrets.ts'
-import { chore, job, type Area, type Gateways, type Means, type Platform } from '../modules/handlers.ts'
+import { Hasher, Sealer } from '../kernel/secrets.ts'
+import { chore, type Area, type Gateways, type Means, type Platform } from '../modules/handlers.ts'
 import { area as catalog } from '../modules/catalog/index.ts'
 import { area as customers } from '../modules/customers/index.ts'
+import { area as webhooks } from '../modules/webhooks/index.ts'
 import { area as identity } from '../modules/identity/index.ts'
 import { area as organizations } from '../modules/organizations/index.ts'
 import type { Clock } from '../platform/clock.ts'
 import type { Config } from '../platform/config.ts'
-import { catalogue, chores, sweeps } from '../platform/jobs/catalogue.ts'
+import { catalogue, chores, engines, sweeps } from '../platform/jobs/catalogue.ts'
 import { dueAge } from '../platform/jobs/leases.sql.ts'
-import { jobAge, startWorker, type ChoreHandlers, type JobHandlers, type SweepHandlers } from '../platform/jobs/queue.ts'
+import { jobAge, startWorker, type ChoreHandlers, type EngineHandlers, type EngineLife, type JobHandlers, type SweepHandlers } from '../platform/jobs/queue.ts'
 import type { Log } from '../platform/log.ts'
-import { outboxAge, sequence } from '../platform/outbox/outbox.sql.ts'
+import { outboxAge } from '../platform/outbox/outbox.sql.ts'
 import { checkLogin, checkStamp, reachable, unfit } from '../platform/postgres/migrations.ts'
 import { foldDeltas } from '../platform/postgres/lists.sql.ts'
 import { openPool, openPostgres, type Role } from '../platform/postgres/postgres.ts'
@@ -26,7 +28,7 @@ import type { Telemetry } from '../platform/telemetry.ts'
 const areas: readonly Area[] = [
   {
     operations: [],
-    jobs: [job('outbox.sequence', ({ transact }, { organization_id }) => transact((tx) => sequence(tx, organization_id)))],
+    jobs: [],
     sweeps: [],
     chores: [
       chore('http.purge', ({ transact, platform }) => transact((tx) => purgeRequests(tx, platform.clock.wall()))),
@@ -37,12 +39,14 @@ const areas: readonly Area[] = [
   identity,
   catalog,
   customers,
+  webhooks,
 ]
 
 export const implementations = areas.flatMap((area) => area.operations)
 export const jobs = areas.flatMap((area) => area.jobs)
 export const dueWork = areas.flatMap((area) => area.sweeps)
 export const regularWork = areas.flatMap((area) => area.chores)
+export const endlessWork = areas.flatMap((area) => area.engines ?? [])
 
 /** Everything that is promised is kept, exactly once, or the process does not start. */
 export const checkComplete = (): void => {
@@ -74,6 +78,11 @@ export const checkComplete = (): void => {
     Object.keys(chores),
     regularWork.map(({ name }) => name),
   )
+  once(
+    'engine',
+    Object.keys(engines),
+    endlessWork.map(({ name }) => name),
+  )
 }
 
 export interface Base {
@@ -85,7 +94,7 @@ export interface Base {
 
 const open = async ({ config, clock, log, telemetry }: Base, role: Role) => {
   checkComplete()
-  const platform: Platform = { config, clock, log, hasher: new Hasher(config.peppers) }
+  const platform: Platform = { config, clock, log, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys) }
   const postgres = openPostgres(config.database_url, role, { max: config.database_connections, clock, log })
   try {
     const { deployment_id } = await checkStamp(postgres.db, config.environment)
@@ -134,7 +143,7 @@ export const openApi = async (base: Base) => {
 export const openWorker = async (base: Base) => {
   const { telemetry } = base
   const { platform, postgres } = await open(base, 'bursar_worker')
-  const gateways: Gateways = { mail: openMail(base.config.mail, base.clock) }
+  const gateways: Gateways = { mail: openMail(base.config.mail, base.clock), egress: openEgress(base.config.egress, base.clock) }
   const means: Means = { db: postgres.db, transact: postgres.transact, gateways, platform }
   telemetry.gauge('bursar_outbox_age_seconds', 'How long the oldest event has waited for its number.', () => outboxAge(postgres.db, base.clock.wall()))
   telemetry.gauge('bursar_due_age_seconds', 'How long the oldest due row has waited, by table.', () => dueAge(postgres.db, base.clock.wall()))
@@ -148,6 +157,7 @@ export const openWorker = async (base: Base) => {
     jobs: Object.fromEntries(jobs.map(({ name, run }) => [name, (payload: never) => run(means, payload)])) as unknown as JobHandlers,
     sweeps: Object.fromEntries(dueWork.map(({ name, run }) => [name, (lease: never) => run(means, lease)])) as unknown as SweepHandlers,
     chores: Object.fromEntries(regularWork.map(({ name, run }) => [name, () => run(means)])) as unknown as ChoreHandlers,
+    engines: Object.fromEntries(endlessWork.map(({ name, run }) => [name, (life: EngineLife) => run(means, life)])) as unknown as EngineHandlers,
   })
   return {
     postgres,
@@ -156,6 +166,7 @@ export const openWorker = async (base: Base) => {
       await worker.stop()
       await queue.end()
       gateways.mail.close()
+      gateways.egress.close()
       await postgres.close()
     },
   }

@@ -1,10 +1,12 @@
 import type { Access, Answer, Failure, Operation, Parsed } from '@bursar/contract'
 import type { Mail } from '../gateways/mail/mail.ts'
 import type { Anonymous, OrganizationActor, PortalActor, Reach, UserActor } from '../kernel/actors.ts'
-import type { Hasher } from '../kernel/secrets.ts'
+import type { Hasher, Sealer } from '../kernel/secrets.ts'
 import type { Clock } from '../platform/clock.ts'
 import type { Config } from '../platform/config.ts'
-import type { ChoreName, JobName, Payload, SweepName } from '../platform/jobs/catalogue.ts'
+import type { Egress } from '../gateways/egress/egress.ts'
+import type { ChoreName, EngineName, JobName, Payload, SweepName } from '../platform/jobs/catalogue.ts'
+import type { EngineLife } from '../platform/jobs/queue.ts'
 import type { Lease } from '../platform/jobs/leases.sql.ts'
 import type { Log } from '../platform/log.ts'
 import type { Db, Transact, Tx } from '../platform/postgres/postgres.ts'
@@ -14,11 +16,13 @@ export interface Platform {
   readonly clock: Clock
   readonly log: Log
   readonly hasher: Hasher
+  readonly sealer: Sealer
 }
 
 /** The outside world, one interface each. */
 export interface Gateways {
   readonly mail: Mail
+  readonly egress: Egress
 }
 
 interface Actors {
@@ -96,10 +100,17 @@ export interface ChoreImplementation {
 }
 export const chore = (name: ChoreName, run: (means: Means) => Promise<void>): ChoreImplementation => ({ name, run })
 
+export interface EngineImplementation {
+  readonly name: EngineName
+  readonly run: (means: Means, life: EngineLife) => Promise<void>
+}
+export const engine = (name: EngineName, run: (means: Means, life: EngineLife) => Promise<void>): EngineImplementation => ({ name, run })
+
 /** What an area brings to the running system. */
 export interface Area {
   readonly operations: readonly Implementation[]
   readonly jobs: readonly JobImplementation[]
   readonly sweeps: readonly SweepImplementation[]
   readonly chores: readonly ChoreImplementation[]
+  readonly engines?: readonly EngineImplementation[]
 }

@@ -15,6 +15,8 @@ const peppers = z.string().transform((text, ctx): [Pepper, ...Pepper[]] => {
   return list as [Pepper, ...Pepper[]]
 })
 
+const sealingKeys = peppers.refine((list) => list.every(({ key }) => key.length === 32), 'each key is the base64 of exactly 32 bytes')
+
 const scanningKeys = z.string().transform((text, ctx): ReadonlyMap<string, KeyObject> => {
   try {
     const named = z.record(z.string(), z.string()).parse(JSON.parse(text))
@@ -35,6 +37,13 @@ const budgets = z.string().transform((text, ctx): Readonly<Record<string, readon
   }
 })
 
+/** `5,30,300` */
+const schedule = z.string().transform((text, ctx): readonly number[] => {
+  const list = text.split(',').map(Number)
+  if (list.length > 30 || list.some((one) => !(one > 0))) ctx.addIssue('give up to 30 numbers of seconds, separated by commas, for example 5,30,300')
+  return list
+})
+
 const variables = {
   BURSAR_ENV: z.enum(['sandbox', 'production']),
   BURSAR_DATABASE_URL: secretUrl('postgres|postgresql'),
@@ -43,6 +52,8 @@ const variables = {
   BURSAR_DATABASE_CONNECTIONS: z.coerce.number().int().min(2).max(500).default(20),
   BURSAR_REDIS_URL: secretUrl('redis|rediss'),
   BURSAR_PEPPERS: peppers,
+  /** Under which secrets that are needed again are sealed. */
+  BURSAR_SEALING_KEYS: sealingKeys,
   BURSAR_PUBLIC_URL: z.url({ protocol: /^https?$/ }).transform((text) => new URL(text)),
   BURSAR_BUDGETS: budgets.default({}),
   /** Addresses of our own proxies: only what they say of a client's address is believed. */
@@ -57,6 +68,20 @@ const variables = {
   BURSAR_MAIL_DIR: z.string().min(1).optional(),
   BURSAR_MAIL_FROM: z.string().min(3).default('Bursar <bursar@localhost>'),
   BURSAR_SCANNING_KEYS: scanningKeys.default(new Map()),
+  /** How long a receiver of webhooks may take to answer. */
+  BURSAR_WEBHOOK_TIMEOUT_MS: z.coerce.number().int().min(50).max(60_000).default(10_000),
+  /** Seconds to wait after each failed attempt; after the last one the event is parked. */
+  BURSAR_WEBHOOK_SCHEDULE: schedule.default([5, 30, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]),
+  /** For development: lets webhooks go to this machine, by http as well. */
+  BURSAR_EGRESS_LOOPBACK: z
+    .enum(['true', 'false'])
+    .transform((text) => text === 'true')
+    .default(false),
+  /** Name servers to ask instead of the system's, host:port each. */
+  BURSAR_DNS_SERVERS: z
+    .string()
+    .transform((text) => text.split(','))
+    .optional(),
   BURSAR_LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
   BURSAR_OTLP_ENDPOINT: z.url().optional(),
   BURSAR_DRAIN_SECONDS: z.coerce.number().int().min(0).max(300).default(0),
@@ -71,6 +96,8 @@ const Variables = z.object(variables).superRefine((value, ctx) => {
     })
   if (value.BURSAR_ENV === 'production' && value.BURSAR_PUBLIC_URL.protocol !== 'https:')
     ctx.addIssue({ code: 'custom', path: ['BURSAR_PUBLIC_URL'], message: 'must be https in production' })
+  if (value.BURSAR_ENV === 'production' && value.BURSAR_EGRESS_LOOPBACK)
+    ctx.addIssue({ code: 'custom', path: ['BURSAR_EGRESS_LOOPBACK'], message: 'is for development: not in production' })
 })
 
 export interface Config {
@@ -80,6 +107,7 @@ export interface Config {
   readonly database_connections: number
   readonly redis_url: Secret
   readonly peppers: readonly [Pepper, ...Pepper[]]
+  readonly sealing_keys: readonly [Pepper, ...Pepper[]]
   readonly public_url: URL
   readonly budgets: Readonly<Record<string, readonly (readonly [number, number])[]>>
   readonly trusted_proxies: readonly string[]
@@ -90,6 +118,8 @@ export interface Config {
   readonly log_level: string
   readonly otlp_endpoint: string | undefined
   readonly drain_seconds: number
+  readonly webhooks: { readonly timeout_ms: number; readonly schedule: readonly number[] }
+  readonly egress: { readonly loopback: boolean; readonly dns_servers: readonly string[] | undefined; readonly own_host: string }
 }
 
 export interface Address {
@@ -121,6 +151,7 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
     database_connections: value.BURSAR_DATABASE_CONNECTIONS,
     redis_url: value.BURSAR_REDIS_URL,
     peppers: value.BURSAR_PEPPERS,
+    sealing_keys: value.BURSAR_SEALING_KEYS,
     public_url: value.BURSAR_PUBLIC_URL,
     budgets: value.BURSAR_BUDGETS,
     trusted_proxies: value.BURSAR_TRUSTED_PROXIES ?? [],
@@ -135,6 +166,8 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
     log_level: value.BURSAR_LOG_LEVEL,
     otlp_endpoint: value.BURSAR_OTLP_ENDPOINT,
     drain_seconds: value.BURSAR_DRAIN_SECONDS,
+    webhooks: { timeout_ms: value.BURSAR_WEBHOOK_TIMEOUT_MS, schedule: value.BURSAR_WEBHOOK_SCHEDULE },
+    egress: { loopback: value.BURSAR_EGRESS_LOOPBACK, dns_servers: value.BURSAR_DNS_SERVERS, own_host: value.BURSAR_PUBLIC_URL.hostname },
   }
 }
 

@@ -115,9 +115,9 @@ describe('database', () => {
       expect(api.deployment).toEqual(['SELECT'])
       expect(grants.filter(({ grantee }) => grantee === 'bursar_jobs')).toEqual([])
       const { rows: definers } = await owner.query(
-        `select proname from pg_proc p join pg_namespace n on n.oid = p.pronamespace where prosecdef and nspname = 'public'`,
+        `select proname from pg_proc p join pg_namespace n on n.oid = p.pronamespace where prosecdef and nspname = 'public' order by 1`,
       )
-      expect(definers).toEqual([{ proname: 'enqueue_job' }])
+      expect(definers).toEqual([{ proname: 'enqueue_job' }, { proname: 'ensure_parts' }])
       const { rows: open } = await owner.query(
         `select has_table_privilege('bursar_api', '"graphile_worker"."_private_jobs"', 'select') or has_schema_privilege('bursar_api', 'graphile_worker', 'usage') as open`,
       )
@@ -233,6 +233,7 @@ describe('events and jobs', () => {
     await world.transact(async (tx) => {
       await emit(tx, organizationUpdated, subject, present(organization))
       await emit(tx, organizationUpdated, subject, present(organization))
+      await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id: organization.id })
     })
     expect(await jobCount()).toBe(before + 1)
     const { rows } = await world.database.owner((owner) => owner.query('select count(*) from events where organization_id = $1', [organization.id]))

@@ -1,4 +1,4 @@
-import { updateOrganization } from '@bursar/contract'
+import { requestSignInCode, updateOrganization } from '@bursar/contract'
 import pg from 'pg'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { launch, type Program } from '../harness/process.ts'
@@ -19,6 +19,7 @@ beforeEach(async () => {
       grant insert on witnessed to bursar_worker;
       create function witness() returns trigger language plpgsql as $$ begin insert into witnessed (id) values (new.id); return new; end $$;
       create trigger witness after update of status on organization_invitations for each row when (new.status = 'expired') execute function witness();
+      create trigger witness_code after update of hash on sign_in_codes for each row when (new.hash is not null) execute function witness();
       create trigger witness_number after update of sequence on events for each row execute function witness();`),
   )
 })
@@ -69,20 +70,38 @@ const invitations = async (count: number) => {
 }
 
 test('a worker killed in the middle of a job: another does it within five seconds, and its effect is there once', async () => {
+  const person = await world.person()
+  await world.client().call(requestSignInCode, { body: { email: person.email } })
+  await blocker.query('begin')
+  await blocker.query('select 1 from sign_in_codes for update')
+  const doomed = await worker()
+  await blocked()
+  const heir = await worker()
+  doomed.signal('SIGKILL')
+  const killed = performance.now()
+  await doomed.exited
+  await blocker.query('rollback')
+  await world.mail.next(person.email)
+  expect(performance.now() - killed).toBeLessThan(5_000)
+  await heir.line('worker_reaped')
+  await eventually('the queue is empty', async () => (await rows('select 1 from graphile_worker._private_jobs')).length === 0)
+  expect(await witnessed()).toEqual([1])
+  expect(world.mail.letters).toEqual([])
+})
+
+test('a worker killed while it numbers: another does it within five seconds, and every number is given once', async () => {
   const organization = await world.organization()
   await blocker.query(`select pg_advisory_lock(hashtextextended($1, 0))`, [`bursar.sequence.${organization.id}`])
   const doomed = await worker()
   await world.client({ token: (await organization.token()).secret }).call(updateOrganization, { params: { id: organization.id }, body: { name: 'Renamed' } })
   await blocked()
-  const heir = await worker()
+  await worker()
   doomed.signal('SIGKILL')
   const killed = performance.now()
   await doomed.exited
   await blocker.query('select pg_advisory_unlock_all()')
   await eventually('the event is numbered', async () => (await witnessed()).length > 0)
   expect(performance.now() - killed).toBeLessThan(5_000)
-  await heir.line('worker_reaped')
-  await eventually('the queue is empty', async () => (await rows('select 1 from graphile_worker._private_jobs')).length === 0)
   expect(await witnessed()).toEqual([1])
   expect(await rows('select last_sequence::int from event_heads')).toEqual([{ last_sequence: 1 }])
 })

@@ -1,9 +1,9 @@
 import { appendFileSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { tokenPatterns } from '../../src/kernel/secrets.ts'
+import { tokenPatterns, webhookSecretPattern } from '../../src/kernel/secrets.ts'
 
 const scratch = () => process.env.BURSAR_TEST_SCRATCH ?? '/tmp'
-const tokens = new RegExp(tokenPatterns.map(({ pattern }) => pattern).join('|'), 'g')
+const tokens = new RegExp([...tokenPatterns.map(({ pattern }) => pattern), webhookSecretPattern].join('|'), 'g')
 
 /** Remembers every secret in a text that the system handed to somebody: an answer, a cookie, a mail. */
 export const noteSecrets = (text: string): void => {

@@ -25,6 +25,7 @@ export const openClock = () => {
   return { ...clock, advance: (milliseconds: number) => void (ahead += milliseconds) }
 }
 
+export const sealingKey = Buffer.alloc(32, 9).toString('base64')
 export const pepper = Buffer.alloc(32, 7).toString('base64')
 
 export const variables = (database: { url: string; owner_url: string }, mail_url: string, environment: Environment = 'sandbox'): Record<string, string> => ({
@@ -34,6 +35,7 @@ export const variables = (database: { url: string; owner_url: string }, mail_url
   BURSAR_DATABASE_CONNECTIONS: '10',
   BURSAR_REDIS_URL: process.env.BURSAR_TEST_REDIS ?? 'redis://127.0.0.1:6379',
   BURSAR_PEPPERS: `1:${pepper}`,
+  BURSAR_SEALING_KEYS: `1:${sealingKey}`,
   // Numbers are raised, the stage is never switched off.
   BURSAR_BUDGETS: JSON.stringify({ api: [[1_000_000, 60]], sign_in: [[1_000_000, 60]], failed_authentications: [[1_000_000, 60]] }),
   BURSAR_PUBLIC_URL: 'https://bursar.test',

@@ -14,6 +14,9 @@ export interface Target {
   /** A member of that customer. */
   readonly person_id: string
   readonly person_external_id: string
+  readonly endpoint_id: string
+  readonly event_id: string
+  readonly replay_id: string
 }
 
 export interface Asked {
@@ -59,6 +62,7 @@ const managers: readonly OrganizationRole[] = ['owner', 'admin']
 const crew: readonly OrganizationRole[] = ['owner', 'admin', 'member']
 
 const customersRead: readonly Scope[] = ['customers:read', 'customers:write']
+const hooksRead: readonly Scope[] = ['webhooks:read', 'webhooks:write']
 const membersRead: readonly Scope[] = ['members:read', 'members:write']
 const everyone: readonly PortalRole[] = ['customer', 'owner', 'billing_manager', 'member']
 const payers: readonly PortalRole[] = ['customer', 'owner', 'billing_manager']
@@ -560,5 +564,98 @@ export const policy: Record<string, Policy> = {
     scopes: [],
     ask: () => ({ path: '/v1/customer-portal/organizations/no-such-seller' }),
     granted: [404, 'ResourceNotFound'],
+  },
+
+  'webhooks:list_webhook_endpoints': { who: tokens, scopes: hooksRead, ask: () => ({ path: '/v1/webhooks/endpoints?limit=100' }), granted: 200 },
+  'webhooks:create_webhook_endpoint': {
+    who: tokens,
+    scopes: ['webhooks:write'],
+    roles: managers,
+    ask: (t) => ({
+      path: '/v1/webhooks/endpoints',
+      body: {
+        url: 'https://example.com/hooks',
+        format: 'raw',
+        events: ['order.paid'],
+        ...(t.organization_id === '' ? {} : { organization_id: t.organization_id }),
+      },
+    }),
+    granted: 201,
+    foreign: 'invalid',
+    implied: true,
+  },
+  'webhooks:get_webhook_endpoint': {
+    who: tokens,
+    scopes: hooksRead,
+    roles: managers,
+    ask: (t) => ({ path: `/v1/webhooks/endpoints/${t.endpoint_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'webhooks:update_webhook_endpoint': {
+    who: tokens,
+    scopes: ['webhooks:write'],
+    roles: managers,
+    ask: (t) => ({ path: `/v1/webhooks/endpoints/${t.endpoint_id}`, body: { name: 'Changed' } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'webhooks:delete_webhook_endpoint': {
+    who: tokens,
+    scopes: ['webhooks:write'],
+    roles: managers,
+    ask: (t) => ({ path: `/v1/webhooks/endpoints/${t.endpoint_id}` }),
+    granted: 204,
+    foreign: 'absent',
+  },
+  'webhooks:reset_webhook_endpoint_secret': {
+    who: tokens,
+    scopes: ['webhooks:write'],
+    roles: managers,
+    ask: (t) => ({ path: `/v1/webhooks/endpoints/${t.endpoint_id}/secret` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'webhooks:reveal_webhook_endpoint_secret': {
+    who: tokens,
+    scopes: ['webhooks:write'],
+    roles: managers,
+    ask: (t) => ({ path: `/v1/webhooks/endpoints/${t.endpoint_id}/reveal` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'webhooks:list_webhook_deliveries': { who: tokens, scopes: hooksRead, ask: () => ({ path: '/v1/webhooks/deliveries?limit=100' }), granted: 200 },
+  'webhooks:redeliver_webhook_event': {
+    who: tokens,
+    scopes: ['webhooks:write'],
+    roles: managers,
+    ask: (t) => ({ path: `/v1/webhooks/events/${t.event_id}/redeliver` }),
+    granted: 202,
+    foreign: 'absent',
+  },
+  'webhooks:list_events': {
+    who: tokens,
+    scopes: hooksRead,
+    roles: managers,
+    ask: (t) => ({ path: `/v1/webhooks/events?organization_id=${t.organization_id}` }),
+    granted: 200,
+    foreign: 'invalid',
+  },
+  'webhooks:replay_webhook_endpoint': {
+    who: tokens,
+    scopes: ['webhooks:write'],
+    roles: managers,
+    ask: (t) => ({ path: `/v1/webhooks/endpoints/${t.endpoint_id}/replay`, body: { from_sequence: 1 } }),
+    granted: 202,
+    foreign: 'absent',
+  },
+  'webhooks:get_webhook_replay': {
+    who: tokens,
+    scopes: hooksRead,
+    roles: managers,
+    ask: (t) => ({ path: `/v1/webhooks/endpoints/${t.endpoint_id}/replays/${t.replay_id}` }),
+    granted: 200,
+    foreign: 'absent',
+    nested: 'endpoint_id',
   },
 }

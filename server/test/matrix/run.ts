@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { organizationRoles, operations, scopes, type OrganizationRole, type Scope } from '@bursar/contract'
 import { cookieName, issueOrganizationToken, issuePersonalToken, startSession } from '../../src/modules/identity/index.ts'
 import { addMember, createCustomer, openCustomerSession } from '../../src/modules/customers/index.ts'
+import { createWebhookEndpoint } from '../../src/modules/webhooks/index.ts'
 import { createCustomField, createProduct } from '../../src/modules/catalog/index.ts'
 import { insertMembership } from '../../src/modules/organizations/index.ts'
 import { within } from '../../src/kernel/actors.ts'
@@ -36,6 +37,7 @@ for (const role of organizationRoles) await join(ours.id, people[role].id, role)
 const inside = (organization_id: string) => within(organization_id, 'machine', 'phase2')
 let fields = 0
 let customers = 0
+const kept = new Set<string>()
 
 /** A team of one of the organization's customers, with a member to point at. */
 const furnishTeam = (organization_id: string) =>
@@ -66,9 +68,39 @@ const furnish = async (organization_id: string, owner_id: string, actor_id: stri
     ),
   )
   const team = await furnishTeam(organization_id)
+  const [event_id, replay_id] = [newId(new Date()), newId(new Date())]
+  // An organization has a limited number of endpoints: old ones make room, but for the neighbour's.
+  await database.owner((owner) =>
+    owner.query(
+      'update webhook_endpoints set deleted_at = now() where (organization_id, id) in (select organization_id, id from webhook_endpoints where organization_id = $1 and deleted_at is null and id <> all($2) order by created_at desc offset 20)',
+      [organization_id, [...kept]],
+    ),
+  )
+  const { endpoint } = await transact((tx) =>
+    createWebhookEndpoint(tx, inside(organization_id), platform, {
+      url: 'https://example.com/hooks',
+      format: 'raw',
+      events: ['organization.updated'],
+      strict: false,
+    }),
+  )
+  await database.owner(async (owner) => {
+    await owner.query(
+      `insert into events (organization_id, id, sequence, kind, resource_id, api_version, payload, business_at, wall_at)
+       values ($1, $2, (select coalesce(max(sequence), 0) + 1 from events where organization_id = $1), 'organization.updated', $1, '2026-04', '{}', now(), now())`,
+      [organization_id, event_id],
+    )
+    await owner.query(
+      `insert into webhook_replays (organization_id, id, created_at, endpoint_id, next_sequence, last_sequence, include_delivered, total, queued) values ($1, $2, now(), $3, 1, 1, false, 0, 0)`,
+      [organization_id, replay_id, endpoint.id],
+    )
+  })
   return transact(async (tx) => ({
     organization_id,
     ...team,
+    endpoint_id: endpoint.id,
+    event_id,
+    replay_id,
     member_id: member.id,
     invitation_id,
     organization_token_id: (await issueOrganizationToken(tx, platform, organization_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
@@ -97,6 +129,9 @@ const absent = (): Target => ({
   customer_external_id: absentId(),
   person_id: absentId(),
   person_external_id: absentId(),
+  endpoint_id: absentId(),
+  event_id: absentId(),
+  replay_id: absentId(),
 })
 
 // A team of ours, seen from the portal by each of its people; and a neighbour, who is a customer of the same seller.
@@ -151,6 +186,7 @@ const ofCrew = async (): Promise<Target> => ({
   ).id,
 })
 const neighbour = await furnish(ours.id, people.owner.id, people.admin.id)
+kept.add(neighbour.endpoint_id)
 
 const canaries = await plantCanaries()
 // The canaries took the place of external ids too: what we point at must be what is there.
@@ -462,6 +498,9 @@ async function plantCanaries(): Promise<string[]> {
       'tax_id',
       'processor',
       'member_phase',
+      'format',
+      'paused_reason',
+      'secret_sealed',
     ]
     const { rows: columns } = await owner.query<{ table: string; column: string; tenant: string }>(
       `select c.table_name as table, c.column_name as column, k.column_name as tenant

@@ -14,6 +14,7 @@ export const area: Area = {
 
 export { InvalidToken, openUsage, resolve, type Keys, type Usage } from './credentials/credentials.ts'
 export { addCredential, dropCredentials, findSubject, forgetSubjects, takeSubject } from './credentials/credentials.sql.ts'
+export { managersOf } from './leaks/leaks.sql.ts'
 export { cookieName, portalCookiePrefix, setCookie } from './sessions/sessions.api.ts'
 export { createUser, startSession } from './sessions/sessions.ts'
 export { findUserByEmail } from './sessions/sessions.sql.ts'

@@ -7,11 +7,11 @@ const id = z.uuid()
  * Its name is how an area influences an area to its right.
  */
 export const catalogue = {
-  'outbox.sequence': z.object({ organization_id: id }),
   'mail.sign_in_code': z.object({ sign_in_code_id: id }),
   'mail.organization_invitation': z.object({ organization_id: id, invitation_id: id }),
   'mail.organization_token_leaked': z.object({ organization_id: id, token_id: id, user_id: id }),
   'mail.personal_token_leaked': z.object({ token_id: id }),
+  'mail.webhook_paused': z.object({ organization_id: id, endpoint_id: id, user_id: id }),
   'mail.customer_session_leaked': z.object({ organization_id: id, session_id: id }),
   'mail.customer_session_code': z.object({ organization_id: id, code_id: id }),
   'mail.customer_email_change': z.object({ organization_id: id, change_id: id }),
@@ -27,7 +27,16 @@ export type Payload<N extends JobName> = z.infer<(typeof catalogue)[N]>
  */
 export const sweeps = {
   'identity.expire_invitations': { table: 'organization_invitations', at_once: 8, lease_ms: 10_000 },
+  'webhooks.replay': { table: 'webhook_replays', at_once: 4, lease_ms: 30_000 },
 } as const satisfies Record<string, { table: string; at_once: number; lease_ms: number }>
+
+/**
+ * Work that never ends and must not wait for a sweep: each takes leases on the rows of its table by itself, for as long
+ * as its worker lives, and hears of every event that is written.
+ */
+export const engines = {
+  'webhooks.deliver': { table: 'webhook_deliveries' },
+} as const satisfies Record<string, { table: string }>
 
 /** What every worker does now and then. A chore may run in several workers at once, and finds nothing to do the second time. */
 export const chores = {
@@ -35,8 +44,10 @@ export const chores = {
   'http.purge': { every_ms: 600_000 },
   'identity.purge': { every_ms: 600_000 },
   'customers.purge': { every_ms: 600_000 },
+  'webhooks.keep': { every_ms: 600_000 },
 } as const satisfies Record<string, { every_ms: number }>
 
 export type ChoreName = keyof typeof chores
 export type SweepName = keyof typeof sweeps
-export type DueTable = (typeof sweeps)[SweepName]['table']
+export type EngineName = keyof typeof engines
+export type DueTable = (typeof sweeps)[SweepName]['table'] | (typeof engines)[EngineName]['table']

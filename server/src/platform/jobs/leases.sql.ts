@@ -2,7 +2,7 @@ import { sql } from 'kysely'
 import { newId } from '../../kernel/ids.ts'
 import { later } from '../clock.ts'
 import type { Db, Transact, Tx } from '../postgres/postgres.ts'
-import { sweeps, type DueTable } from './catalogue.ts'
+import { engines, sweeps, type DueTable } from './catalogue.ts'
 
 /** The right to work on one due row until a moment; the token tells this right from every other one, past or future. */
 export interface Lease {
@@ -50,7 +50,7 @@ export const underLease = (transact: Transact, lease: Lease, effect: (tx: Tx) =>
       where organization_id = ${lease.organization_id} and id = ${lease.id}`.execute(tx.q)
   })
 
-const dueTables = [...new Set(Object.values(sweeps).map(({ table }) => table))]
+const dueTables: DueTable[] = [...new Set([...Object.values(sweeps), ...Object.values(engines)].map(({ table }) => table))]
 
 /** Gives back every lease of workers that are gone, so that their rows are due again at once. */
 export const releaseLeases = async (tx: Tx, holders: readonly string[]): Promise<void> => {
@@ -61,9 +61,7 @@ export const releaseLeases = async (tx: Tx, holders: readonly string[]): Promise
 /** Everyone who holds a lease now. */
 export const leaseHolders = async (db: Db): Promise<string[]> => {
   const found = await Promise.all(
-    dueTables.map((table) =>
-      sql<{ lease_holder: string }>`select distinct lease_holder from ${sql.table(table)} where due_at is not null and lease_holder is not null`.execute(db.q),
-    ),
+    dueTables.map((table) => sql<{ lease_holder: string }>`select distinct lease_holder from ${sql.table(table)} where lease_holder is not null`.execute(db.q)),
   )
   return [...new Set(found.flatMap(({ rows }) => rows.map((row) => row.lease_holder)))]
 }

@@ -5,12 +5,24 @@ import { minutes, seconds, stopwatch } from '../clock.ts'
 import type { Log } from '../log.ts'
 import { openPool, type Postgres } from '../postgres/postgres.ts'
 import type { Telemetry } from '../telemetry.ts'
-import { catalogue, chores, sweeps, type ChoreName, type JobName, type Payload, type SweepName } from './catalogue.ts'
+import { eventsChannel } from '../outbox/outbox.sql.ts'
+import { catalogue, chores, engines, sweeps, type ChoreName, type EngineName, type JobName, type Payload, type SweepName } from './catalogue.ts'
 import { claim, leaseHolders, LeaseLost, releaseLeases, type Lease } from './leases.sql.ts'
 
 export type JobHandlers = { readonly [N in JobName]: (payload: Payload<N>) => Promise<void> }
 export type ChoreHandlers = { readonly [N in ChoreName]: () => Promise<void> }
 export type SweepHandlers = { readonly [N in SweepName]: (lease: Lease) => Promise<void> }
+
+/** What an engine is told about the worker that runs it. */
+export interface EngineLife {
+  /** Under which name it takes leases: others free them when this worker dies. */
+  readonly holder: string
+  /** Stops: finish what is under way, take nothing new, and return. */
+  readonly signal: AbortSignal
+  /** Calls back with the organization of every event that is committed from now on. Some may be missed. */
+  readonly onEvent: (listener: (organization_id: string) => void) => void
+}
+export type EngineHandlers = { readonly [N in EngineName]: (life: EngineLife) => Promise<void> }
 
 export interface Worker {
   /** Finishes what is under way and takes nothing new. */
@@ -37,6 +49,7 @@ export interface WorkerOptions {
   readonly jobs: JobHandlers
   readonly sweeps: SweepHandlers
   readonly chores: ChoreHandlers
+  readonly engines: EngineHandlers
   readonly telemetry: Telemetry
   readonly log: Log
 }
@@ -185,6 +198,11 @@ const live = async (options: WorkerOptions): Promise<Life> => {
       }
     })
   for (const name of Object.keys(chores) as ChoreName[]) repeat(chores[name].every_ms, () => options.chores[name]())
+  const listeners: ((organization_id: string) => void)[] = []
+  lifeline.on('notification', ({ payload }) => listeners.forEach((listener) => listener(payload ?? '')))
+  const engineLife: EngineLife = { holder: me, signal: stopping.signal, onEvent: (listener) => void listeners.push(listener) }
+  for (const name of Object.keys(engines) as EngineName[]) loops.push(options.engines[name](engineLife))
+  await lifeline.query(`listen ${eventsChannel}`)
   return { id: me, lost, end }
 }
 

@@ -3,26 +3,28 @@ import { sql, type Generated } from 'kysely'
 import type { z } from 'zod'
 import { newId } from '../../kernel/ids.ts'
 import { encode } from '../encode.ts'
-import { enqueue } from '../jobs/enqueue.sql.ts'
 import type { Db, Tx } from '../postgres/postgres.ts'
 
 declare module '../postgres/postgres.ts' {
   interface Tables {
-    events: {
-      organization_id: string
-      id: string
-      position: Generated<number>
-      sequence: number | null
-      kind: string
-      resource_id: string
-      customer_id: string | null
-      api_version: string
-      payload: unknown
-      business_at: Date
-      wall_at: Date
-    }
+    events: EventTable
     event_heads: { organization_id: string; last_sequence: number }
   }
+}
+
+interface EventTable {
+  organization_id: string
+  id: string
+  position: Generated<number>
+  sequence: number | null
+  kind: string
+  resource_id: string
+  customer_id: string | null
+  api_version: string
+  /** The exact text that is delivered. */
+  payload: unknown
+  business_at: Date
+  wall_at: Date
 }
 
 export interface Subject {
@@ -31,6 +33,9 @@ export interface Subject {
   readonly customer_id?: string
 }
 
+/** Told when a transaction that has emitted commits: whoever numbers events need not be asked. */
+export const eventsChannel = 'bursar_events'
+
 /**
  * Writes an event that becomes real when, and only when, this transaction commits. The caller holds the lock on the
  * resource's row, so that events of one resource are drawn in the order in which its changes commit.
@@ -38,46 +43,50 @@ export interface Subject {
 export const emit = async <Data extends z.ZodType>(tx: Tx, webhook: Webhook<Data>, subject: Subject, data: z.output<Data>): Promise<void> => {
   const business_at = tx.clock.business()
   const wall_at = tx.clock.wall()
-  await tx.q
-    .insertInto('events')
-    .values({
-      id: newId(wall_at),
-      organization_id: subject.organization_id,
-      resource_id: subject.resource_id,
-      customer_id: subject.customer_id ?? null,
-      kind: webhook.kind,
-      api_version: defaultVersion,
-      payload: sql`${`{"type":${JSON.stringify(webhook.kind)},"timestamp":${JSON.stringify(business_at)},"data":${encode(webhook.data, data)}}`}::jsonb`,
-      business_at,
-      wall_at,
-      sequence: null,
-    })
-    .execute()
-  if (tx.sequenced.has(subject.organization_id)) return
-  tx.sequenced.add(subject.organization_id)
-  await enqueue(tx, 'outbox.sequence', { organization_id: subject.organization_id })
+  const payload = `{"type":${JSON.stringify(webhook.kind)},"timestamp":${JSON.stringify(business_at)},"data":${encode(webhook.data, data)}}`
+  await sql`
+    insert into events (organization_id, id, kind, resource_id, customer_id, api_version, payload, business_at, wall_at)
+    values (${subject.organization_id}, ${newId(wall_at)}, ${webhook.kind}, ${subject.resource_id}, ${subject.customer_id ?? null}, ${defaultVersion}, ${payload}::json, ${business_at}, ${wall_at})
+    returning pg_notify(${eventsChannel}, organization_id::text)`.execute(tx.q)
 }
 
+/** Wakes whoever delivers: something of this organization is due without an event. */
+export const wake = async (tx: Tx, organization_id: string): Promise<void> => {
+  await sql`select pg_notify(${eventsChannel}, ${organization_id})`.execute(tx.q)
+}
+
+/** How many events are numbered at a time. */
+const batch = 500
+
 /**
- * Numbers the committed events of an organization, without gaps, in the order they were drawn. Writers never wait for
- * this; only one sequencer works on an organization at a time, which is what the lock protects.
+ * Numbers committed events of an organization, without gaps, in the order they were drawn, and hands back the numbers
+ * before and after, and whether there may be more. Writers never wait for this; only one sequencer works on an organization at a time, which is what
+ * the lock protects, and it holds until the caller's transaction ends.
  */
-export const sequence = async (tx: Tx, organization_id: string): Promise<void> => {
+export const sequence = async (tx: Tx, organization_id: string): Promise<{ after: number; upto: number; full: boolean }> => {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`bursar.sequence.${organization_id}`}, 0))`.execute(tx.q)
-  await sql`
-    with head as (
-      insert into event_heads (organization_id, last_sequence) values (${organization_id}, 0)
-      on conflict (organization_id) do update set last_sequence = event_heads.last_sequence
-      returning last_sequence
-    ), numbered as (
-      select id, (select last_sequence from head) + row_number() over (order by position) as sequence
-      from events where organization_id = ${organization_id} and sequence is null
+  const head = await sql<{ last_sequence: number }>`
+    insert into event_heads (organization_id, last_sequence) values (${organization_id}, 0)
+    on conflict (organization_id) do update set last_sequence = event_heads.last_sequence
+    returning last_sequence`.execute(tx.q)
+  const after = head.rows[0]!.last_sequence
+  const { rows } = await sql<{ sequence: number }>`
+    with numbered as (
+      select id, wall_at, ${after}::bigint + row_number() over (order by position) as sequence
+      from (select id, wall_at, position from events where organization_id = ${organization_id} and sequence is null order by position limit ${batch}) e
     )
     update events set sequence = numbered.sequence from numbered
-    where events.organization_id = ${organization_id} and events.id = numbered.id`.execute(tx.q)
-  await sql`
-    update event_heads set last_sequence = greatest(last_sequence, coalesce((select max(sequence) from events where organization_id = ${organization_id}), 0))
-    where organization_id = ${organization_id}`.execute(tx.q)
+    where events.organization_id = ${organization_id} and events.id = numbered.id and events.wall_at = numbered.wall_at
+    returning events.sequence`.execute(tx.q)
+  if (rows.length > 0) await sql`update event_heads set last_sequence = ${after + rows.length} where organization_id = ${organization_id}`.execute(tx.q)
+  return { after, upto: after + rows.length, full: rows.length === batch }
+}
+
+/** Organizations that have events without a number: for whoever missed the notice. */
+export const findUnnumbered = async (db: Db): Promise<string[]> => {
+  const { rows } = await sql<{ organization_id: string }>`
+    select distinct organization_id from (select organization_id from events where sequence is null limit 10000) e`.execute(db.q)
+  return rows.map(({ organization_id }) => organization_id)
 }
 
 /** Seconds that the oldest event has waited for its number. */

@@ -17,8 +17,6 @@ export interface Db {
 export interface Tx extends Db {
   readonly q: Transaction<Tables>
   readonly clock: Clock
-  /** Organizations whose events this transaction has already asked to be numbered. */
-  readonly sequenced: Set<string>
 }
 
 declare const locked: unique symbol
@@ -81,7 +79,7 @@ export const openPostgres = (url: Secret, role: Role, options: { max: number; cl
     transact: async (work) => {
       for (let attempt = 1; ; attempt++)
         try {
-          return await write.transaction().execute((q) => work({ q, clock: options.clock, sequenced: new Set() }))
+          return await write.transaction().execute((q) => work({ q, clock: options.clock }))
         } catch (error) {
           if (attempt >= 4 || !isRaceLost(error)) throw error
         }

@@ -1,0 +1,267 @@
+import type { WebhookFormat } from '@bursar/contract'
+import { sql, type RawBuilder } from 'kysely'
+import { later } from '../../../platform/clock.ts'
+import type { Transact, Tx } from '../../../platform/postgres/postgres.ts'
+
+declare module '../../../platform/postgres/postgres.ts' {
+  interface Tables {
+    webhook_deliveries: DeliveryTable
+    webhook_attempts: AttemptTable
+  }
+}
+
+export type DeliveryStatus = 'waiting' | 'delivered' | 'parked' | 'skipped'
+
+interface DeliveryTable {
+  organization_id: string
+  id: string
+  created_at: Date
+  modified_at: Date | null
+  endpoint_id: string
+  event_id: string
+  event_at: Date
+  sequence: number
+  kind: string
+  lane: string
+  status: DeliveryStatus
+  attempts: number
+  last_http_code: number | null
+  due_at: Date | null
+  clock_id: string | null
+  lease_until: Date | null
+  lease_token: string | null
+  lease_holder: string | null
+}
+
+interface AttemptTable {
+  organization_id: string
+  id: string
+  created_at: Date
+  endpoint_id: string
+  event_id: string
+  event_at: Date
+  kind: string
+  succeeded: boolean
+  http_code: number | null
+  response: string | null
+  duration_ms: number
+}
+
+/** After so many attempts an event no longer holds up those behind it, unless its endpoint is strict. */
+const patience = 5
+
+interface Lane {
+  readonly endpoint_id: string
+  readonly lane: string
+}
+
+/** Holds the lanes, in one order for all: whether it is an event's turn is decided by one transaction at a time. */
+const lockLanes = async (tx: Tx, lanes: RawBuilder<unknown>): Promise<void> => {
+  await sql`select pg_advisory_xact_lock(key) from (
+    select distinct hashtextextended(endpoint_id::text || lane::text, 0) as key from (${lanes}) l order by key offset 0) k`.execute(tx.q)
+}
+
+const given = (lanes: readonly Lane[]) =>
+  sql`select * from unnest(${lanes.map((one) => one.endpoint_id)}::uuid[], ${lanes.map((one) => one.lane)}::uuid[]) as l (endpoint_id, lane)`
+
+/**
+ * Makes one delivery of each numbered event for each endpoint that wants its kind. An event is due at once unless
+ * another of its lane is before it; an endpoint that is off keeps its events parked. Endpoints are held, so that none is
+ * switched on or off meanwhile. Hands back how many were made.
+ */
+export const fanOut = async (tx: Tx, organization_id: string, { after, upto }: { after: number; upto: number }, now: Date): Promise<number> => {
+  const held = await sql`select id from webhook_endpoints where organization_id = ${organization_id} and deleted_at is null order by id for share`.execute(tx.q)
+  if (held.rows.length === 0) return 0
+  const wanted = sql`
+    select w.id as endpoint_id, w.enabled, w.strict, coalesce(e.customer_id, e.resource_id) as lane, e.organization_id, e.id as event_id, e.wall_at as event_at, e.sequence, e.kind
+    from events e join webhook_endpoints w on w.organization_id = e.organization_id and w.deleted_at is null and e.kind = any(w.events)
+    where e.organization_id = ${organization_id} and e.sequence > ${after} and e.sequence <= ${upto}`
+  await lockLanes(tx, wanted)
+  const { numAffectedRows } = await sql`
+    insert into webhook_deliveries (organization_id, id, created_at, endpoint_id, event_id, event_at, sequence, kind, lane, status, due_at)
+    select organization_id, gen_random_uuid(), ${now}::timestamptz, endpoint_id, event_id, event_at, sequence, kind, lane,
+      case when enabled then 'waiting' else 'parked' end,
+      case when enabled and row_number() over (partition by endpoint_id, lane order by sequence) = 1 and not exists (
+        select from webhook_deliveries b where b.endpoint_id = n.endpoint_id and b.lane = n.lane and b.status = 'waiting' and (b.attempts < ${patience} or n.strict)
+      ) then ${now}::timestamptz end
+    from (${wanted}) n
+    on conflict (organization_id, endpoint_id, event_id) do nothing`.execute(tx.q)
+  return Number(numAffectedRows ?? 0n)
+}
+
+/** Gives the turn to the first of each lane that waits without one, unless somebody before it still holds it up. */
+const release = async (tx: Tx, lanes: RawBuilder<unknown>, now: Date): Promise<number> => {
+  const { numAffectedRows } = await sql`
+    update webhook_deliveries d set due_at = ${now}
+    from (select distinct endpoint_id, lane from (${lanes}) given) l
+    cross join lateral (
+      select x.organization_id, x.id, x.sequence from webhook_deliveries x
+      where x.endpoint_id = l.endpoint_id and x.lane = l.lane and x.status = 'waiting' and x.due_at is null order by x.sequence limit 1
+    ) x
+    join webhook_endpoints w on w.organization_id = x.organization_id and w.id = l.endpoint_id and w.enabled and w.deleted_at is null
+    where d.organization_id = x.organization_id and d.id = x.id and not exists (
+      select from webhook_deliveries b
+      where b.endpoint_id = l.endpoint_id and b.lane = l.lane and b.status = 'waiting' and b.sequence < x.sequence and (b.attempts < ${patience} or w.strict))`.execute(
+    tx.q,
+  )
+  return Number(numAffectedRows ?? 0n)
+}
+
+export interface Claimed {
+  organization_id: string
+  id: string
+  endpoint_id: string
+  event_id: string
+  event_at: Date
+  sequence: number
+  kind: string
+  lane: string
+  attempts: number
+  lease_token: string
+  url: string
+  format: WebhookFormat
+  /** On, there, and still wants this kind. */
+  wanted: boolean
+  enabled: boolean
+  failing_since: Date | null
+  secret_sealed: string
+  previous_sealed: string | null
+  previous_secret_until: Date | null
+  payload: string | null
+}
+
+/**
+ * Takes due deliveries, a few per endpoint, so that one with a long queue leaves room for the others; endpoints that
+ * have enough under way are passed over. What is needed to send them comes along.
+ */
+export const claimDue = (
+  transact: Transact,
+  options: { holder: string; token: string; busy: readonly string[]; each: number; limit: number; lease_ms: number },
+): Promise<Claimed[]> =>
+  transact(async (tx) => {
+    const now = tx.clock.wall()
+    const { rows } = await sql<Claimed>`
+      with recursive pending as (
+        (select endpoint_id from webhook_deliveries where due_at is not null order by endpoint_id limit 1)
+        union all
+        select (select d.endpoint_id from webhook_deliveries d where d.due_at is not null and d.endpoint_id > p.endpoint_id order by d.endpoint_id limit 1)
+        from pending p where p.endpoint_id is not null
+      ), picked as (
+        select d.organization_id, d.id from pending p cross join lateral (
+          select organization_id, id from webhook_deliveries
+          where endpoint_id = p.endpoint_id and due_at <= ${now} and clock_id is null and (lease_until is null or lease_until <= ${now})
+          order by due_at limit ${options.each} for update skip locked
+        ) d
+        where p.endpoint_id is not null and p.endpoint_id <> all(${options.busy}::uuid[]) limit ${options.limit}
+      ), taken as (
+        update webhook_deliveries d set lease_until = ${later(now, options.lease_ms)}, lease_token = ${options.token}, lease_holder = ${options.holder}
+        from picked p where d.organization_id = p.organization_id and d.id = p.id
+        returning d.organization_id, d.id, d.endpoint_id, d.event_id, d.event_at, d.sequence, d.kind, d.lane, d.attempts, d.lease_token
+      )
+      select t.*, w.url, w.format, w.enabled, w.failing_since, w.secret_sealed, w.previous_sealed, w.previous_secret_until,
+        (w.enabled and w.deleted_at is null and t.kind = any(w.events)) as wanted, e.payload::text as payload
+      from taken t
+      join webhook_endpoints w on w.organization_id = t.organization_id and w.id = t.endpoint_id
+      left join events e on e.organization_id = t.organization_id and e.id = t.event_id and e.wall_at = t.event_at
+      order by t.sequence`.execute(tx.q)
+    return rows
+  })
+
+export interface Outcome {
+  readonly claimed: Claimed
+  readonly status: DeliveryStatus
+  /** When to try again, where it waits. */
+  readonly due_at: Date | null
+  /** What came of it; nothing where it was not tried. */
+  readonly attempt: {
+    readonly id: string
+    readonly at: Date
+    readonly http_code: number | null
+    readonly response: string
+    readonly duration_ms: number
+  } | null
+}
+
+/**
+ * Writes down what came of many deliveries at once. Each counts only under the lease it was made under; what was skipped
+ * or parked meanwhile stays so, unless it has arrived. Then the lanes move on.
+ */
+export const record = (transact: Transact, outcomes: readonly Outcome[]): Promise<number> =>
+  transact(async (tx) => {
+    const now = tx.clock.wall()
+    await lockLanes(tx, given(outcomes.map(({ claimed }) => claimed)))
+    const column = <T>(pick: (outcome: Outcome) => T) => outcomes.map(pick)
+    const { rows } = await sql<Lane>`
+      with r as (
+        select * from unnest(
+          ${column(({ claimed }) => claimed.organization_id)}::uuid[], ${column(({ claimed }) => claimed.id)}::uuid[], ${column(({ claimed }) => claimed.lease_token)}::uuid[],
+          ${column(({ status }) => status)}::text[], ${column(({ due_at }) => due_at)}::timestamptz[],
+          ${column(({ attempt }) => attempt?.id ?? null)}::uuid[], ${column(({ attempt }) => attempt?.at ?? null)}::timestamptz[],
+          ${column(({ attempt }) => attempt?.http_code ?? null)}::smallint[], ${column(({ attempt }) => attempt?.response ?? null)}::text[], ${column(({ attempt }) => attempt?.duration_ms ?? null)}::integer[]
+        ) as r (organization_id, id, token, status, due_at, attempt_id, attempt_at, http_code, response, duration_ms)
+      ), done as (
+        update webhook_deliveries d set
+          status = case when d.status = 'waiting' or r.status = 'delivered' then r.status else d.status end,
+          due_at = case when d.status = 'waiting' and r.status = 'waiting' then r.due_at end,
+          attempts = d.attempts + (r.attempt_id is not null)::int,
+          last_http_code = case when r.attempt_id is null then d.last_http_code else r.http_code end,
+          modified_at = ${now}, lease_until = null, lease_token = null, lease_holder = null
+        from r where d.organization_id = r.organization_id and d.id = r.id and d.lease_token = r.token
+        returning d.organization_id, d.id, d.endpoint_id, d.event_id, d.event_at, d.kind, d.lane, d.status, d.attempts
+      ), tried as (
+        insert into webhook_attempts (organization_id, id, created_at, endpoint_id, event_id, event_at, kind, succeeded, http_code, response, duration_ms)
+        select d.organization_id, r.attempt_id, r.attempt_at, d.endpoint_id, d.event_id, d.event_at, d.kind, r.status = 'delivered', r.http_code, r.response, r.duration_ms
+        from done d join r on r.organization_id = d.organization_id and r.id = d.id where r.attempt_id is not null
+      )
+      select endpoint_id, lane from done where status <> 'waiting' or attempts >= ${patience}`.execute(tx.q)
+    return rows.length === 0 ? 0 : release(tx, given(rows), now)
+  })
+
+interface Endpoint {
+  readonly organization_id: string
+  readonly id: string
+}
+
+const lanesOf = ({ id }: Endpoint) => sql`select distinct endpoint_id, lane from webhook_deliveries where endpoint_id = ${id} and status = 'waiting'`
+
+const move = async (tx: Tx, endpoint: Endpoint, status: DeliveryStatus, now: Date, condition: RawBuilder<unknown>): Promise<void> => {
+  await sql`
+    update webhook_deliveries set status = ${status}, due_at = null, modified_at = ${now}
+    where organization_id = ${endpoint.organization_id} and endpoint_id = ${endpoint.id} and ${condition}`.execute(tx.q)
+}
+
+/** Nothing is sent any more; everything is kept. */
+export const parkAll = (tx: Tx, endpoint: Endpoint, now: Date): Promise<void> => move(tx, endpoint, 'parked', now, sql`status = 'waiting'`)
+
+/** Nothing is sent any more, and nothing will be. */
+export const skipAll = (tx: Tx, endpoint: Endpoint, now: Date): Promise<void> => move(tx, endpoint, 'skipped', now, sql`status in ('waiting', 'parked')`)
+
+/** What is not wanted any more is passed over, and its lanes move on. */
+export const skipKinds = async (tx: Tx, endpoint: Endpoint, wanted: readonly string[], now: Date): Promise<void> => {
+  await move(tx, endpoint, 'skipped', now, sql`status in ('waiting', 'parked') and kind <> all(${wanted})`)
+  await releaseAll(tx, endpoint, now)
+}
+
+/** Gives every lane of an endpoint that stands still its turn. */
+export const releaseAll = async (tx: Tx, endpoint: Endpoint, now: Date): Promise<void> => {
+  await lockLanes(tx, lanesOf(endpoint))
+  await release(tx, lanesOf(endpoint), now)
+}
+
+/** What was missed is tried from the start, in order. */
+export const resumeAll = async (tx: Tx, endpoint: Endpoint, now: Date): Promise<void> => {
+  await sql`
+    update webhook_deliveries set status = 'waiting', attempts = 0, due_at = null, modified_at = ${now}
+    where organization_id = ${endpoint.organization_id} and endpoint_id = ${endpoint.id} and status = 'parked'`.execute(tx.q)
+  await releaseAll(tx, endpoint, now)
+}
+
+/** Sends an event once more to every living endpoint that it was meant for, now and whatever came of it before. */
+export const redeliver = async (tx: Tx, organization_id: string, event_id: string, now: Date): Promise<number> => {
+  const { numAffectedRows } = await sql`
+    update webhook_deliveries d set status = 'waiting', attempts = 0, due_at = ${now}, modified_at = ${now}, lease_until = null, lease_token = null, lease_holder = null
+    from webhook_endpoints w
+    where d.organization_id = ${organization_id} and d.event_id = ${event_id} and w.organization_id = d.organization_id and w.id = d.endpoint_id
+      and w.enabled and w.deleted_at is null and d.kind = any(w.events)`.execute(tx.q)
+  return Number(numAffectedRows ?? 0n)
+}

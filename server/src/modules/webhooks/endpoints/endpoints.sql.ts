@@ -1,0 +1,100 @@
+import type { PageRequest, WebhookEndpoint } from '@bursar/contract'
+import { sql, type Selectable } from 'kysely'
+import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { withinReach } from '../../../platform/postgres/parts.sql.ts'
+import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+
+declare module '../../../platform/postgres/postgres.ts' {
+  interface Tables {
+    webhook_endpoints: EndpointTable
+  }
+}
+
+interface EndpointTable extends Omit<WebhookEndpoint, 'secret'> {
+  deleted_at: Date | null
+  secret_sealed: string
+  secret_hint: string
+  previous_sealed: string | null
+}
+export type EndpointRow = Selectable<EndpointTable>
+
+const living = (db: Db, reach: Reach) =>
+  db.q.selectFrom('webhook_endpoints').selectAll().where('organization_id', '=', withinReach(reach)).where('deleted_at', 'is', null)
+
+const list = {
+  table: 'webhook_endpoints',
+  tenant: 'organization_id',
+  id: 'id',
+  always: sql`deleted_at is null`,
+  sortable: { created_at: { expression: 'created_at', type: 'timestamptz' } },
+} as const satisfies ListSpec<string>
+
+export const listEndpoints = async (db: Db, reach: Reach, query: PageRequest & { organization_id: readonly string[] }) => {
+  const ids = organizationIds(reach).filter((id) => query.organization_id.length === 0 || query.organization_id.includes(id))
+  const { keys, total, next_cursor } = await listKeys(db, list, ids, { ...query, sorting: ['-created_at'] })
+  const rows =
+    keys.length === 0
+      ? []
+      : await living(db, reach)
+          .where(
+            'id',
+            'in',
+            keys.map(({ id }) => id),
+          )
+          .execute()
+  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
+}
+
+export const findEndpoint = (db: Db, reach: Reach, id: string): Promise<EndpointRow | undefined> => living(db, reach).where('id', '=', id).executeTakeFirst()
+
+/** Holds the endpoint: it is changed, paused or resumed by one at a time. */
+export const lockEndpoint = async (tx: Tx, reach: Reach, id: string): Promise<Locked<EndpointRow> | undefined> =>
+  (await living(tx, reach).where('id', '=', id).forNoKeyUpdate().executeTakeFirst()) as Locked<EndpointRow> | undefined
+
+/** The same for work in the background, which knows whose it is. */
+export const lockEndpointOf = async (tx: Tx, organization_id: string, id: string): Promise<Locked<EndpointRow> | undefined> =>
+  (await tx.q
+    .selectFrom('webhook_endpoints')
+    .selectAll()
+    .where('organization_id', '=', organization_id)
+    .where('id', '=', id)
+    .where('deleted_at', 'is', null)
+    .forNoKeyUpdate()
+    .executeTakeFirst()) as Locked<EndpointRow> | undefined
+
+/** How many an organization has: the row of the organization is held, so that two at once cannot both be the last. */
+export const countEndpoints = async (tx: Tx, organization_id: string): Promise<number> => {
+  await sql`select from organizations where id = ${organization_id} for no key update`.execute(tx.q)
+  const { count } = await tx.q
+    .selectFrom('webhook_endpoints')
+    .select((row) => row.fn.countAll<number>().as('count'))
+    .where('organization_id', '=', organization_id)
+    .where('deleted_at', 'is', null)
+    .executeTakeFirstOrThrow()
+  return count
+}
+
+export const insertEndpoint = (tx: Tx, endpoint: EndpointRow): Promise<EndpointRow> =>
+  tx.q.insertInto('webhook_endpoints').values(endpoint).returningAll().executeTakeFirstOrThrow()
+
+export const changeEndpoint = (tx: Tx, endpoint: { organization_id: string; id: string }, changes: Partial<EndpointRow>): Promise<EndpointRow> =>
+  tx.q
+    .updateTable('webhook_endpoints')
+    .set(changes)
+    .where('organization_id', '=', endpoint.organization_id)
+    .where('id', '=', endpoint.id)
+    .returningAll()
+    .executeTakeFirstOrThrow()
+
+/** Whom to tell that an endpoint was paused, and about which one. */
+export const findPaused = (db: Db, organization_id: string, endpoint_id: string, user_id: string) =>
+  db.q
+    .selectFrom('webhook_endpoints as w')
+    .innerJoin('organizations as o', 'o.id', 'w.organization_id')
+    .innerJoin('users as u', (on) => on.on('u.id', '=', user_id).on('u.deleted_at', 'is', null))
+    .select(['w.url', 'w.paused_reason', 'w.failing_since', 'o.name as organization_name', 'u.email'])
+    .where('w.organization_id', '=', organization_id)
+    .where('w.id', '=', endpoint_id)
+    .where('w.enabled', '=', false)
+    .executeTakeFirst()

@@ -1,0 +1,194 @@
+import type { LoggedEvent, PageRequest } from '@bursar/contract'
+import { sql, type RawBuilder } from 'kysely'
+import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { containing, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
+
+declare module '../../../platform/postgres/postgres.ts' {
+  interface Tables {
+    webhook_replays: ReplayTable
+  }
+}
+
+interface ReplayTable {
+  organization_id: string
+  id: string
+  created_at: Date
+  modified_at: Date | null
+  endpoint_id: string
+  next_sequence: number
+  last_sequence: number
+  since: Date | null
+  include_delivered: boolean
+  total: number
+  queued: number
+  due_at: Date | null
+  clock_id: string | null
+  lease_until: Date | null
+  lease_token: string | null
+  lease_holder: string | null
+}
+
+export interface EventQuery {
+  readonly after: number
+  readonly limit: number
+  readonly type: readonly string[]
+  readonly resource_id: readonly string[]
+  readonly start_timestamp?: Date | undefined
+  readonly end_timestamp?: Date | undefined
+}
+
+/** Numbered events of one organization, in the order of their numbers. */
+export const listEvents = async (db: Db, organization_id: string, query: EventQuery): Promise<LoggedEvent[]> => {
+  const conditions: RawBuilder<unknown>[] = [sql`organization_id = ${organization_id}`, sql`sequence > ${query.after}`]
+  if (query.type.length > 0) conditions.push(sql`kind = any(${query.type})`)
+  if (query.resource_id.length > 0) conditions.push(sql`resource_id = any(${query.resource_id}::uuid[])`)
+  if (query.start_timestamp) conditions.push(sql`wall_at >= ${query.start_timestamp}`)
+  if (query.end_timestamp) conditions.push(sql`wall_at < ${query.end_timestamp}`)
+  const { rows } = await sql<LoggedEvent>`
+    select id, sequence, kind as type, organization_id, resource_id, customer_id, api_version, business_at as occurred_at, wall_at as recorded_at, payload::text as payload
+    from events where ${sql.join(conditions, sql` and `)} order by sequence limit ${Math.min(query.limit, 100)}`.execute(db.q)
+  return rows
+}
+
+/** The last number that was given. */
+export const lastSequence = async (db: Db, organization_id: string): Promise<number> =>
+  (await db.q.selectFrom('event_heads').select('last_sequence').where('organization_id', '=', organization_id).executeTakeFirst())?.last_sequence ?? 0
+
+export const findEvent = async (
+  db: Db,
+  reach: Reach,
+  id: string,
+): Promise<{ organization_id: string; sequence: number | null; archived: boolean } | undefined> => {
+  const { rows } = await sql<{ organization_id: string; sequence: number | null; archived: boolean }>`
+    select organization_id, sequence, payload is null as archived from events where organization_id = ${withinReach(reach)} and id = ${id}`.execute(db.q)
+  return rows[0]
+}
+
+const attempts = {
+  table: 'webhook_attempts',
+  tenant: 'organization_id',
+  id: 'id',
+  sortable: { created_at: { expression: 'created_at', type: 'timestamptz' } },
+} as const satisfies ListSpec<string>
+
+export interface AttemptQuery extends PageRequest {
+  readonly endpoint_id: readonly string[]
+  readonly start_timestamp?: Date | undefined
+  readonly end_timestamp?: Date | undefined
+  readonly succeeded?: boolean | undefined
+  readonly query?: string | undefined
+  readonly http_code_class?: string | undefined
+  readonly event_type: readonly string[]
+}
+
+export interface AttemptRow {
+  id: string
+  created_at: Date
+  succeeded: boolean
+  http_code: number | null
+  response: string | null
+  duration_ms: number
+  endpoint_id: string
+  event_id: string
+  event_at: Date
+  kind: string
+  status: string
+  last_http_code: number | null
+  event_modified_at: Date | null
+  payload: string | null
+}
+
+export const listAttempts = async (db: Db, reach: Reach, query: AttemptQuery) => {
+  const filters: RawBuilder<unknown>[] = []
+  if (query.endpoint_id.length > 0) filters.push(sql`endpoint_id = any(${query.endpoint_id}::uuid[])`)
+  if (query.start_timestamp) filters.push(sql`created_at > ${query.start_timestamp}`)
+  if (query.end_timestamp) filters.push(sql`created_at < ${query.end_timestamp}`)
+  if (query.succeeded !== undefined) filters.push(sql`succeeded = ${query.succeeded}`)
+  if (query.event_type.length > 0) filters.push(sql`kind = any(${query.event_type})`)
+  if (query.http_code_class) filters.push(sql`http_code / 100 = ${Number(query.http_code_class[0])}`)
+  if (query.query) {
+    const pattern = containing(query.query)
+    filters.push(sql`(id::text ilike ${pattern} or event_id::text ilike ${pattern} or http_code::text like ${pattern})`)
+  }
+  const { keys, total, next_cursor } = await listKeys(db, attempts, organizationIds(reach), { ...query, sorting: ['-created_at'] }, filters)
+  if (keys.length === 0) return { items: [], total, next_cursor }
+  const { rows } = await sql<AttemptRow>`
+    select a.id, a.created_at, a.succeeded, a.http_code, a.response, a.duration_ms, a.endpoint_id, a.event_id, a.event_at, a.kind,
+      d.status, d.last_http_code, d.modified_at as event_modified_at, e.payload::text as payload
+    from webhook_attempts a
+    join webhook_deliveries d on d.organization_id = a.organization_id and d.endpoint_id = a.endpoint_id and d.event_id = a.event_id
+    left join events e on e.organization_id = a.organization_id and e.id = a.event_id and e.wall_at = a.event_at
+    where a.organization_id = ${withinReach(reach)} and a.id = any(${keys.map(({ id }) => id)}::uuid[])`.execute(db.q)
+  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
+}
+
+export interface ReplayScope {
+  readonly organization_id: string
+  readonly endpoint_id: string
+  readonly from: number
+  readonly to: number
+  readonly since: Date | null
+  readonly include_delivered: boolean
+}
+
+/** The events that a replay is about: wanted by the endpoint, still whole, and not delivered, unless delivered ones are asked for too. */
+const replayable = (scope: ReplayScope) => sql`
+  from events e
+  join webhook_endpoints w on w.organization_id = e.organization_id and w.id = ${scope.endpoint_id} and w.deleted_at is null and e.kind = any(w.events)
+  left join webhook_deliveries d on d.organization_id = e.organization_id and d.endpoint_id = w.id and d.event_id = e.id
+  where e.organization_id = ${scope.organization_id} and e.sequence between ${scope.from} and ${scope.to} and e.payload is not null
+    and (${scope.since}::timestamptz is null or e.wall_at >= ${scope.since}::timestamptz)
+    and (d.id is null or d.status in ('parked', 'skipped') or (d.status = 'delivered' and ${scope.include_delivered}))`
+
+export const countReplayable = async (db: Db, scope: ReplayScope): Promise<number> => {
+  const { rows } = await sql<{ count: number }>`select count(*) as count ${replayable(scope)}`.execute(db.q)
+  return rows[0]!.count
+}
+
+export const insertReplay = async (tx: Tx, replay: Omit<ReplayTable, 'lease_until' | 'lease_token' | 'lease_holder' | 'clock_id'>): Promise<void> => {
+  await tx.q
+    .insertInto('webhook_replays')
+    .values({ ...replay, clock_id: null, lease_until: null, lease_token: null, lease_holder: null })
+    .execute()
+}
+
+export const findReplay = (db: Db, organization_id: string, id: string) =>
+  db.q.selectFrom('webhook_replays').selectAll().where('organization_id', '=', organization_id).where('id', '=', id).executeTakeFirst()
+
+/** Takes the next events of a replay, oldest first, and hands them to delivery. Hands back how many, and the last number looked at. */
+export const queueReplay = async (tx: Tx, scope: ReplayScope, most: number, now: Date): Promise<{ queued: number; last: number | null }> => {
+  const { rows } = await sql<{ sequence: number }>`
+    with chosen as (
+      select e.organization_id, e.id as event_id, e.wall_at, e.sequence, e.kind, coalesce(e.customer_id, e.resource_id) as lane ${replayable(scope)}
+      order by e.sequence limit ${most}
+    )
+    insert into webhook_deliveries (organization_id, id, created_at, endpoint_id, event_id, event_at, sequence, kind, lane, status)
+    select organization_id, gen_random_uuid(), ${now}::timestamptz, ${scope.endpoint_id}, event_id, wall_at, sequence, kind, lane, 'waiting' from chosen
+    on conflict (organization_id, endpoint_id, event_id) do update set status = 'waiting', attempts = 0, due_at = null, modified_at = ${now}
+    returning sequence`.execute(tx.q)
+  return { queued: rows.length, last: rows.reduce<number | null>((most, row) => Math.max(most ?? 0, row.sequence), null) }
+}
+
+export const advanceReplay = async (tx: Tx, organization_id: string, id: string, next_sequence: number, queued: number, now: Date): Promise<void> => {
+  await sql`
+    update webhook_replays set next_sequence = ${next_sequence}, queued = queued + ${queued}, modified_at = ${now}
+    where organization_id = ${organization_id} and id = ${id}`.execute(tx.q)
+}
+
+/** Makes the parts of the next months. */
+export const ensureParts = async (tx: Tx, today: Date): Promise<void> => {
+  await sql`select ensure_parts(${today}::date)`.execute(tx.q)
+}
+
+/** Drops payloads of old events that nobody waits for; the rows stay. Hands back how many. */
+export const archivePayloads = async (tx: Tx, before: Date, most: number): Promise<number> => {
+  const { numAffectedRows } = await sql`
+    update events set payload = null where (organization_id, id, wall_at) in (
+      select e.organization_id, e.id, e.wall_at from events e
+      where e.wall_at < ${before} and e.payload is not null
+        and not exists (select from webhook_deliveries d where d.organization_id = e.organization_id and d.event_id = e.id and d.status in ('waiting', 'parked'))
+      limit ${most})`.execute(tx.q)
+  return Number(numAffectedRows ?? 0n)
+}

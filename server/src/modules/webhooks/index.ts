@@ -1,0 +1,14 @@
+import { engine, type Area } from '../handlers.ts'
+import { deliver } from './deliveries/deliveries.ts'
+import * as endpoints from './endpoints/endpoints.api.ts'
+import * as events from './events/events.api.ts'
+
+export const area: Area = {
+  operations: [...endpoints.operations, ...events.operations],
+  jobs: endpoints.jobs,
+  sweeps: events.sweeps,
+  chores: events.chores,
+  engines: [engine('webhooks.deliver', deliver)],
+}
+
+export { create as createWebhookEndpoint } from './endpoints/endpoints.ts'
