@@ -75,14 +75,20 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
         signal,
         setDefaultHeaders: false,
       }
-      const answer = await new Promise<IncomingMessage>((answered, failed) => {
-        const outgoing = secure
-          ? httpsRequest({ ...options, agent: agents['https:'], ...(isIP(target.host) === 0 ? { servername: target.host } : {}) })
-          : httpRequest({ ...options, agent: agents['http:'] })
-        outgoing.on('response', answered)
-        outgoing.on('error', failed)
-        outgoing.end(body)
-      })
+      const send = (fresh: boolean) =>
+        new Promise<IncomingMessage>((answered, failed) => {
+          const outgoing = secure
+            ? httpsRequest({ ...options, agent: fresh ? false : agents['https:'], ...(isIP(target.host) === 0 ? { servername: target.host } : {}) })
+            : httpRequest({ ...options, agent: fresh ? false : agents['http:'] })
+          outgoing.on('response', answered)
+          // A connection that was kept may have been closed by the other side at this very moment: that is no failure of theirs.
+          outgoing.on('error', (error: NodeJS.ErrnoException) => {
+            if (outgoing.reusedSocket && !signal.aborted && ['ECONNRESET', 'EPIPE'].includes(error.code ?? '')) send(true).then(answered, failed)
+            else failed(error)
+          })
+          outgoing.end(body)
+        })
+      const answer = await send(false)
       return { status: answer.statusCode!, retry_after: answer.headers['retry-after'], excerpt: await readExcerpt(answer) }
     },
     close: () => {

@@ -10,7 +10,8 @@ export interface EgressPolicy {
 /** Why an address may not be called, in words for whoever gave it. */
 export class TargetRefused extends Error {}
 
-const notPublic = new BlockList()
+// A list of its own for each family: one list would take an IPv4 address for the IPv6 address that it maps to.
+const notPublic = { 4: new BlockList(), 6: new BlockList() }
 for (const [network, prefix] of [
   ['0.0.0.0', 8],
   ['10.0.0.0', 8],
@@ -30,7 +31,7 @@ for (const [network, prefix] of [
   ['203.0.113.0', 24],
   ['224.0.0.0', 3],
 ] as const)
-  notPublic.addSubnet(network, prefix, 'ipv4')
+  notPublic[4].addSubnet(network, prefix, 'ipv4')
 // Of IPv6 only the global unicast block is public, less the parts of it that are tunnels, tests or documentation.
 for (const [network, prefix] of [
   ['::', 3],
@@ -42,11 +43,12 @@ for (const [network, prefix] of [
   ['2620:4f:8000::', 48],
   ['3fff::', 20],
 ] as const)
-  notPublic.addSubnet(network, prefix, 'ipv6')
+  notPublic[6].addSubnet(network, prefix, 'ipv6')
 
 export const isPublic = (address: string): boolean => {
   const family = isIP(address)
-  return family !== 0 && !notPublic.check(address, family === 4 ? 'ipv4' : 'ipv6')
+  if (family === 4) return !notPublic[4].check(address, 'ipv4')
+  return family === 6 && !notPublic[6].check(address, 'ipv6')
 }
 
 const loopbackHosts = ['localhost', '127.0.0.1', '[::1]']

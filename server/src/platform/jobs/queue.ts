@@ -39,7 +39,7 @@ export const jobAge = async (pool: pg.Pool): Promise<number> => {
 
 const concurrency = 8
 const sweepEvery = 1 * seconds
-const reapEvery = 1 * seconds
+const reapEvery = 250
 /** A worker that has just started has taken its life lock after this long. */
 const newborn = 2 * seconds
 

@@ -13,7 +13,6 @@ import { render, sign } from './signing.ts'
 /** How many one worker has under way: to one endpoint, and in all. An endpoint that hangs holds up no more than its own few. */
 const perEndpoint = 16
 const inAll = 512
-const claimAtOnce = 128
 /** Results are written together: so long the first may wait for others. */
 const gather = 4
 const failingFor = 3 * days
@@ -157,9 +156,8 @@ const openSending = (means: Means, life: EngineLife, ring: () => void) => {
       const room = inAll - attempts.size
       if (room <= 0) return false
       const busy = [...under].flatMap(([endpoint_id, count]) => (count >= perEndpoint ? [endpoint_id] : []))
-      const limit = Math.min(claimAtOnce, room)
       const lease_ms = platform.config.webhooks.timeout_ms + 20 * seconds
-      const claimed = await claimDue(transact, { holder: life.holder, token: newId(platform.clock.wall()), busy, each: perEndpoint, limit, lease_ms })
+      const claimed = await claimDue(transact, { holder: life.holder, token: newId(platform.clock.wall()), busy, each: perEndpoint, limit: room, lease_ms })
       claimed.forEach(start)
       return claimed.length > 0
     },

@@ -1,0 +1,231 @@
+import { createWebhookEndpoint, customerUpdated, listCustomerMembers, memberUpdated, webhookKinds, createCustomer } from '@bursar/contract'
+import { Webhook } from 'standardwebhooks'
+import { afterEach, expect, test } from 'vitest'
+import { emit } from '../../src/platform/outbox/outbox.sql.ts'
+import { launch, type Program } from '../harness/process.ts'
+import { openSink, type Received, type Sink } from '../harness/sink.ts'
+import { eventually, openWorld, type World } from '../harness/world.ts'
+
+/** Events, each to twenty endpoints; `BURSAR_TEST_EVENTS=10000` for the long run. */
+const events = Number(process.env.BURSAR_TEST_EVENTS ?? 1000)
+const lanes = 50
+const kills = 10
+
+let world: World
+let sink: Sink
+const programs: Program[] = []
+afterEach(async () => {
+  for (const program of programs.splice(0)) {
+    program.signal('SIGKILL')
+    await program.exited
+  }
+  await world.close()
+  sink.close()
+})
+
+const startWorker = async () => {
+  const program = launch(['serve', '--roles', 'worker'], world.environmentVariables)
+  programs.push(program)
+  await program.line('worker_started')
+  return program
+}
+
+/** True the first time an event comes to a path, for every so many of them. */
+const firstOf = (every: number) => {
+  const seen = new Set<string>()
+  return ({ headers }: Received): boolean => {
+    const id = headers['webhook-id']!
+    if (Number(headers['bursar-sequence']) % every !== 0 || seen.has(id)) return false
+    seen.add(id)
+    return true
+  }
+}
+
+/** How the ten that misbehave do it; whether everything arrives in the end, or all of it is parked. */
+const misbehaving: Record<string, { arrives: boolean; behave: () => Parameters<Sink['answer']>[1] }> = {
+  slow: { arrives: true, behave: () => (answer) => void setTimeout(() => answer.writeHead(200).end(), 60) },
+  late: {
+    arrives: true,
+    behave: () => {
+      const late = firstOf(40)
+      return (answer, received) => void (late(received) || answer.writeHead(200).end())
+    },
+  },
+  reset: {
+    arrives: true,
+    behave: () => {
+      const cut = firstOf(3)
+      return (answer, received, request) => void (cut(received) ? request.socket.destroy() : answer.writeHead(200).end())
+    },
+  },
+  redirect: { arrives: false, behave: () => (answer) => void answer.writeHead(307, { location: sink.url('/healthy-0') }).end() },
+  gone: { arrives: false, behave: () => 410 },
+  'come-back': {
+    arrives: true,
+    behave: () => {
+      let count = 0
+      return (answer) => void (count++ < 20 ? answer.writeHead(429, { 'retry-after': '1' }).end() : answer.writeHead(204).end())
+    },
+  },
+  broken: { arrives: false, behave: () => 500 },
+  endless: {
+    arrives: true,
+    behave: () => (answer) => {
+      answer.writeHead(200)
+      const pour = () => {
+        if (!answer.destroyed) answer.write('x'.repeat(32_768), pour)
+      }
+      pour()
+    },
+  },
+  moody: {
+    arrives: true,
+    behave: () => {
+      const refused = firstOf(2)
+      return (answer, received) => void answer.writeHead(refused(received) ? 503 : 200).end()
+    },
+  },
+  dead: { arrives: false, behave: () => 500 },
+}
+
+const prepare = async (faulty: boolean) => {
+  const { api, organization } = await world.shop()
+  const customer = await api.call(createCustomer, { body: { email: 'storm@people.test' } })
+  const [member] = (await api.call(listCustomerMembers, { params: { id: customer.id } })).items
+  const endpoints: { id: string; path: string; secret: string; arrives: boolean }[] = []
+  const add = async (name: string, url: string, arrives: boolean) => {
+    const made = await api.call(createWebhookEndpoint, { body: { url, format: 'raw', events: [...webhookKinds] } })
+    endpoints.push({ id: made.id, path: `/${name}`, secret: made.secret, arrives })
+  }
+  for (let at = 0; at < 10; at++) await add(`healthy-${at}`, sink.url(`/healthy-${at}`), true)
+  for (const [name, { arrives, behave }] of Object.entries(misbehaving)) {
+    sink.answer(`/${name}`, faulty ? behave() : 200)
+    // Nobody listens on this port.
+    await add(name, faulty && name === 'dead' ? 'http://127.0.0.1:9/dead' : sink.url(`/${name}`), !faulty || arrives)
+  }
+  const { rows } = await world.database.owner((owner) =>
+    owner.query('select coalesce(max(position), 0) as position from events where organization_id = $1', [organization.id]),
+  )
+  const since = rows[0] as { position: string }
+  const resources = Array.from({ length: lanes }, (_, at) => `00000000-0000-4000-8000-${String(at).padStart(12, '0')}`)
+  /** Emits as fast as one writer can, in the name of fifty customers. */
+  const pour = async () => {
+    for (let at = 0; at < events; at++) {
+      const subject = { organization_id: organization.id, resource_id: resources[at % lanes]!, customer_id: resources[at % lanes]! }
+      await world.transact((tx) =>
+        at % 2 === 0
+          ? emit(tx, customerUpdated, subject, { ...customer, created_at: new Date(), modified_at: null, deleted_at: null, first_user_event_at: null } as never)
+          : emit(tx, memberUpdated, subject, { ...member!, created_at: new Date(), modified_at: null } as never),
+      )
+    }
+  }
+  const settled = async () => {
+    const { rows: left } = await world.database.owner((owner) =>
+      owner.query<{ waiting: string; made: string }>(
+        `select count(*) filter (where status = 'waiting') as waiting, count(*) as made from webhook_deliveries d
+         where organization_id = $1 and event_id in (select id from events where organization_id = $1 and position > $2)`,
+        [organization.id, since.position],
+      ),
+    )
+    return Number(left[0]!.made) === events * 20 && Number(left[0]!.waiting) === 0
+  }
+  /** How long each event took to reach the healthy ones for the first time, in milliseconds; the 99th of a hundred. */
+  const p99 = async () => {
+    const { rows: all } = await world.database.owner((owner) =>
+      owner.query<{ id: string; wall_at: Date }>('select id, wall_at from events where organization_id = $1', [organization.id]),
+    )
+    const committed = new Map(all.map(({ id, wall_at }) => [id, wall_at.getTime() - performance.timeOrigin]))
+    const delays: number[] = []
+    for (const { path } of endpoints.slice(0, 10)) {
+      const first = new Map<string, number>()
+      for (const { headers, at } of sink.of(path)) if (!first.has(headers['webhook-id']!)) first.set(headers['webhook-id']!, at)
+      for (const [id, at] of first) delays.push(at - committed.get(id)!)
+    }
+    return delays.toSorted((a, b) => a - b)[Math.floor(delays.length * 0.99)]!
+  }
+  return { organization, endpoints, pour, settled, p99, since }
+}
+
+const open = async () => {
+  sink = await openSink()
+  world = await openWorld({
+    settings: { BURSAR_EGRESS_LOOPBACK: 'true', BURSAR_WEBHOOK_TIMEOUT_MS: '500', BURSAR_WEBHOOK_SCHEDULE: '0.1,0.2,0.3,0.4,2,4', BURSAR_LOG_LEVEL: 'info' },
+  })
+}
+
+let calm = 0
+
+test('twenty thousand deliveries without faults, for comparison', async () => {
+  await open()
+  const { pour, settled, p99 } = await prepare(false)
+  await Promise.all([startWorker(), startWorker(), startWorker()])
+  const started = performance.now()
+  await pour()
+  await eventually('everything is delivered', settled, 120_000)
+  calm = await p99()
+  console.log(`without faults: ${events * 20} deliveries in ${((performance.now() - started) / 1000).toFixed(1)} s, p99 delay ${Math.round(calm)} ms`)
+}, 180_000)
+
+test('the same with endpoints that misbehave and workers killed ten times: nothing lost, order kept, the healthy not held up', async () => {
+  await open()
+  const { organization, endpoints, pour, settled, p99, since } = await prepare(true)
+  const alive = await Promise.all([startWorker(), startWorker(), startWorker()])
+  const started = performance.now()
+  const killing = (async () => {
+    for (let kill = 0; kill < kills; kill++) {
+      await new Promise((resolve) => setTimeout(resolve, 300 + ((kill * 7919) % 900)))
+      const victim = alive.shift()!
+      victim.signal('SIGKILL')
+      await victim.exited
+      alive.push(await startWorker())
+    }
+  })()
+  await pour()
+  await killing
+  await eventually('everything is delivered or parked', settled, 150_000)
+  const seconds = (performance.now() - started) / 1000
+
+  const { rows: deliveries } = await world.database.owner((owner) =>
+    owner.query<{ endpoint_id: string; event_id: string; status: string; sequence: number; lane: string }>(
+      `select d.endpoint_id, d.event_id, d.status, d.sequence::int, d.lane from webhook_deliveries d join events e on e.organization_id = d.organization_id and e.id = d.event_id
+       where d.organization_id = $1 and e.position > $2`,
+      [organization.id, since.position],
+    ),
+  )
+  expect(deliveries).toHaveLength(events * 20)
+  let [received, repeated, parked] = [0, 0, 0]
+  for (const endpoint of endpoints) {
+    const own = deliveries.filter(({ endpoint_id }) => endpoint_id === endpoint.id)
+    const came = sink.of(endpoint.path)
+    received += came.length
+    const ids = new Set(came.map(({ headers }) => headers['webhook-id']!))
+    if (endpoint.arrives) {
+      expect([endpoint.path, own.filter(({ status }) => status !== 'delivered')]).toEqual([endpoint.path, []])
+      // The receiver's own record: every event came.
+      expect([endpoint.path, own.filter(({ event_id }) => !ids.has(event_id))]).toEqual([endpoint.path, []])
+    } else {
+      expect([endpoint.path, own.filter(({ status }) => status !== 'parked')]).toEqual([endpoint.path, []])
+      parked += own.length
+    }
+    repeated += came.length - ids.size
+    const verifier = new Webhook(endpoint.secret)
+    for (const one of came) verifier.verify(one.body, one.headers)
+    // In each lane events came for the first time in the order of their numbers.
+    const sequences = new Map(own.map(({ event_id, sequence, lane }) => [event_id, { sequence, lane }]))
+    const last = new Map<string, number>()
+    const seen = new Set<string>()
+    for (const { headers } of came) {
+      const id = headers['webhook-id']!
+      const place = sequences.get(id)
+      if (!place || seen.has(id)) continue
+      seen.add(id)
+      expect(place.sequence).toBeGreaterThan(last.get(place.lane) ?? 0)
+      last.set(place.lane, place.sequence)
+    }
+  }
+  const delay = await p99()
+  console.log(
+    `with faults and ${kills} kills: ${deliveries.length} deliveries in ${seconds.toFixed(1)} s, ${received} requests received, ${repeated} of them repeated, ${parked} parked, p99 delay of the healthy ${Math.round(delay)} ms (${(delay / calm).toFixed(2)} of the calm run)`,
+  )
+  expect(delay).toBeLessThanOrEqual(calm * 2)
+}, 240_000)
