@@ -34,7 +34,7 @@ const server = createSocket('udp4', (question, from) => {
   const key = `${name} ${type}`
   const before = asked.get(key) ?? 0
   asked.set(key, before + 1)
-  const zone = before > 0 && zones[name]?.then ? zones[name].then : (zones[name] ?? {})
+  const zone = before > 0 && zones[name]?.afterwards ? zones[name].afterwards : (zones[name] ?? {})
   const addresses = type === 1 ? (zone.a ?? []) : type === 28 ? (zone.aaaa ?? []) : []
   const record = (kind: number, data: Buffer, owner = Buffer.from([0xc0, 12])) => {
     const head = Buffer.alloc(10)
@@ -89,11 +89,11 @@ const call = async (target: string): Promise<string> => {
 const before = opened()
 const literal = await Promise.all(forbidden.map(async (target) => [target, await call(target)] as const))
 const named: [string, string][] = []
-for (const name of Object.keys(treacherous).filter((one) => !treacherous[one]!.then)) named.push([name, await call(`https://${name}/hooks`)])
+for (const name of Object.keys(treacherous).filter((one) => !treacherous[one]!.afterwards)) named.push([name, await call(`https://${name}/hooks`)])
 const silent = opened()
 // The names that turn: the first answer may be used, the second must not be.
 const turning: Record<string, unknown> = {}
-for (const name of Object.keys(treacherous).filter((one) => treacherous[one]!.then)) {
+for (const name of Object.keys(treacherous).filter((one) => treacherous[one]!.afterwards)) {
   const first = await call(`https://${name}/hooks`)
   ahead += 60_000
   const between = opened()

@@ -180,7 +180,7 @@ export interface Zone {
   readonly a?: readonly string[]
   readonly aaaa?: readonly string[]
   /** What the second question is answered with. */
-  readonly then?: Zone
+  readonly afterwards?: Zone
   readonly cname?: string
 }
 
@@ -204,6 +204,6 @@ export const treacherous: Record<string, Zone> = {
   'race-four.example.com': { a: ['10.0.0.1'], aaaa: ['2606:2800:220:1::1'] },
   'alias.example.com': { cname: 'inside.example.com', a: ['172.16.0.1'] },
   'nothing.example.com': {},
-  'rebinding.example.com': { a: ['93.184.216.34'], then: { a: ['127.0.0.1'] } },
-  'later.example.com': { then: { a: ['192.168.0.1'] } },
+  'rebinding.example.com': { a: ['93.184.216.34'], afterwards: { a: ['127.0.0.1'] } },
+  'later.example.com': { afterwards: { a: ['192.168.0.1'] } },
 }

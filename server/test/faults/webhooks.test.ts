@@ -114,8 +114,8 @@ const prepare = async (faulty: boolean) => {
       const subject = { organization_id: organization.id, resource_id: resources[at % lanes]!, customer_id: resources[at % lanes]! }
       await world.transact((tx) =>
         at % 2 === 0
-          ? emit(tx, customerUpdated, subject, { ...customer, created_at: new Date(), modified_at: null, deleted_at: null, first_user_event_at: null } as never)
-          : emit(tx, memberUpdated, subject, { ...member!, created_at: new Date(), modified_at: null } as never),
+          ? emit(tx, customerUpdated, subject, { ...customer, created_at: new Date(), modified_at: null, deleted_at: null, first_user_event_at: null })
+          : emit(tx, memberUpdated, subject, { ...member!, created_at: new Date(), modified_at: null }),
       )
     }
   }
@@ -149,7 +149,7 @@ const prepare = async (faulty: boolean) => {
 const open = async () => {
   sink = await openSink()
   world = await openWorld({
-    settings: { BURSAR_EGRESS_LOOPBACK: 'true', BURSAR_WEBHOOK_TIMEOUT_MS: '500', BURSAR_WEBHOOK_SCHEDULE: '0.1,0.2,0.3,0.4,2,4', BURSAR_LOG_LEVEL: 'info' },
+    settings: { BURSAR_EGRESS_LOOPBACK: 'true', BURSAR_WEBHOOK_TIMEOUT_MS: '500', BURSAR_WEBHOOK_SCHEDULE: '0.1,0.1,0.2,0.2,1,2', BURSAR_LOG_LEVEL: 'info' },
   })
 }
 

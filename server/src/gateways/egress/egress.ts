@@ -2,6 +2,7 @@ import { Resolver } from 'node:dns/promises'
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { isIP } from 'node:net'
+import { networkInterfaces } from 'node:os'
 import { seconds, type Clock } from '../../platform/clock.ts'
 import type { Config } from '../../platform/config.ts'
 import { isPublic, readTarget, TargetRefused, type Target } from './targets.ts'
@@ -25,9 +26,12 @@ export interface Egress {
   close(): void
 }
 
+export const outOfTime = 'no answer in time'
 const answerLimit = 64 * 1024
 const excerptLimit = 2048
 const cacheFor = 10 * seconds
+/** How many are under way is decided by whoever calls; here only what lies idle is limited. */
+const kept = { keepAlive: true, maxFreeSockets: 16, maxTotalSockets: 2048, timeout: 60 * seconds }
 
 /**
  * Opens the way out: https to public addresses only. All addresses that a name resolves to must be public, the
@@ -38,22 +42,43 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
   const resolver = new Resolver({ timeout: 3 * seconds, tries: 2 })
   if (config.dns_servers) resolver.setServers([...config.dns_servers])
   const agents = {
-    'http:': new HttpAgent({ keepAlive: true, maxSockets: 64, maxFreeSockets: 32 }),
-    'https:': new HttpsAgent({ keepAlive: true, maxSockets: 64, maxFreeSockets: 32 }),
+    'http:': new HttpAgent(kept),
+    'https:': new HttpsAgent(kept),
   }
   const known = new Map<string, { address: string; until: number }>()
+  let own: { addresses: Set<string>; until: number } | undefined
+
+  /** This machine, and where our own public name leads. */
+  const ownAddresses = async (): Promise<Set<string>> => {
+    const now = clock.wall().getTime()
+    if (own && own.until > now) return own.addresses
+    const named = isIP(config.own_host) === 0 ? await lookUp(config.own_host) : [config.own_host]
+    const here = Object.values(networkInterfaces()).flatMap((list) => (list ?? []).map(({ address }) => address))
+    own = { addresses: new Set([...named, ...here]), until: now + 60 * seconds }
+    return own.addresses
+  }
+  const refuseOwn = async (addresses: readonly string[]): Promise<string> => {
+    const ours = await ownAddresses()
+    if (addresses.some((address) => ours.has(address))) throw new TargetRefused('The address is our own.')
+    return addresses[0]!
+  }
+  const lookUp = async (host: string): Promise<string[]> => {
+    const answers = await Promise.allSettled([resolver.resolve4(host), resolver.resolve6(host)])
+    return answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []))
+  }
 
   /** The address to connect to. One private address among the answers spoils them all. */
   const resolve = async ({ host, loopback }: Target): Promise<string> => {
-    if (loopback || isIP(host) !== 0) return host
+    if (loopback) return host
+    if (isIP(host) !== 0) return refuseOwn([host])
     const now = clock.wall().getTime()
     const cached = known.get(host)
     if (cached && cached.until > now) return cached.address
-    const answers = await Promise.allSettled([resolver.resolve4(host), resolver.resolve6(host)])
-    const addresses = answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []))
+    const addresses = await lookUp(host)
     const [address] = addresses
     if (address === undefined) throw new Error('the name does not resolve')
     if (!addresses.every(isPublic)) throw new TargetRefused('The name resolves to an address that is not a public one.')
+    await refuseOwn(addresses)
     if (known.size > 10_000) known.clear()
     known.set(host, { address, until: now + cacheFor })
     return address
@@ -81,15 +106,27 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
             ? httpsRequest({ ...options, agent: fresh ? false : agents['https:'], ...(isIP(target.host) === 0 ? { servername: target.host } : {}) })
             : httpRequest({ ...options, agent: fresh ? false : agents['http:'] })
           outgoing.on('response', answered)
-          // A connection that was kept may have been closed by the other side at this very moment: that is no failure of theirs.
+          // Whoever wants to talk another protocol has not accepted anything.
+          outgoing.on('upgrade', (_, socket) => {
+            socket.destroy()
+            failed(new Error('the server asked for another protocol'))
+          })
           outgoing.on('error', (error: NodeJS.ErrnoException) => {
-            if (outgoing.reusedSocket && !signal.aborted && ['ECONNRESET', 'EPIPE'].includes(error.code ?? '')) send(true).then(answered, failed)
-            else failed(error)
+            const stale = outgoing.reusedSocket && !signal.aborted && ['ECONNRESET', 'EPIPE'].includes(error.code ?? '')
+            failed(stale ? new StaleConnection() : error)
           })
           outgoing.end(body)
         })
-      const answer = await send(false)
-      return { status: answer.statusCode!, retry_after: answer.headers['retry-after'], excerpt: await readExcerpt(answer) }
+      const attempt = async () => {
+        try {
+          return await send(false)
+        } catch (error) {
+          if (error instanceof StaleConnection) return send(true)
+          throw error
+        }
+      }
+      const answer = await Promise.race([attempt(), expiry(signal)])
+      return { status: answer.statusCode!, retry_after: answer.headers['retry-after'], excerpt: await Promise.race([readExcerpt(answer), expiry(signal)]) }
     },
     close: () => {
       agents['http:'].destroy()
@@ -98,8 +135,10 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
   }
 }
 
-const expiry = (signal: AbortSignal) =>
-  new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(new Error('no answer in time')), { once: true }))
+/** A connection that was kept had been closed by the other side at this very moment: no failure of theirs, and worth one more go. */
+class StaleConnection extends Error {}
+
+const expiry = (signal: AbortSignal) => new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(new Error(outOfTime)), { once: true }))
 
 /** Reads at most so much, and lets go of a server that sends more. A status that came counts, whatever becomes of the rest. */
 const readExcerpt = async (answer: IncomingMessage): Promise<string> => {

@@ -165,6 +165,7 @@ const live = async (options: WorkerOptions): Promise<Life> => {
   }
   try {
     await lifeline.query(`select pg_advisory_lock(hashtextextended($1, 0))`, [me])
+    await lifeline.query(`listen ${eventsChannel}`)
   } catch (error) {
     await end()
     throw error
@@ -202,7 +203,6 @@ const live = async (options: WorkerOptions): Promise<Life> => {
   lifeline.on('notification', ({ payload }) => listeners.forEach((listener) => listener(payload ?? '')))
   const engineLife: EngineLife = { holder: me, signal: stopping.signal, onEvent: (listener) => void listeners.push(listener) }
   for (const name of Object.keys(engines) as EngineName[]) loops.push(options.engines[name](engineLife))
-  await lifeline.query(`listen ${eventsChannel}`)
   return { id: me, lost, end }
 }
 

@@ -55,16 +55,17 @@ export const wake = async (tx: Tx, organization_id: string): Promise<void> => {
   await sql`select pg_notify(${eventsChannel}, ${organization_id})`.execute(tx.q)
 }
 
-/** How many events are numbered at a time. */
-const batch = 500
-
 /**
- * Numbers committed events of an organization, without gaps, in the order they were drawn, and hands back the numbers
+ * Numbers at most so many committed events of an organization, without gaps, in the order they were drawn, and hands back the numbers
  * before and after, and whether there may be more. Writers never wait for this; only one sequencer works on an organization at a time, which is what
- * the lock protects, and it holds until the caller's transaction ends.
+ * the lock protects, and it holds until the caller's transaction ends: whoever
+ * finds it taken comes back.
  */
-export const sequence = async (tx: Tx, organization_id: string): Promise<{ after: number; upto: number; full: boolean }> => {
-  await sql`select pg_advisory_xact_lock(hashtextextended(${`bursar.sequence.${organization_id}`}, 0))`.execute(tx.q)
+export const sequence = async (tx: Tx, organization_id: string, most = 500): Promise<{ after: number; upto: number; full: boolean } | 'taken'> => {
+  const lock = await sql<{ taken: boolean }>`select pg_try_advisory_xact_lock(hashtextextended(${`bursar.sequence.${organization_id}`}, 0)) as taken`.execute(
+    tx.q,
+  )
+  if (!lock.rows[0]!.taken) return 'taken'
   const head = await sql<{ last_sequence: number }>`
     insert into event_heads (organization_id, last_sequence) values (${organization_id}, 0)
     on conflict (organization_id) do update set last_sequence = event_heads.last_sequence
@@ -73,13 +74,13 @@ export const sequence = async (tx: Tx, organization_id: string): Promise<{ after
   const { rows } = await sql<{ sequence: number }>`
     with numbered as (
       select id, wall_at, ${after}::bigint + row_number() over (order by position) as sequence
-      from (select id, wall_at, position from events where organization_id = ${organization_id} and sequence is null order by position limit ${batch}) e
+      from (select id, wall_at, position from events where organization_id = ${organization_id} and sequence is null order by position limit ${most}) e
     )
     update events set sequence = numbered.sequence from numbered
     where events.organization_id = ${organization_id} and events.id = numbered.id and events.wall_at = numbered.wall_at
     returning events.sequence`.execute(tx.q)
   if (rows.length > 0) await sql`update event_heads set last_sequence = ${after + rows.length} where organization_id = ${organization_id}`.execute(tx.q)
-  return { after, upto: after + rows.length, full: rows.length === batch }
+  return { after, upto: after + rows.length, full: rows.length === most }
 }
 
 /** Organizations that have events without a number: for whoever missed the notice. */

@@ -55,14 +55,35 @@ interface Lane {
   readonly lane: string
 }
 
-/** Holds the lanes, in one order for all: whether it is an event's turn is decided by one transaction at a time. */
+/** Lanes of an endpoint are held in so many bunches: however many customers there are, the locks that the database must remember are few. */
+const bunches = 256
+/** How many deliveries are made at a time, for the same reason. */
+const madeAtOnce = 500
+
+/** Holds the lanes, in one order for all, before any of their rows: whether it is an event's turn is decided by one transaction at a time. */
 const lockLanes = async (tx: Tx, lanes: RawBuilder<unknown>): Promise<void> => {
   await sql`select pg_advisory_xact_lock(key) from (
-    select distinct hashtextextended(endpoint_id::text || lane::text, 0) as key from (${lanes}) l order by key offset 0) k`.execute(tx.q)
+    select distinct hashtextextended(endpoint_id::text || (hashtextextended(lane::text, 0) & ${bunches - 1}), 0) as key from (${lanes}) l order by key offset 0) k`.execute(
+    tx.q,
+  )
+}
+
+/** All of them, whatever waits there. */
+const lockEveryLane = async (tx: Tx, { id }: Endpoint): Promise<void> => {
+  await sql`select pg_advisory_xact_lock(key) from (
+    select hashtextextended(${id}::text || bunch, 0) as key from generate_series(0, ${bunches - 1}) bunch order by key offset 0) k`.execute(tx.q)
 }
 
 const given = (lanes: readonly Lane[]) =>
   sql`select * from unnest(${lanes.map((one) => one.endpoint_id)}::uuid[], ${lanes.map((one) => one.lane)}::uuid[]) as l (endpoint_id, lane)`
+
+/** How many events of an organization may be numbered and fanned out together. */
+export const roomForEvents = async (tx: Tx, organization_id: string): Promise<number> => {
+  const { rows } = await sql<{
+    count: number
+  }>`select count(*) as count from webhook_endpoints where organization_id = ${organization_id} and deleted_at is null`.execute(tx.q)
+  return Math.max(10, Math.floor(madeAtOnce / Math.max(1, rows[0]!.count)))
+}
 
 /**
  * Makes one delivery of each numbered event for each endpoint that wants its kind. An event is due at once unless
@@ -131,12 +152,12 @@ export interface Claimed {
 }
 
 /**
- * Takes due deliveries, a few per endpoint, so that one with a long queue leaves room for the others; endpoints that
- * have enough under way are passed over. What is needed to send them comes along.
+ * Takes due deliveries, of each endpoint no more than it has room for, so that one with a long queue leaves room for the
+ * others; and beginning behind the endpoint that was served last. What is needed to send them comes along.
  */
 export const claimDue = (
   transact: Transact,
-  options: { holder: string; token: string; busy: readonly string[]; each: number; limit: number; lease_ms: number },
+  options: { holder: string; token: string; under: ReadonlyMap<string, number>; from: string; each: number; limit: number; lease_ms: number },
 ): Promise<Claimed[]> =>
   transact(async (tx) => {
     const now = tx.clock.wall()
@@ -147,12 +168,16 @@ export const claimDue = (
         select (select d.endpoint_id from webhook_deliveries d where d.due_at is not null and d.endpoint_id > p.endpoint_id order by d.endpoint_id limit 1)
         from pending p where p.endpoint_id is not null
       ), picked as (
-        select d.organization_id, d.id from pending p cross join lateral (
+        select d.organization_id, d.id from (
+          select p.endpoint_id, ${options.each} - coalesce(u.count, 0) as room from pending p
+          left join unnest(${[...options.under.keys()]}::uuid[], ${[...options.under.values()]}::int[]) as u (endpoint_id, count) on u.endpoint_id = p.endpoint_id
+          where p.endpoint_id is not null and coalesce(u.count, 0) < ${options.each}
+          order by p.endpoint_id <= ${options.from}::uuid, p.endpoint_id
+        ) p cross join lateral (
           select organization_id, id from webhook_deliveries
           where endpoint_id = p.endpoint_id and due_at <= ${now} and clock_id is null and (lease_until is null or lease_until <= ${now})
-          order by due_at limit ${options.each} for update skip locked
-        ) d
-        where p.endpoint_id is not null and p.endpoint_id <> all(${options.busy}::uuid[]) limit ${options.limit}
+          order by due_at limit p.room for update skip locked
+        ) d limit ${options.limit}
       ), taken as (
         update webhook_deliveries d set lease_until = ${later(now, options.lease_ms)}, lease_token = ${options.token}, lease_holder = ${options.holder}
         from picked p where d.organization_id = p.organization_id and d.id = p.id
@@ -186,12 +211,12 @@ export interface Outcome {
  * Writes down what came of many deliveries at once. Each counts only under the lease it was made under; what was skipped
  * or parked meanwhile stays so, unless it has arrived. Then the lanes move on.
  */
-export const record = (transact: Transact, outcomes: readonly Outcome[]): Promise<number> =>
+export const record = (transact: Transact, outcomes: readonly Outcome[]): Promise<{ released: number; accepted: ReadonlySet<string> }> =>
   transact(async (tx) => {
     const now = tx.clock.wall()
     await lockLanes(tx, given(outcomes.map(({ claimed }) => claimed)))
     const column = <T>(pick: (outcome: Outcome) => T) => outcomes.map(pick)
-    const { rows } = await sql<Lane>`
+    const { rows } = await sql<Lane & { id: string; over: boolean }>`
       with r as (
         select * from unnest(
           ${column(({ claimed }) => claimed.organization_id)}::uuid[], ${column(({ claimed }) => claimed.id)}::uuid[], ${column(({ claimed }) => claimed.lease_token)}::uuid[],
@@ -213,8 +238,9 @@ export const record = (transact: Transact, outcomes: readonly Outcome[]): Promis
         select d.organization_id, r.attempt_id, r.attempt_at, d.endpoint_id, d.event_id, d.event_at, d.kind, r.status = 'delivered', r.http_code, r.response, r.duration_ms
         from done d join r on r.organization_id = d.organization_id and r.id = d.id where r.attempt_id is not null
       )
-      select endpoint_id, lane from done where status <> 'waiting' or attempts >= ${patience}`.execute(tx.q)
-    return rows.length === 0 ? 0 : release(tx, given(rows), now)
+      select id, endpoint_id, lane, (status <> 'waiting' or attempts >= ${patience}) as over from done`.execute(tx.q)
+    const over = rows.filter((row) => row.over)
+    return { released: over.length === 0 ? 0 : await release(tx, given(over), now), accepted: new Set(rows.map(({ id }) => id)) }
   })
 
 interface Endpoint {
@@ -224,44 +250,69 @@ interface Endpoint {
 
 const lanesOf = ({ id }: Endpoint) => sql`select distinct endpoint_id, lane from webhook_deliveries where endpoint_id = ${id} and status = 'waiting'`
 
-const move = async (tx: Tx, endpoint: Endpoint, status: DeliveryStatus, now: Date, condition: RawBuilder<unknown>): Promise<void> => {
+/** One status at a time, so that each statement has an index to go by. */
+const move = async (
+  tx: Tx,
+  endpoint: Endpoint,
+  from: 'waiting' | 'parked',
+  to: DeliveryStatus,
+  now: Date,
+  condition: RawBuilder<unknown> = sql`true`,
+): Promise<void> => {
   await sql`
-    update webhook_deliveries set status = ${status}, due_at = null, modified_at = ${now}
-    where organization_id = ${endpoint.organization_id} and endpoint_id = ${endpoint.id} and ${condition}`.execute(tx.q)
+    update webhook_deliveries set status = ${to}, due_at = null, modified_at = ${now}
+    where organization_id = ${endpoint.organization_id} and endpoint_id = ${endpoint.id} and status = ${sql.lit(from)} and ${condition}`.execute(tx.q)
 }
 
 /** Nothing is sent any more; everything is kept. */
-export const parkAll = (tx: Tx, endpoint: Endpoint, now: Date): Promise<void> => move(tx, endpoint, 'parked', now, sql`status = 'waiting'`)
+export const parkAll = async (tx: Tx, endpoint: Endpoint, now: Date): Promise<void> => {
+  await lockEveryLane(tx, endpoint)
+  await move(tx, endpoint, 'waiting', 'parked', now)
+}
 
 /** Nothing is sent any more, and nothing will be. */
-export const skipAll = (tx: Tx, endpoint: Endpoint, now: Date): Promise<void> => move(tx, endpoint, 'skipped', now, sql`status in ('waiting', 'parked')`)
+export const skipAll = async (tx: Tx, endpoint: Endpoint, now: Date): Promise<void> => {
+  await lockEveryLane(tx, endpoint)
+  for (const from of ['waiting', 'parked'] as const) await move(tx, endpoint, from, 'skipped', now)
+}
 
 /** What is not wanted any more is passed over, and its lanes move on. */
 export const skipKinds = async (tx: Tx, endpoint: Endpoint, wanted: readonly string[], now: Date): Promise<void> => {
-  await move(tx, endpoint, 'skipped', now, sql`status in ('waiting', 'parked') and kind <> all(${wanted})`)
-  await releaseAll(tx, endpoint, now)
-}
-
-/** Gives every lane of an endpoint that stands still its turn. */
-export const releaseAll = async (tx: Tx, endpoint: Endpoint, now: Date): Promise<void> => {
-  await lockLanes(tx, lanesOf(endpoint))
+  await lockEveryLane(tx, endpoint)
+  for (const from of ['waiting', 'parked'] as const) await move(tx, endpoint, from, 'skipped', now, sql`kind <> all(${wanted})`)
   await release(tx, lanesOf(endpoint), now)
 }
 
-/** What was missed is tried from the start, in order. */
+/** What was missed is tried from the start, in order. What is still under way from before counts no more. */
 export const resumeAll = async (tx: Tx, endpoint: Endpoint, now: Date): Promise<void> => {
+  await lockEveryLane(tx, endpoint)
   await sql`
-    update webhook_deliveries set status = 'waiting', attempts = 0, due_at = null, modified_at = ${now}
+    update webhook_deliveries set status = 'waiting', attempts = 0, due_at = null, modified_at = ${now}, lease_until = null, lease_token = null, lease_holder = null
     where organization_id = ${endpoint.organization_id} and endpoint_id = ${endpoint.id} and status = 'parked'`.execute(tx.q)
-  await releaseAll(tx, endpoint, now)
+  await release(tx, lanesOf(endpoint), now)
 }
 
-/** Sends an event once more to every living endpoint that it was meant for, now and whatever came of it before. */
+/** Holds an endpoint's lanes for work that fills them, and gives those that stand still their turn when it is done. */
+export const fillLanes = async <T>(tx: Tx, endpoint: Endpoint, now: Date, work: () => Promise<T>): Promise<T> => {
+  await lockEveryLane(tx, endpoint)
+  const done = await work()
+  await release(tx, lanesOf(endpoint), now)
+  return done
+}
+
+/**
+ * Sends an event once more to every living endpoint that it was meant for, whatever came of it before. It goes out at
+ * once and holds up nobody; where it waits for its turn, or is under way, it goes on as it is.
+ */
 export const redeliver = async (tx: Tx, organization_id: string, event_id: string, now: Date): Promise<number> => {
-  const { numAffectedRows } = await sql`
-    update webhook_deliveries d set status = 'waiting', attempts = 0, due_at = ${now}, modified_at = ${now}, lease_until = null, lease_token = null, lease_holder = null
+  const { rows } = await sql<{ again: boolean }>`
+    update webhook_deliveries d set
+      status = 'waiting', modified_at = ${now},
+      attempts = case when d.status = 'waiting' then d.attempts else ${patience} end,
+      due_at = case when d.status = 'waiting' and (d.due_at is null or d.lease_until is not null) then d.due_at else ${now} end
     from webhook_endpoints w
     where d.organization_id = ${organization_id} and d.event_id = ${event_id} and w.organization_id = d.organization_id and w.id = d.endpoint_id
-      and w.enabled and w.deleted_at is null and d.kind = any(w.events)`.execute(tx.q)
-  return Number(numAffectedRows ?? 0n)
+      and w.enabled and w.deleted_at is null and d.kind = any(w.events)
+    returning true as again`.execute(tx.q)
+  return rows.length
 }

@@ -1,18 +1,23 @@
+import { outOfTime } from '../../../gateways/egress/egress.ts'
 import { TargetRefused } from '../../../gateways/egress/targets.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { chance, type Secret } from '../../../kernel/secrets.ts'
 import { days, hours, later, seconds, stopwatch } from '../../../platform/clock.ts'
 import type { EngineLife } from '../../../platform/jobs/queue.ts'
 import { findUnnumbered, sequence } from '../../../platform/outbox/outbox.sql.ts'
+import type { Transact } from '../../../platform/postgres/postgres.ts'
 import type { Means } from '../../handlers.ts'
-import { changeEndpoint, lockEndpointOf } from '../endpoints/endpoints.sql.ts'
+import { lockEndpointOf, markHealth } from '../endpoints/endpoints.sql.ts'
 import { pause } from '../endpoints/endpoints.ts'
-import { claimDue, fanOut, record, type Claimed, type Outcome } from './deliveries.sql.ts'
+import { claimDue, fanOut, record, roomForEvents, type Claimed, type Outcome } from './deliveries.sql.ts'
 import { render, sign } from './signing.ts'
 
 /** How many one worker has under way: to one endpoint, and in all. An endpoint that hangs holds up no more than its own few. */
 const perEndpoint = 16
 const inAll = 512
+/** An endpoint that has failed so often in a row has no more than so many under way, until one arrives. */
+const failsInARow = 8
+const whileFailing = 2
 /** Results are written together: so long the first may wait for others. */
 const gather = 4
 const failingFor = 3 * days
@@ -65,36 +70,44 @@ const openBell = (signal: AbortSignal) => {
   }
 }
 
-/** Numbers and fans out, one organization at a time, each as soon as it is heard of. */
+/** Numbers and fans out, a few organizations at a time, each as soon as it is heard of; one that fails holds up no other. */
 const runNumbering = async ({ db, transact, platform }: Means, life: EngineLife, done: () => void): Promise<void> => {
   const heard = new Set<string>()
   const bell = openBell(life.signal)
-  life.onEvent((organization_id) => {
+  const hear = (organization_id: string) => {
     heard.add(organization_id)
     bell.ring()
-  })
+  }
+  life.onEvent(hear)
+  const number = async (organization_id: string): Promise<void> => {
+    try {
+      const again = await transact(async (tx) => {
+        const range = await sequence(tx, organization_id, await roomForEvents(tx, organization_id))
+        if (range === 'taken') return range
+        if (range.upto > range.after) await fanOut(tx, organization_id, range, tx.clock.wall())
+        return range.full ? 'more' : undefined
+      })
+      done()
+      // Somebody else is at it, and may have looked before our event was there; or there was more than fits into one go.
+      if (again) setTimeout(hear, again === 'more' ? 0 : 20, organization_id).unref()
+    } catch (error) {
+      platform.log.warn('webhooks_numbering_failed', { organization_id, error })
+    }
+  }
   let looked = -Infinity
   const age = stopwatch()
   while (!life.signal.aborted) {
-    try {
-      if (age() - looked >= 1 * seconds) {
-        looked = age()
+    if (age() - looked >= 1 * seconds) {
+      looked = age()
+      try {
         for (const organization_id of await findUnnumbered(db)) heard.add(organization_id)
+      } catch (error) {
+        platform.log.warn('webhooks_numbering_failed', { error })
       }
-      const round = [...heard]
-      heard.clear()
-      for (const organization_id of round) {
-        await transact(async (tx) => {
-          const range = await sequence(tx, organization_id)
-          if (range.upto > range.after) await fanOut(tx, organization_id, range, tx.clock.wall())
-          if (range.full) heard.add(organization_id)
-        })
-        done()
-      }
-    } catch (error) {
-      platform.log.warn('webhooks_numbering_failed', { error })
-      await pauseFor(100)
     }
+    const round = [...heard]
+    heard.clear()
+    for (let at = 0; at < round.length; at += 4) await Promise.all(round.slice(at, at + 4).map(number))
     if (heard.size === 0) await bell.wait(1 * seconds)
   }
 }
@@ -104,26 +117,39 @@ const pauseFor = (milliseconds: number) => new Promise<void>((resolve) => setTim
 const openSending = (means: Means, life: EngineLife, ring: () => void) => {
   const { transact, platform } = means
   const under = new Map<string, number>()
+  /** How often an endpoint has failed in a row: one that does gets less room until it answers again. */
+  const failures = new Map<string, number>()
   const attempts = new Set<Promise<void>>()
   const results: Outcome[] = []
   let writing: Promise<void> | undefined
+  let judging: Promise<void> = Promise.resolve()
+  let last = '00000000-0000-0000-0000-000000000000'
 
   /** Writes what has come in, and again for as long as more comes in meanwhile. */
   const write = async (): Promise<void> => {
     await pauseFor(gather)
-    while (results.length > 0) {
-      const batch = results.splice(0, 500)
+    while (results.length > 0) await writeBatch(results.splice(0, 500))
+    writing = undefined
+  }
+  const writeBatch = async (batch: readonly Outcome[]): Promise<void> => {
+    for (let tries = 1; ; tries++)
       try {
-        const released = await record(transact, batch)
-        await judge(means, batch)
+        const { released, accepted } = await record(transact, batch)
         if (released > 0) ring()
         wakeFor(batch)
+        judging = judging.then(() =>
+          judge(
+            means,
+            batch.filter(({ claimed }) => accepted.has(claimed.id)),
+          ),
+        )
+        return
       } catch (error) {
-        // Not written: the leases run out, and they are sent again.
         platform.log.warn('webhooks_record_failed', { error })
+        // Not written at all: the leases run out, and they are sent again.
+        if (tries === 5) return
+        await pauseFor(200 * tries)
       }
-    }
-    writing = undefined
   }
 
   /** Retries that are due before the next look are looked for on time. */
@@ -133,19 +159,25 @@ const openSending = (means: Means, life: EngineLife, ring: () => void) => {
     for (const wait of new Set(soon.map((one) => Math.max(1, Math.ceil(one / 10) * 10)))) setTimeout(ring, wait).unref()
   }
 
+  const roomOf = (endpoint_id: string) => ((failures.get(endpoint_id) ?? 0) >= failsInARow ? whileFailing : perEndpoint)
+
   const start = (claimed: Claimed) => {
-    under.set(claimed.endpoint_id, (under.get(claimed.endpoint_id) ?? 0) + 1)
+    const { endpoint_id } = claimed
+    under.set(endpoint_id, (under.get(endpoint_id) ?? 0) + 1)
     const attempt = tryOne(means, claimed)
       .then((outcome) => {
+        if (outcome.status === 'delivered') failures.delete(endpoint_id)
+        else if (outcome.attempt) failures.set(endpoint_id, (failures.get(endpoint_id) ?? 0) + 1)
         results.push(outcome)
         writing ??= write()
       })
       .finally(() => {
-        const left = under.get(claimed.endpoint_id)! - 1
-        if (left > 0) under.set(claimed.endpoint_id, left)
-        else under.delete(claimed.endpoint_id)
+        const left = under.get(endpoint_id)! - 1
+        if (left > 0) under.set(endpoint_id, left)
+        else under.delete(endpoint_id)
         attempts.delete(attempt)
-        if (left === perEndpoint - 1 || attempts.size === inAll - 1) ring()
+        // Only where there was no room a moment ago can there be something that waited for it.
+        if (left + 1 >= roomOf(endpoint_id) || attempts.size === inAll - 1) ring()
       })
     attempts.add(attempt)
   }
@@ -153,18 +185,34 @@ const openSending = (means: Means, life: EngineLife, ring: () => void) => {
   return {
     /** Takes what is due and starts on it. True: there may be more. */
     take: async (): Promise<boolean> => {
-      const room = inAll - attempts.size
-      if (room <= 0) return false
-      const busy = [...under].flatMap(([endpoint_id, count]) => (count >= perEndpoint ? [endpoint_id] : []))
+      const limit = inAll - attempts.size
+      if (limit <= 0) return false
+      // Those that fail count as having most of their room taken already.
+      const taken = new Map(under)
+      for (const endpoint_id of failures.keys()) taken.set(endpoint_id, (under.get(endpoint_id) ?? 0) + perEndpoint - roomOf(endpoint_id))
       const lease_ms = platform.config.webhooks.timeout_ms + 20 * seconds
-      const claimed = await claimDue(transact, { holder: life.holder, token: newId(platform.clock.wall()), busy, each: perEndpoint, limit: room, lease_ms })
+      const claimed = await claimDue(transact, {
+        holder: life.holder,
+        token: newId(platform.clock.wall()),
+        under: taken,
+        from: last,
+        each: perEndpoint,
+        limit,
+        lease_ms,
+      })
       claimed.forEach(start)
-      return claimed.length > 0
+      last = claimed.reduce(
+        (most, { endpoint_id }) => (endpoint_id > most ? endpoint_id : most),
+        claimed.length < limit ? '00000000-0000-0000-0000-000000000000' : last,
+      )
+      if (failures.size > 10_000) failures.clear()
+      return claimed.length === limit
     },
     end: async (): Promise<void> => {
       await Promise.all(attempts)
       // What came last is being written, or was just before.
       await writing
+      await judging
     },
   }
 }
@@ -174,6 +222,14 @@ const tryOne = async ({ gateways, platform }: Means, claimed: Claimed): Promise<
   if (!claimed.wanted) return { claimed, status: claimed.enabled ? 'skipped' : 'parked', due_at: null, attempt: null }
   if (claimed.payload === null) return { claimed, status: 'skipped', due_at: null, attempt: null }
   const at = platform.clock.wall()
+  let secrets: Secret[]
+  try {
+    secrets = secretsOf(platform.sealer, claimed, at)
+  } catch (error) {
+    // Our own trouble, not the receiver's: nothing is counted, and it is tried again.
+    platform.log.error('webhooks_cannot_sign', { organization_id: claimed.organization_id, error })
+    return { claimed, status: 'waiting', due_at: later(at, 60 * seconds), attempt: null }
+  }
   const elapsed = stopwatch()
   const finish = (http_code: number | null, response: string, delivered: boolean, retry_after?: string): Outcome => ({
     claimed,
@@ -191,7 +247,7 @@ const tryOne = async ({ gateways, platform }: Means, claimed: Claimed): Promise<
         'user-agent': 'bursar-webhooks',
         'webhook-id': claimed.event_id,
         'webhook-timestamp': String(timestamp),
-        'webhook-signature': sign(secretsOf(platform.sealer, claimed, at), claimed.event_id, timestamp, body),
+        'webhook-signature': sign(secrets, claimed.event_id, timestamp, body),
         'bursar-sequence': String(claimed.sequence),
       },
       body,
@@ -230,29 +286,29 @@ const readRetryAfter = (text: string | undefined, now: Date): number => {
 
 const reasonOf = (error: Error & { code?: string }): string => {
   if (error instanceof TargetRefused) return error.message
-  if (error.name === 'TimeoutError' || error.name === 'AbortError') return 'No answer in time.'
+  if (error.name === 'TimeoutError' || error.name === 'AbortError' || error.message === outOfTime) return 'No answer in time.'
   return `No answer: ${error.code ?? error.message}`.slice(0, 500)
 }
 
-/** Keeps count of endpoints that accept nothing: since when, and whether it is time to switch them off. */
+/** Keeps count of endpoints that accept nothing: since when, and whether it is time to switch them off. An address that was changed meanwhile is not judged by what the one before did. */
 const judge = async ({ transact, platform }: Means, outcomes: readonly Outcome[]): Promise<void> => {
-  const now = platform.clock.wall()
-  for (const [endpoint_id, own] of Map.groupBy(
-    outcomes.filter(({ attempt }) => attempt !== null),
-    ({ claimed }) => claimed.endpoint_id,
-  )) {
-    const { organization_id, failing_since } = own[0]!.claimed
-    const gone = own.some(({ attempt }) => attempt?.http_code === 410)
-    const arrived = own.some(({ status }) => status === 'delivered')
-    const overdue = failing_since !== null && now.getTime() - failing_since.getTime() >= failingFor
-    if (arrived ? failing_since === null && !gone : failing_since !== null && !overdue && !gone) continue
-    await transact(async (tx) => {
-      const endpoint = await lockEndpointOf(tx, organization_id, endpoint_id)
-      if (!endpoint?.enabled) return
-      if (gone) return pause(tx, endpoint, 'gone')
-      if (arrived) return void (endpoint.failing_since && (await changeEndpoint(tx, endpoint, { failing_since: null })))
-      if (endpoint.failing_since === null) return void (await changeEndpoint(tx, endpoint, { failing_since: now }))
-      if (now.getTime() - endpoint.failing_since.getTime() >= failingFor) await pause(tx, endpoint, 'failing')
-    })
+  try {
+    const now = platform.clock.wall()
+    const tried = outcomes.filter(({ attempt }) => attempt !== null)
+    const verdicts = (own: readonly Outcome[]) => [...Map.groupBy(own, ({ claimed }) => claimed.endpoint_id).values()].map(([first]) => first!.claimed)
+    const good = verdicts(tried.filter(({ status }) => status === 'delivered'))
+    const bad = verdicts(tried).filter(({ endpoint_id }) => !good.some((one) => one.endpoint_id === endpoint_id))
+    const overdue = await transact((tx) => markHealth(tx, good, bad, now, later(now, -failingFor)))
+    for (const { organization_id, id } of overdue) await switchOff(transact, organization_id, id, 'failing')
+    for (const { claimed } of tried.filter(({ attempt }) => attempt?.http_code === 410))
+      await switchOff(transact, claimed.organization_id, claimed.endpoint_id, 'gone', claimed.url)
+  } catch (error) {
+    platform.log.warn('webhooks_judging_failed', { error })
   }
 }
+
+const switchOff = (transact: Transact, organization_id: string, id: string, reason: 'failing' | 'gone', url?: string): Promise<void> =>
+  transact(async (tx) => {
+    const endpoint = await lockEndpointOf(tx, organization_id, id)
+    if (endpoint && (url === undefined || endpoint.url === url)) await pause(tx, endpoint, reason)
+  })

@@ -98,3 +98,34 @@ export const findPaused = (db: Db, organization_id: string, endpoint_id: string,
     .where('w.id', '=', endpoint_id)
     .where('w.enabled', '=', false)
     .executeTakeFirst()
+
+export interface Verdict {
+  readonly organization_id: string
+  readonly endpoint_id: string
+  readonly url: string
+}
+
+const listed = (verdicts: readonly Verdict[]) =>
+  sql`unnest(${verdicts.map((one) => one.organization_id)}::uuid[], ${verdicts.map((one) => one.endpoint_id)}::uuid[], ${verdicts.map((one) => one.url)}::text[]) as v (organization_id, id, url)`
+
+/** Endpoints that accepted something are not failing; those that accepted nothing are, since now at the latest. Hands back who has been for too long. */
+export const markHealth = async (
+  tx: Tx,
+  good: readonly Verdict[],
+  bad: readonly Verdict[],
+  now: Date,
+  tooLong: Date,
+): Promise<{ organization_id: string; id: string }[]> => {
+  if (good.length > 0)
+    await sql`
+      update webhook_endpoints w set failing_since = null from ${listed(good)}
+      where w.organization_id = v.organization_id and w.id = v.id and w.failing_since is not null`.execute(tx.q)
+  if (bad.length === 0) return []
+  await sql`
+    update webhook_endpoints w set failing_since = ${now} from ${listed(bad)}
+    where w.organization_id = v.organization_id and w.id = v.id and w.url = v.url and w.failing_since is null and w.enabled`.execute(tx.q)
+  const { rows } = await sql<{ organization_id: string; id: string }>`
+    select w.organization_id, w.id from webhook_endpoints w join ${listed(bad)} on w.organization_id = v.organization_id and w.id = v.id
+    where w.url = v.url and w.enabled and w.failing_since <= ${tooLong}`.execute(tx.q)
+  return rows
+}

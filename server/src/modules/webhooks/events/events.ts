@@ -16,7 +16,7 @@ import { wake } from '../../../platform/outbox/outbox.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means } from '../../handlers.ts'
 import { permit } from '../../organizations/index.ts'
-import { redeliver as send, releaseAll } from '../deliveries/deliveries.sql.ts'
+import { fillLanes, redeliver as send } from '../deliveries/deliveries.sql.ts'
 import { find as findEndpoint } from '../endpoints/endpoints.ts'
 import { lockEndpointOf } from '../endpoints/endpoints.sql.ts'
 import {
@@ -71,10 +71,13 @@ export const readLog = async (
   const organization_id = chooseLog(reach, query.organization_id)
   permit(reach, organization_id, 'organization:manage')
   const elapsed = stopwatch()
+  let { after } = query
   for (;;) {
     // The number first: what is counted by then is seen by the look that follows.
     const last = await lastSequence(db, organization_id)
-    const items = await listEvents(db, organization_id, query)
+    const items = await listEvents(db, organization_id, { ...query, after })
+    // What was looked through once need not be again.
+    after = Math.max(after, last)
     if (items.length > 0 || elapsed() >= query.wait * seconds) {
       const whole = items.length < Math.min(query.limit, 100)
       return { items, last_sequence: whole ? Math.max(last, query.after, items.at(-1)?.sequence ?? 0) : items.at(-1)!.sequence }
@@ -159,13 +162,10 @@ export const stepReplay = ({ transact }: Means, lease: Lease): Promise<void> =>
     if (!endpoint?.enabled) return null
     const now = tx.clock.wall()
     const scope = { ...found, from: found.next_sequence, to: found.last_sequence }
-    const { queued, last } = await queueReplay(tx, scope, pace.events, now)
+    const { queued, last } = await fillLanes(tx, endpoint, now, () => queueReplay(tx, scope, pace.events, now))
     const next = last === null ? found.last_sequence + 1 : last + 1
     await advanceReplay(tx, organization_id, id, next, queued, now)
-    if (queued > 0) {
-      await releaseAll(tx, endpoint, now)
-      await wake(tx, organization_id)
-    }
+    if (queued > 0) await wake(tx, organization_id)
     return queued < pace.events || next > found.last_sequence ? null : later(now, pace.every)
   })
 
