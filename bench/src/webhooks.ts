@@ -9,11 +9,15 @@ import { eventually, type World } from '../../server/test/harness/world.ts'
 
 const median = (numbers: readonly number[]) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)]!
 const endpoints = 4
-const perEndpoint = 16
+const perEndpoint = 32
 
 /** A worker process of its own, as in production. */
 const startWorker = async (world: World) => {
-  const program = launch(['serve', '--roles', 'worker'], { ...world.environmentVariables, BURSAR_LOG_LEVEL: 'info' })
+  const program = launch(['serve', '--roles', 'worker'], {
+    ...world.environmentVariables,
+    BURSAR_LOG_LEVEL: 'info',
+    NODE_OPTIONS: '--cpu-prof --cpu-prof-dir=/tmp/prof',
+  })
   await program.line('worker_started')
   return async () => {
     program.signal('SIGTERM')

@@ -1,5 +1,5 @@
 import { Resolver } from 'node:dns/promises'
-import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from 'node:http'
+import { Agent as HttpAgent, request as httpRequest } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import { isIP } from 'node:net'
 import { networkInterfaces } from 'node:os'
@@ -84,11 +84,19 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
     return address
   }
 
-  return {
-    post: async (text, { headers, body, timeout_ms }) => {
-      const target = readTarget(text, config)
-      const signal = AbortSignal.timeout(timeout_ms)
-      const address = await Promise.race([resolve(target), expiry(signal)])
+  const targets = new Map<string, Target>()
+  /** Reading an address takes a while, and the same few come again and again. */
+  const targetOf = (text: string): Target => {
+    const found = targets.get(text)
+    if (found) return found
+    const target = readTarget(text, config)
+    if (targets.size >= 10_000) targets.clear()
+    targets.set(text, target)
+    return target
+  }
+
+  const send = (target: Target, address: string, outgoing: Outgoing, deadline: number, fresh: boolean): Promise<Incoming> =>
+    new Promise((resolve, reject) => {
       const { url } = target
       const secure = url.protocol === 'https:'
       const options = {
@@ -96,37 +104,62 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
         port: url.port === '' ? (secure ? 443 : 80) : Number(url.port),
         path: url.pathname + url.search,
         method: 'POST',
-        headers: { ...headers, host: url.host, 'content-length': String(Buffer.byteLength(body)) },
-        signal,
+        headers: { ...outgoing.headers, host: url.host, 'content-length': String(Buffer.byteLength(outgoing.body)) },
         setDefaultHeaders: false,
       }
-      const send = (fresh: boolean) =>
-        new Promise<IncomingMessage>((answered, failed) => {
-          const outgoing = secure
-            ? httpsRequest({ ...options, agent: fresh ? false : agents['https:'], ...(isIP(target.host) === 0 ? { servername: target.host } : {}) })
-            : httpRequest({ ...options, agent: fresh ? false : agents['http:'] })
-          outgoing.on('response', answered)
-          // Whoever wants to talk another protocol has not accepted anything.
-          outgoing.on('upgrade', (_, socket) => {
-            socket.destroy()
-            failed(new Error('the server asked for another protocol'))
-          })
-          outgoing.on('error', (error: NodeJS.ErrnoException) => {
-            const stale = outgoing.reusedSocket && !signal.aborted && ['ECONNRESET', 'EPIPE'].includes(error.code ?? '')
-            failed(stale ? new StaleConnection() : error)
-          })
-          outgoing.end(body)
-        })
-      const attempt = async () => {
-        try {
-          return await send(false)
-        } catch (error) {
-          if (error instanceof StaleConnection) return send(true)
-          throw error
-        }
+      const request = secure
+        ? httpsRequest({ ...options, agent: fresh ? false : agents['https:'], ...(isIP(target.host) === 0 ? { servername: target.host } : {}) })
+        : httpRequest({ ...options, agent: fresh ? false : agents['http:'] })
+      const timer = setTimeout(() => fail(new Error(outOfTime)), Math.max(1, deadline - performance.now()))
+      const settle = (finish: () => void) => {
+        clearTimeout(timer)
+        finish()
       }
-      const answer = await Promise.race([attempt(), expiry(signal)])
-      return { status: answer.statusCode!, retry_after: answer.headers['retry-after'], excerpt: await Promise.race([readExcerpt(answer), expiry(signal)]) }
+      const fail = (error: NodeJS.ErrnoException) => {
+        const stale = request.reusedSocket && ['ECONNRESET', 'EPIPE'].includes(error.code ?? '') && !fresh
+        settle(() => reject(stale ? new StaleConnection() : error))
+        request.destroy()
+      }
+      request.on('error', fail)
+      // Whoever wants to talk another protocol has not accepted anything.
+      request.on('upgrade', (_, socket) => {
+        socket.destroy()
+        fail(new Error('the server asked for another protocol'))
+      })
+      request.on('response', (answer) => {
+        const chunks: Buffer[] = []
+        let size = 0
+        const done = () =>
+          settle(() =>
+            resolve({ status: answer.statusCode!, retry_after: answer.headers['retry-after'], excerpt: sanitise(Buffer.concat(chunks).toString('utf8')) }),
+          )
+        answer.on('data', (chunk: Buffer) => {
+          if (size < excerptLimit) chunks.push(chunk.subarray(0, excerptLimit - size))
+          size += chunk.length
+          if (size <= answerLimit) return
+          // Enough: whoever sends more is let go of. A status that came counts, whatever becomes of the rest.
+          done()
+          request.destroy()
+        })
+        answer.on('end', () => (answer.complete ? done() : fail(new Error('the answer was cut off'))))
+        // Cut off in the middle of a good answer: whether it was meant is not known, so it does not count.
+        answer.on('error', (error) => (answer.statusCode! >= 200 && answer.statusCode! <= 299 ? fail(error) : done()))
+        answer.on('aborted', () => fail(new Error('the answer was cut off')))
+      })
+      request.end(outgoing.body)
+    })
+
+  return {
+    post: async (text, outgoing) => {
+      const target = targetOf(text)
+      const deadline = performance.now() + outgoing.timeout_ms
+      const address = target.loopback ? target.host : await inTime(resolve(target), outgoing.timeout_ms)
+      try {
+        return await send(target, address, outgoing, deadline, false)
+      } catch (error) {
+        if (error instanceof StaleConnection) return send(target, address, outgoing, deadline, true)
+        throw error
+      }
     },
     close: () => {
       agents['http:'].destroy()
@@ -138,24 +171,14 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
 /** A connection that was kept had been closed by the other side at this very moment: no failure of theirs, and worth one more go. */
 class StaleConnection extends Error {}
 
-const expiry = (signal: AbortSignal) => new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(new Error(outOfTime)), { once: true }))
-
-/** Reads at most so much, and lets go of a server that sends more. A status that came counts, whatever becomes of the rest. */
-const readExcerpt = async (answer: IncomingMessage): Promise<string> => {
-  const chunks: Buffer[] = []
-  let size = 0
+const inTime = async <T>(work: Promise<T>, milliseconds: number): Promise<T> => {
+  let timer: NodeJS.Timeout | undefined
+  const expiry = new Promise<never>((_, reject) => (timer = setTimeout(() => reject(new Error(outOfTime)), milliseconds)))
   try {
-    for await (const chunk of answer as AsyncIterable<Buffer>) {
-      if (size < excerptLimit) chunks.push(chunk.subarray(0, excerptLimit - size))
-      size += chunk.length
-      if (size > answerLimit) break
-    }
-  } catch (error) {
-    if (answer.statusCode! < 200 || answer.statusCode! > 299) return (error as Error).message
-    // Cut off in the middle of a good answer: whether it was meant is not known, so it does not count.
-    throw error
+    return await Promise.race([work, expiry])
+  } finally {
+    clearTimeout(timer)
   }
-  return sanitise(Buffer.concat(chunks).toString('utf8'))
 }
 
 /** Text that can be stored and shown anywhere. */

@@ -1,7 +1,8 @@
+import type { KeyObject } from 'node:crypto'
 import { outOfTime } from '../../../gateways/egress/egress.ts'
 import { TargetRefused } from '../../../gateways/egress/targets.ts'
 import { newId } from '../../../kernel/ids.ts'
-import { chance, type Secret } from '../../../kernel/secrets.ts'
+import { chance, type Sealer } from '../../../kernel/secrets.ts'
 import { days, hours, later, seconds, stopwatch } from '../../../platform/clock.ts'
 import type { EngineLife } from '../../../platform/jobs/queue.ts'
 import { findUnnumbered, sequence } from '../../../platform/outbox/outbox.sql.ts'
@@ -10,16 +11,16 @@ import type { Means } from '../../handlers.ts'
 import { lockEndpointOf, markHealth } from '../endpoints/endpoints.sql.ts'
 import { pause } from '../endpoints/endpoints.ts'
 import { claimDue, fanOut, record, roomForEvents, type Claimed, type Outcome } from './deliveries.sql.ts'
-import { render, sign } from './signing.ts'
+import { render, sign, signingKeys } from './signing.ts'
 
 /** How many one worker has under way: to one endpoint, and in all. An endpoint that hangs holds up no more than its own few. */
-const perEndpoint = 16
+const perEndpoint = 32
 const inAll = 512
 /** An endpoint that has failed so often in a row has no more than so many under way, until one arrives. */
 const failsInARow = 8
 const whileFailing = 2
 /** Results are written together: so long the first may wait for others. */
-const gather = 4
+const gather = 8
 const failingFor = 3 * days
 const longestWait = 24 * hours
 
@@ -159,10 +160,19 @@ const openSending = (means: Means, life: EngineLife, ring: () => void) => {
     for (const wait of new Set(soon.map((one) => Math.max(1, Math.ceil(one / 10) * 10)))) setTimeout(ring, wait).unref()
   }
 
+  const ready = new Map<string, Claimed[]>()
+  const held = (endpoint_id: string) => (under.get(endpoint_id) ?? 0) + (ready.get(endpoint_id)?.length ?? 0)
   const roomOf = (endpoint_id: string) => ((failures.get(endpoint_id) ?? 0) >= failsInARow ? whileFailing : perEndpoint)
 
+  /** Starts on a delivery, or lays it ready for when there is room: the next ones are at hand before they are asked for. */
   const start = (claimed: Claimed) => {
     const { endpoint_id } = claimed
+    if ((under.get(endpoint_id) ?? 0) >= roomOf(endpoint_id)) {
+      const list = ready.get(endpoint_id)
+      if (list) list.push(claimed)
+      else ready.set(endpoint_id, [claimed])
+      return
+    }
     under.set(endpoint_id, (under.get(endpoint_id) ?? 0) + 1)
     const attempt = tryOne(means, claimed)
       .then((outcome) => {
@@ -176,8 +186,12 @@ const openSending = (means: Means, life: EngineLife, ring: () => void) => {
         if (left > 0) under.set(endpoint_id, left)
         else under.delete(endpoint_id)
         attempts.delete(attempt)
-        // Only where there was no room a moment ago can there be something that waited for it.
-        if (left + 1 >= roomOf(endpoint_id) || attempts.size === inAll - 1) ring()
+        const list = ready.get(endpoint_id)
+        const following = list?.shift()
+        if (list?.length === 0) ready.delete(endpoint_id)
+        if (following) start(following)
+        // More is asked for when half of what was at hand is gone: often enough to be always busy, seldom enough to take many at once.
+        if (held(endpoint_id) === roomOf(endpoint_id) || attempts.size === inAll / 2) ring()
       })
     attempts.add(attempt)
   }
@@ -188,15 +202,15 @@ const openSending = (means: Means, life: EngineLife, ring: () => void) => {
       const limit = inAll - attempts.size
       if (limit <= 0) return false
       // Those that fail count as having most of their room taken already.
-      const taken = new Map(under)
-      for (const endpoint_id of failures.keys()) taken.set(endpoint_id, (under.get(endpoint_id) ?? 0) + perEndpoint - roomOf(endpoint_id))
-      const lease_ms = platform.config.webhooks.timeout_ms + 20 * seconds
+      const taken = new Map([...under.keys(), ...failures.keys()].map((id) => [id, held(id) + 2 * (perEndpoint - roomOf(id))]))
+      // Time to wait for its turn behind as many others, to be tried, and to be written down.
+      const lease_ms = 2 * platform.config.webhooks.timeout_ms + 20 * seconds
       const claimed = await claimDue(transact, {
         holder: life.holder,
         token: newId(platform.clock.wall()),
         under: taken,
         from: last,
-        each: perEndpoint,
+        each: 2 * perEndpoint,
         limit,
         lease_ms,
       })
@@ -209,6 +223,8 @@ const openSending = (means: Means, life: EngineLife, ring: () => void) => {
       return claimed.length === limit
     },
     end: async (): Promise<void> => {
+      // What was only laid ready is left to others, as soon as this worker is gone.
+      ready.clear()
       await Promise.all(attempts)
       // What came last is being written, or was just before.
       await writing
@@ -222,9 +238,9 @@ const tryOne = async ({ gateways, platform }: Means, claimed: Claimed): Promise<
   if (!claimed.wanted) return { claimed, status: claimed.enabled ? 'skipped' : 'parked', due_at: null, attempt: null }
   if (claimed.payload === null) return { claimed, status: 'skipped', due_at: null, attempt: null }
   const at = platform.clock.wall()
-  let secrets: Secret[]
+  let keys: readonly KeyObject[]
   try {
-    secrets = secretsOf(platform.sealer, claimed, at)
+    keys = keysOf(platform.sealer, claimed, at)
   } catch (error) {
     // Our own trouble, not the receiver's: nothing is counted, and it is tried again.
     platform.log.error('webhooks_cannot_sign', { organization_id: claimed.organization_id, error })
@@ -247,7 +263,7 @@ const tryOne = async ({ gateways, platform }: Means, claimed: Claimed): Promise<
         'user-agent': 'bursar-webhooks',
         'webhook-id': claimed.event_id,
         'webhook-timestamp': String(timestamp),
-        'webhook-signature': sign(secrets, claimed.event_id, timestamp, body),
+        'webhook-signature': sign(keys, claimed.event_id, timestamp, body),
         'bursar-sequence': String(claimed.sequence),
       },
       body,
@@ -259,10 +275,22 @@ const tryOne = async ({ gateways, platform }: Means, claimed: Claimed): Promise<
   }
 }
 
-const secretsOf = (sealer: { open(text: string, belongsTo: string): Secret }, claimed: Claimed, now: Date): Secret[] => {
+const known = new Map<string, readonly KeyObject[]>()
+
+/** The keys to sign with now, opened once and remembered for as long as they are the same. */
+const keysOf = (sealer: Sealer, claimed: Claimed, now: Date): readonly KeyObject[] => {
   const { secret_sealed, previous_sealed, previous_secret_until, endpoint_id } = claimed
-  const current = sealer.open(secret_sealed, endpoint_id)
-  return previous_sealed && previous_secret_until && previous_secret_until > now ? [current, sealer.open(previous_sealed, endpoint_id)] : [current]
+  const opened = (sealed: string) => {
+    const found = known.get(sealed)
+    if (found) return found
+    const keys = signingKeys(sealer.open(sealed, endpoint_id))
+    if (known.size >= 10_000) known.clear()
+    known.set(sealed, keys)
+    return keys
+  }
+  return previous_sealed && previous_secret_until && previous_secret_until > now
+    ? [...opened(secret_sealed), ...opened(previous_sealed)]
+    : opened(secret_sealed)
 }
 
 /** When to try again: by the schedule, give or take a fifth, or later if the receiver says so. After the last attempt it is parked. */

@@ -1,18 +1,20 @@
-import { createHmac } from 'node:crypto'
+import { createHmac, createSecretKey, type KeyObject } from 'node:crypto'
 import type { Secret } from '../../../kernel/secrets.ts'
 
 /**
- * Signs as Standard Webhooks says, once with the key that stands in the secret and once with the letters of the secret
- * itself, which is how older clients of this contract verify. The receiver takes any one that fits.
+ * The keys that a secret stands for: the one that Standard Webhooks reads out of it, and the letters of the secret itself,
+ * which is how older clients of this contract verify.
  */
-export const sign = (secrets: readonly Secret[], id: string, timestamp: number, body: string): string =>
-  secrets
-    .flatMap((secret) => {
-      const text = secret.reveal()
-      return [Buffer.from(text.replace(/^whsec_/, ''), 'base64'), Buffer.from(text)]
-    })
-    .map((key) => `v1,${createHmac('sha256', key).update(`${id}.${timestamp}.${body}`).digest('base64')}`)
-    .join(' ')
+export const signingKeys = (secret: Secret): readonly KeyObject[] => {
+  const text = secret.reveal()
+  return [createSecretKey(Buffer.from(text.replace(/^whsec_/, ''), 'base64')), createSecretKey(Buffer.from(text))]
+}
+
+/** Signs as Standard Webhooks says, once with each key: the receiver takes any one that fits. */
+export const sign = (keys: readonly KeyObject[], id: string, timestamp: number, body: string): string => {
+  const content = `${id}.${timestamp}.${body}`
+  return keys.map((key) => `v1,${createHmac('sha256', key).update(content).digest('base64')}`).join(' ')
+}
 
 interface Card {
   type: string
