@@ -129,14 +129,20 @@ create table webhook_deliveries (
   primary key (organization_id, id),
   foreign key (organization_id, endpoint_id) references webhook_endpoints (organization_id, id),
   check (due_at is null or status = 'waiting')
-);
-create unique index webhook_deliveries_once on webhook_deliveries (organization_id, endpoint_id, event_id);
-create index webhook_deliveries_event on webhook_deliveries (organization_id, event_id);
-create index webhook_deliveries_lane on webhook_deliveries (endpoint_id, lane, sequence) where status = 'waiting';
-create index webhook_deliveries_parked on webhook_deliveries (endpoint_id, sequence) where status = 'parked';
+  -- Room on each page, so that taking a lease, which no index knows of, writes nothing but the row.
+) with (fillfactor = 70);
+create unique index webhook_deliveries_once on webhook_deliveries (organization_id, event_id, endpoint_id);
+create index webhook_deliveries_lane on webhook_deliveries (organization_id, endpoint_id, lane, sequence) where status = 'waiting';
+create index webhook_deliveries_parked on webhook_deliveries (organization_id, endpoint_id, sequence) where status = 'parked';
 create index webhook_deliveries_due on webhook_deliveries (endpoint_id, due_at) where due_at is not null;
-create index webhook_deliveries_leased on webhook_deliveries (lease_holder) where lease_holder is not null;
 grant select, insert, update on webhook_deliveries to bursar_api, bursar_worker;
+
+-- Every worker that may hold leases: whoever finds that one of them has died frees what it held.
+create table worker_lives (
+  holder text primary key,
+  born_at timestamptz not null
+);
+grant select, insert, delete on worker_lives to bursar_worker;
 
 create table webhook_replays (
   organization_id uuid not null,
@@ -160,6 +166,6 @@ create table webhook_replays (
 );
 create index webhook_replays_endpoint on webhook_replays (organization_id, endpoint_id);
 create index webhook_replays_due on webhook_replays (due_at) where due_at is not null;
-create index webhook_replays_leased on webhook_replays (lease_holder) where lease_holder is not null;
+drop index organization_invitations_leased;
 grant select, insert on webhook_replays to bursar_api;
 grant select, update on webhook_replays to bursar_worker;

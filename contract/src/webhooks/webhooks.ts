@@ -306,6 +306,7 @@ export const listEvents = operation({
   returns: resource('LoggedEvents', {
     items: z.array(LoggedEvent),
     last_sequence: z.int().describe('Send it as `after` to go on.'),
+    head_sequence: z.int().describe('The last number that was given so far.'),
   }),
   fails: [NotPermitted],
 })

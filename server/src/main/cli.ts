@@ -12,9 +12,13 @@ const help = `bursar – commerce and access, self-hosted
   bursar token create --organization <slug> --comment <text> --scopes <a,b> [--days <n>]
   bursar token list --organization <slug>
   bursar token revoke --organization <slug> --id <id>
+  bursar listen <url> [--events a,b] [--after <n>]   forward events to your own server, signed
+  bursar listen --print-secret                 the secret that they are signed with
+  bursar trigger <kind>                        make something of this kind happen in the sandbox
 
   --env sandbox|production   instead of BURSAR_ENV
   --json                     for machines
+  --api <url> --token <token>   for listen and trigger; else BURSAR_API and BURSAR_TOKEN
 `
 
 const read = () =>
@@ -32,6 +36,11 @@ const read = () =>
       scopes: { type: 'string' },
       days: { type: 'string' },
       id: { type: 'string' },
+      api: { type: 'string' },
+      token: { type: 'string' },
+      events: { type: 'string' },
+      after: { type: 'string' },
+      'print-secret': { type: 'boolean' },
     },
   })
 
@@ -57,6 +66,10 @@ const main = async (): Promise<void> => {
       return (await import('./commands.ts')).operator(rest, values)
     case 'token':
       return (await import('./commands.ts')).token(rest, values)
+    case 'listen':
+      return (await import('./listen.ts')).listen(rest, values)
+    case 'trigger':
+      return (await import('./listen.ts')).trigger(rest, values)
     default:
       throw new Usage(`there is no command ${command}; bursar --help lists them`)
   }

@@ -130,9 +130,14 @@ export interface Address {
 /** Why the process will not start. Names variables and rules, never a value. */
 export class ConfigurationRefused extends Error {}
 
+/** Read by commands that talk to a running deployment; nothing to whoever serves. */
+const ofCommands = ['BURSAR_API', 'BURSAR_TOKEN']
+
 /** Reads the configuration once. Anything missing, malformed or unknown is refused, all problems together. */
 export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
-  const ours = Object.fromEntries(Object.entries(environment).filter(([name, value]) => name.startsWith('BURSAR_') && value !== ''))
+  const ours = Object.fromEntries(
+    Object.entries(environment).filter(([name, value]) => name.startsWith('BURSAR_') && value !== '' && !ofCommands.includes(name)),
+  )
   const problems = Object.keys(ours)
     .filter((name) => !(name in variables))
     .map((name) => `${name}: not a setting of this version${nearest(name)}`)

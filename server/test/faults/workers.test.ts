@@ -91,15 +91,16 @@ test('a worker killed in the middle of a job: another does it within five second
 
 test('a worker killed while it numbers: another does it within five seconds, and every number is given once', async () => {
   const organization = await world.organization()
-  await blocker.query(`select pg_advisory_lock(hashtextextended($1, 0))`, [`bursar.sequence.${organization.id}`])
-  const doomed = await worker()
   await world.client({ token: (await organization.token()).secret }).call(updateOrganization, { params: { id: organization.id }, body: { name: 'Renamed' } })
+  await blocker.query('begin')
+  await blocker.query('insert into event_heads (organization_id, last_sequence) values ($1, 0)', [organization.id])
+  const doomed = await worker()
   await blocked()
   await worker()
   doomed.signal('SIGKILL')
   const killed = performance.now()
   await doomed.exited
-  await blocker.query('select pg_advisory_unlock_all()')
+  await blocker.query('rollback')
   await eventually('the event is numbered', async () => (await witnessed()).length > 0)
   expect(performance.now() - killed).toBeLessThan(5_000)
   expect(await witnessed()).toEqual([1])

@@ -11,8 +11,12 @@ export interface Line {
 }
 
 /** The program itself, as its users run it: a process with arguments, settings, output and signals. */
-export const launch = (args: readonly string[], settings: Record<string, string>) => {
-  const child: ChildProcess = spawn(process.execPath, [cli, ...args], { env: { PATH: process.env.PATH, ...settings }, stdio: ['ignore', 'pipe', 'pipe'] })
+export const launch = (args: readonly string[], settings: Record<string, string>, cwd?: string) => {
+  const child: ChildProcess = spawn(process.execPath, [cli, ...args], {
+    env: { PATH: process.env.PATH, ...settings },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    ...(cwd === undefined ? {} : { cwd }),
+  })
   let output = ''
   const lines: Line[] = []
   const waiting: { wanted: (line: Line) => boolean; resolve: (line: Line) => void }[] = []

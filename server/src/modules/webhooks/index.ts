@@ -12,3 +12,4 @@ export const area: Area = {
 }
 
 export { create as createWebhookEndpoint } from './endpoints/endpoints.ts'
+export { sign, signingKeys } from './deliveries/signing.ts'

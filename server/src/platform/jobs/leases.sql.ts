@@ -52,19 +52,31 @@ export const underLease = (transact: Transact, lease: Lease, effect: (tx: Tx) =>
 
 const dueTables: DueTable[] = [...new Set([...Object.values(sweeps), ...Object.values(engines)].map(({ table }) => table))]
 
-/** Gives back every lease of workers that are gone, so that their rows are due again at once. */
+/** Gives back every lease of workers that are gone, so that their rows are due again at once, and strikes them off the list. */
 export const releaseLeases = async (tx: Tx, holders: readonly string[]): Promise<void> => {
   for (const table of dueTables)
-    await sql`update ${sql.table(table)} set lease_until = null, lease_token = null, lease_holder = null where lease_holder = any(${holders})`.execute(tx.q)
+    await sql`update ${sql.table(table)} set lease_until = null, lease_token = null, lease_holder = null where due_at is not null and lease_holder = any(${holders})`.execute(
+      tx.q,
+    )
+  await tx.q
+    .deleteFrom('worker_lives')
+    .where('holder', 'in', [...holders])
+    .execute()
 }
 
-/** Everyone who holds a lease now. */
-export const leaseHolders = async (db: Db): Promise<string[]> => {
-  const found = await Promise.all(
-    dueTables.map((table) => sql<{ lease_holder: string }>`select distinct lease_holder from ${sql.table(table)} where lease_holder is not null`.execute(db.q)),
-  )
-  return [...new Set(found.flatMap(({ rows }) => rows.map((row) => row.lease_holder)))]
+declare module '../postgres/postgres.ts' {
+  interface Tables {
+    worker_lives: { holder: string; born_at: Date }
+  }
 }
+
+/** Enters a worker into the list of those who may hold leases. */
+export const enterLife = async (tx: Tx, holder: string): Promise<void> => {
+  await tx.q.insertInto('worker_lives').values({ holder, born_at: tx.clock.wall() }).execute()
+}
+
+/** Everyone who may hold a lease now. */
+export const leaseHolders = async (db: Db): Promise<string[]> => (await db.q.selectFrom('worker_lives').select('holder').execute()).map(({ holder }) => holder)
 
 /** Seconds that the oldest due row of each table has waited. */
 export const dueAge = async (db: Db, now: Date): Promise<Record<string, number>> =>

@@ -7,7 +7,7 @@ import { openPool, type Postgres } from '../postgres/postgres.ts'
 import type { Telemetry } from '../telemetry.ts'
 import { eventsChannel } from '../outbox/outbox.sql.ts'
 import { catalogue, chores, engines, sweeps, type ChoreName, type EngineName, type JobName, type Payload, type SweepName } from './catalogue.ts'
-import { claim, leaseHolders, LeaseLost, releaseLeases, type Lease } from './leases.sql.ts'
+import { claim, enterLife, leaseHolders, LeaseLost, releaseLeases, type Lease } from './leases.sql.ts'
 
 export type JobHandlers = { readonly [N in JobName]: (payload: Payload<N>) => Promise<void> }
 export type ChoreHandlers = { readonly [N in ChoreName]: () => Promise<void> }
@@ -159,6 +159,8 @@ const live = async (options: WorkerOptions): Promise<Life> => {
     stopping.abort()
     await Promise.all(loops)
     await Promise.resolve(pool.gracefulShutdown()).catch(() => {})
+    // What is left is given back at once; where that fails, another worker will see to it.
+    await postgres.transact((tx) => releaseLeases(tx, [me])).catch(() => {})
     await lifeline.end().catch(() => {})
     await queue.end().catch(() => {})
     log.info('worker_stopped', { worker: me })
@@ -166,6 +168,7 @@ const live = async (options: WorkerOptions): Promise<Life> => {
   try {
     await lifeline.query(`select pg_advisory_lock(hashtextextended($1, 0))`, [me])
     await lifeline.query(`listen ${eventsChannel}`)
+    await postgres.transact((tx) => enterLife(tx, me))
   } catch (error) {
     await end()
     throw error

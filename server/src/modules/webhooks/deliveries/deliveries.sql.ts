@@ -51,6 +51,7 @@ interface AttemptTable {
 const patience = 5
 
 interface Lane {
+  readonly organization_id: string
   readonly endpoint_id: string
   readonly lane: string
 }
@@ -75,7 +76,7 @@ const lockEveryLane = async (tx: Tx, { id }: Endpoint): Promise<void> => {
 }
 
 const given = (lanes: readonly Lane[]) =>
-  sql`select * from unnest(${lanes.map((one) => one.endpoint_id)}::uuid[], ${lanes.map((one) => one.lane)}::uuid[]) as l (endpoint_id, lane)`
+  sql`select * from unnest(${lanes.map((one) => one.organization_id)}::uuid[], ${lanes.map((one) => one.endpoint_id)}::uuid[], ${lanes.map((one) => one.lane)}::uuid[]) as l (organization_id, endpoint_id, lane)`
 
 /** How many events of an organization may be numbered and fanned out together. */
 export const roomForEvents = async (tx: Tx, organization_id: string): Promise<number> => {
@@ -103,7 +104,7 @@ export const fanOut = async (tx: Tx, organization_id: string, { after, upto }: {
     select organization_id, gen_random_uuid(), ${now}::timestamptz, endpoint_id, event_id, event_at, sequence, kind, lane,
       case when enabled then 'waiting' else 'parked' end,
       case when enabled and row_number() over (partition by endpoint_id, lane order by sequence) = 1 and not exists (
-        select from webhook_deliveries b where b.endpoint_id = n.endpoint_id and b.lane = n.lane and b.status = 'waiting' and (b.attempts < ${patience} or n.strict)
+        select from webhook_deliveries b where b.organization_id = n.organization_id and b.endpoint_id = n.endpoint_id and b.lane = n.lane and b.status = 'waiting' and (b.attempts < ${patience} or n.strict)
       ) then ${now}::timestamptz end
     from (${wanted}) n
     on conflict (organization_id, endpoint_id, event_id) do nothing`.execute(tx.q)
@@ -122,15 +123,15 @@ const commitSoon = async (tx: Tx): Promise<void> => {
 const release = async (tx: Tx, lanes: RawBuilder<unknown>, now: Date): Promise<number> => {
   const { numAffectedRows } = await sql`
     update webhook_deliveries d set due_at = ${now}
-    from (select distinct endpoint_id, lane from (${lanes}) given) l
+    from (select distinct organization_id, endpoint_id, lane from (${lanes}) given) l
     cross join lateral (
       select x.organization_id, x.id, x.sequence from webhook_deliveries x
-      where x.endpoint_id = l.endpoint_id and x.lane = l.lane and x.status = 'waiting' and x.due_at is null order by x.sequence limit 1
+      where x.organization_id = l.organization_id and x.endpoint_id = l.endpoint_id and x.lane = l.lane and x.status = 'waiting' and x.due_at is null order by x.sequence limit 1
     ) x
     join webhook_endpoints w on w.organization_id = x.organization_id and w.id = l.endpoint_id and w.enabled and w.deleted_at is null
     where d.organization_id = x.organization_id and d.id = x.id and not exists (
       select from webhook_deliveries b
-      where b.endpoint_id = l.endpoint_id and b.lane = l.lane and b.status = 'waiting' and b.sequence < x.sequence and (b.attempts < ${patience} or w.strict))`.execute(
+      where b.organization_id = l.organization_id and b.endpoint_id = l.endpoint_id and b.lane = l.lane and b.status = 'waiting' and b.sequence < x.sequence and (b.attempts < ${patience} or w.strict))`.execute(
     tx.q,
   )
   return Number(numAffectedRows ?? 0n)
@@ -256,7 +257,7 @@ export const record = (transact: Transact, outcomes: readonly Outcome[]): Promis
         select d.organization_id, r.attempt_id, r.attempt_at, d.endpoint_id, d.event_id, d.event_at, d.kind, r.status = 'delivered', r.http_code, r.response, r.duration_ms
         from done d join r on r.organization_id = d.organization_id and r.id = d.id where r.attempt_id is not null
       )
-      select id, endpoint_id, lane, (status <> 'waiting' or attempts >= ${patience}) as over from done`.execute(tx.q)
+      select organization_id, id, endpoint_id, lane, (status <> 'waiting' or attempts >= ${patience}) as over from done`.execute(tx.q)
     const over = rows.filter((row) => row.over)
     return { released: over.length === 0 ? 0 : await release(tx, given(over), now), accepted: new Set(rows.map(({ id }) => id)) }
   })
@@ -266,7 +267,8 @@ interface Endpoint {
   readonly id: string
 }
 
-const lanesOf = ({ id }: Endpoint) => sql`select distinct endpoint_id, lane from webhook_deliveries where endpoint_id = ${id} and status = 'waiting'`
+const lanesOf = ({ organization_id, id }: Endpoint) =>
+  sql`select distinct organization_id, endpoint_id, lane from webhook_deliveries where organization_id = ${organization_id} and endpoint_id = ${id} and status = 'waiting'`
 
 /** One status at a time, so that each statement has an index to go by. */
 const move = async (

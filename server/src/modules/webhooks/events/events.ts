@@ -67,7 +67,7 @@ export const readLog = async (
   db: Db,
   reach: Reach,
   query: EventQuery & { organization_id: readonly string[]; wait: number },
-): Promise<{ items: LoggedEvent[]; last_sequence: number }> => {
+): Promise<{ items: LoggedEvent[]; last_sequence: number; head_sequence: number }> => {
   const organization_id = chooseLog(reach, query.organization_id)
   permit(reach, organization_id, 'organization:manage')
   const elapsed = stopwatch()
@@ -80,7 +80,7 @@ export const readLog = async (
     after = Math.max(after, last)
     if (items.length > 0 || elapsed() >= query.wait * seconds) {
       const whole = items.length < Math.min(query.limit, 100)
-      return { items, last_sequence: whole ? Math.max(last, query.after, items.at(-1)?.sequence ?? 0) : items.at(-1)!.sequence }
+      return { items, head_sequence: last, last_sequence: whole ? Math.max(last, query.after, items.at(-1)?.sequence ?? 0) : items.at(-1)!.sequence }
     }
     await new Promise((resolve) => setTimeout(resolve, lookEvery))
   }

@@ -1,0 +1,193 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { request as httpRequest } from 'node:http'
+import { request as httpsRequest } from 'node:https'
+import {
+  createCustomer,
+  createMember,
+  createProduct,
+  deleteCustomer,
+  deleteMember,
+  listEvents,
+  listOrganizations,
+  updateCustomer,
+  updateMember,
+  updateOrganization,
+  updateProduct,
+  webhookKinds,
+  type WebhookEventType,
+} from '@bursar/contract'
+import { connect, Refused, type Client } from '@bursar/contract/client'
+import { newWebhookSecret, randomText, readToken, Secret } from '../kernel/secrets.ts'
+import { sign, signingKeys } from '../modules/webhooks/index.ts'
+import { seconds, stopwatch, systemClock } from '../platform/clock.ts'
+import { Usage } from './usage.ts'
+
+interface Values {
+  api?: string | undefined
+  token?: string | undefined
+  events?: string | undefined
+  after?: string | undefined
+  json?: boolean | undefined
+  'print-secret'?: boolean | undefined
+}
+
+const folder = '.bursar'
+const secretFile = `${folder}/listen-secret`
+
+/** The secret of this machine: made once, and the same at every start, so that a server need not be told again. */
+const localSecret = (): Secret => {
+  if (existsSync(secretFile)) return new Secret(readFileSync(secretFile, 'utf8').trim())
+  const secret = newWebhookSecret()
+  mkdirSync(folder, { recursive: true })
+  writeFileSync(secretFile, `${secret.reveal()}\n`, { mode: 0o600 })
+  return secret
+}
+
+const say = (line: string) => void process.stdout.write(`${line}\n`)
+const pause = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds))
+const clockOf = (date: Date) => date.toISOString().slice(11, 19)
+
+/**
+ * Forwards events to a server of one's own as they happen, signed as webhooks are, each in turn. A break on either side
+ * is waited out, and nothing is left out.
+ */
+export const listen = async ([url]: readonly string[], values: Values): Promise<void> => {
+  const secret = localSecret()
+  if (values['print-secret']) return say(secret.reveal())
+  if (!url || !URL.canParse(url)) throw new Usage('say where to forward to, for example: bursar listen http://localhost:3000/hooks')
+  const kinds = readKinds(values.events)
+  const api = open(values)
+  const keys = signingKeys(secret)
+  let after = values.after === undefined ? (await api.call(listEvents, { query: { limit: '1' } })).head_sequence : Number(values.after)
+  if (!Number.isSafeInteger(after) || after < 0) throw new Usage('--after takes the number of an event')
+  if (!values.json) say(`listening after event ${after}, forwarding to ${url}\nsecret: bursar listen --print-secret\n`)
+  for (;;) {
+    const log = await patiently('the API', values, () => api.call(listEvents, { query: { after: String(after), wait: '25', type: kinds } }))
+    for (const event of log.items) {
+      if (event.payload !== null) {
+        const { payload } = event
+        const outcome = await patiently(url, values, async () => {
+          const timestamp = Math.floor(systemClock.wall().getTime() / 1000)
+          const elapsed = stopwatch()
+          const { status } = await send('POST', url, payload, {
+            'content-type': 'application/json',
+            'webhook-id': event.id,
+            'webhook-timestamp': String(timestamp),
+            'webhook-signature': sign(keys, event.id, timestamp, payload),
+            'bursar-sequence': String(event.sequence),
+          })
+          return { status, ms: Math.round(elapsed()) }
+        })
+        if (values.json) say(JSON.stringify({ sequence: event.sequence, id: event.id, type: event.type, ...outcome }))
+        else say(`${clockOf(systemClock.wall())}  ${outcome.status}  ${String(outcome.ms).padStart(5)} ms  #${event.sequence}  ${event.type}  ${event.id}`)
+      }
+      after = event.sequence
+    }
+    after = Math.max(after, log.last_sequence)
+  }
+}
+
+/** Does it until it works, saying once that it waits. A refusal is not waited out. */
+const patiently = async <T>(whom: string, values: Values, work: () => Promise<T>): Promise<T> => {
+  for (let tries = 0; ; tries++)
+    try {
+      return await work()
+    } catch (error) {
+      if (error instanceof Refused && error.reply.status < 500 && error.reply.status !== 429) throw error
+      if (tries === 0 && !values.json) say(`waiting for ${whom} (${(error as { code?: string }).code ?? (error as Error).message})`)
+      await pause(1 * seconds)
+    }
+}
+
+const readKinds = (text: string | undefined): WebhookEventType[] => {
+  const kinds = text?.split(',') ?? []
+  const unknown = kinds.find((kind) => !(webhookKinds as readonly string[]).includes(kind))
+  if (unknown !== undefined) throw new Usage(`there is no kind ${unknown}; there are: ${webhookKinds.join(', ')}`)
+  return kinds as WebhookEventType[]
+}
+
+/** What must be done for an event of each kind to happen. */
+const deeds: Partial<Record<WebhookEventType, (api: Client) => Promise<string>>> = {
+  'organization.updated': async (api) => {
+    const [organization] = (await api.call(listOrganizations, {})).items
+    return (await api.call(updateOrganization, { params: { id: organization!.id }, body: {} })).id
+  },
+  'product.created': async (api) => (await product(api)).id,
+  'product.updated': async (api) => {
+    const { id } = await product(api)
+    return (await api.call(updateProduct, { params: { id }, body: { name: `Renamed ${word()}` } })).id
+  },
+  'customer.created': async (api) => (await team(api)).id,
+  'customer.updated': async (api) => {
+    const { id } = await team(api)
+    return (await api.call(updateCustomer, { params: { id }, body: { name: `Renamed ${word()}` } })).id
+  },
+  'customer.deleted': async (api) => {
+    const { id } = await team(api)
+    await api.call(deleteCustomer, { params: { id } })
+    return id
+  },
+  'member.created': async (api) => (await member(api)).id,
+  'member.updated': async (api) => {
+    const { id, customer_id } = await member(api)
+    return (await api.call(updateMember, { params: { id: customer_id, member_id: id }, body: { name: `Renamed ${word()}` } })).id
+  },
+  'member.deleted': async (api) => {
+    const { id, customer_id } = await member(api)
+    await api.call(deleteMember, { params: { id: customer_id, member_id: id } })
+    return id
+  },
+}
+
+const word = () => randomText(6, 'abcdefghijklmnopqrstuvwxyz')
+const product = (api: Client) => api.call(createProduct, { body: { name: `Triggered ${word()}`, prices: [{ amount_type: 'fixed', price_amount: 1000 }] } })
+const team = (api: Client) => api.call(createCustomer, { body: { type: 'team', name: `Triggered ${word()}`, email: `${word()}@example.com` } })
+const member = async (api: Client) => api.call(createMember, { params: { id: (await team(api)).id }, body: { email: `${word()}@example.com` } })
+
+/** Makes something of a kind really happen, in the sandbox alone: the event is as real as its cause. */
+export const trigger = async ([kind]: readonly string[], values: Values): Promise<void> => {
+  const deed = deeds[kind as WebhookEventType]
+  if (!deed) throw new Usage(`say what is to happen: ${Object.keys(deeds).join(', ')}`)
+  const reading = readToken(tokenOf(values))
+  if (typeof reading === 'string' || reading.environment !== 'sandbox')
+    throw new Usage('this takes a token of the sandbox: real customers are not made for trying things out')
+  const id = await deed(open(values))
+  say(values.json ? JSON.stringify({ type: kind, resource_id: id }) : `${kind} ${id}`)
+}
+
+const tokenOf = (values: Values): string => {
+  const token = values.token ?? process.env.BURSAR_TOKEN
+  if (!token) throw new Usage('give a token of the organization: --token, or BURSAR_TOKEN. Make one with: bursar token create')
+  return token
+}
+
+const open = (values: Values): Client => {
+  const base = values.api ?? process.env.BURSAR_API ?? 'http://127.0.0.1:4100'
+  return connect(({ method, url, headers, body }) => send(method, new URL(url, base).href, body, headers), { authorization: `Bearer ${tokenOf(values)}` })
+}
+
+const send = (
+  method: string,
+  url: string,
+  body: string | undefined,
+  headers: Record<string, string>,
+): Promise<{ status: number; headers: Headers; text: string }> =>
+  new Promise((resolve, reject) => {
+    const request = (url.startsWith('https:') ? httpsRequest : httpRequest)(
+      url,
+      { method, headers: { ...headers, ...(body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }) }, timeout: 40 * seconds },
+      (answer) => {
+        const chunks: Buffer[] = []
+        answer.on('data', (chunk: Buffer) => chunks.push(chunk))
+        answer.on('error', reject)
+        answer.on('end', () => {
+          const received = new Headers()
+          for (let at = 0; at < answer.rawHeaders.length; at += 2) received.append(answer.rawHeaders[at]!, answer.rawHeaders[at + 1]!)
+          resolve({ status: answer.statusCode!, headers: received, text: Buffer.concat(chunks).toString() })
+        })
+      },
+    )
+    request.on('timeout', () => request.destroy(new Error('no answer in time')))
+    request.on('error', reject)
+    request.end(body)
+  })
