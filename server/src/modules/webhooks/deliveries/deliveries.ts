@@ -318,6 +318,9 @@ const reasonOf = (error: Error & { code?: string }): string => {
   return `No answer: ${error.code ?? error.message}`.slice(0, 500)
 }
 
+/** Endpoints that this worker has seen fail since they last accepted something: their row may say so. */
+const suspects = new Set<string>()
+
 /** Keeps count of endpoints that accept nothing: since when, and whether it is time to switch them off. An address that was changed meanwhile is not judged by what the one before did. */
 const judge = async ({ transact, platform }: Means, outcomes: readonly Outcome[]): Promise<void> => {
   try {
@@ -326,7 +329,10 @@ const judge = async ({ transact, platform }: Means, outcomes: readonly Outcome[]
     const verdicts = (own: readonly Outcome[]) => [...Map.groupBy(own, ({ claimed }) => claimed.endpoint_id).values()].map(([first]) => first!.claimed)
     const good = verdicts(tried.filter(({ status }) => status === 'delivered'))
     const bad = verdicts(tried).filter(({ endpoint_id }) => !good.some((one) => one.endpoint_id === endpoint_id))
-    const overdue = await transact((tx) => markHealth(tx, good, bad, now, later(now, -failingFor)))
+    for (const { endpoint_id } of bad) suspects.add(endpoint_id)
+    const cleared = good.filter(({ endpoint_id, failing_since }) => failing_since !== null || suspects.delete(endpoint_id))
+    if (cleared.length === 0 && bad.length === 0) return
+    const overdue = await transact((tx) => markHealth(tx, cleared, bad, now, later(now, -failingFor)))
     for (const { organization_id, id } of overdue) await switchOff(transact, organization_id, id, 'failing')
     for (const { claimed } of tried.filter(({ attempt }) => attempt?.http_code === 410))
       await switchOff(transact, claimed.organization_id, claimed.endpoint_id, 'gone', claimed.url)
