@@ -331,11 +331,13 @@ const judge = async ({ transact, platform }: Means, outcomes: readonly Outcome[]
     const bad = verdicts(tried).filter(({ endpoint_id }) => !good.some((one) => one.endpoint_id === endpoint_id))
     for (const { endpoint_id } of bad) suspects.add(endpoint_id)
     const cleared = good.filter(({ endpoint_id, failing_since }) => failing_since !== null || suspects.delete(endpoint_id))
-    if (cleared.length === 0 && bad.length === 0) return
-    const overdue = await transact((tx) => markHealth(tx, cleared, bad, now, later(now, -failingFor)))
-    for (const { organization_id, id } of overdue) await switchOff(transact, organization_id, id, 'failing')
+    if (cleared.length > 0 || bad.length > 0) {
+      const overdue = await transact((tx) => markHealth(tx, cleared, bad, now, later(now, -failingFor)))
+      for (const { organization_id, id } of overdue) await switchOff(transact, organization_id, id, 'failing')
+    }
     for (const { claimed } of tried.filter(({ attempt }) => attempt?.http_code === 410))
       await switchOff(transact, claimed.organization_id, claimed.endpoint_id, 'gone', claimed.url)
+    if (suspects.size > 100_000) suspects.clear()
   } catch (error) {
     platform.log.warn('webhooks_judging_failed', { error })
   }
