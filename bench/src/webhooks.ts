@@ -9,7 +9,7 @@ import { eventually, type World } from '../../server/test/harness/world.ts'
 
 const median = (numbers: readonly number[]) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)]!
 const endpoints = 4
-const perEndpoint = 32
+const perEndpoint = 16
 
 /** A worker process of its own, as in production. */
 const startWorker = async (world: World) => {

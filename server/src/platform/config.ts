@@ -70,6 +70,8 @@ const variables = {
   BURSAR_SCANNING_KEYS: scanningKeys.default(new Map()),
   /** How long a receiver of webhooks may take to answer. */
   BURSAR_WEBHOOK_TIMEOUT_MS: z.coerce.number().int().min(50).max(60_000).default(10_000),
+  /** How many webhooks one worker has under way. */
+  BURSAR_WEBHOOK_CONCURRENCY: z.coerce.number().int().min(8).max(4096).default(256),
   /** Seconds to wait after each failed attempt; after the last one the event is parked. */
   BURSAR_WEBHOOK_SCHEDULE: schedule.default([5, 30, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]),
   /** For development: lets webhooks go to this machine, by http as well. */
@@ -118,7 +120,7 @@ export interface Config {
   readonly log_level: string
   readonly otlp_endpoint: string | undefined
   readonly drain_seconds: number
-  readonly webhooks: { readonly timeout_ms: number; readonly schedule: readonly number[] }
+  readonly webhooks: { readonly timeout_ms: number; readonly concurrency: number; readonly schedule: readonly number[] }
   readonly egress: { readonly loopback: boolean; readonly dns_servers: readonly string[] | undefined; readonly own_host: string }
 }
 
@@ -171,7 +173,7 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
     log_level: value.BURSAR_LOG_LEVEL,
     otlp_endpoint: value.BURSAR_OTLP_ENDPOINT,
     drain_seconds: value.BURSAR_DRAIN_SECONDS,
-    webhooks: { timeout_ms: value.BURSAR_WEBHOOK_TIMEOUT_MS, schedule: value.BURSAR_WEBHOOK_SCHEDULE },
+    webhooks: { timeout_ms: value.BURSAR_WEBHOOK_TIMEOUT_MS, concurrency: value.BURSAR_WEBHOOK_CONCURRENCY, schedule: value.BURSAR_WEBHOOK_SCHEDULE },
     egress: { loopback: value.BURSAR_EGRESS_LOOPBACK, dns_servers: value.BURSAR_DNS_SERVERS, own_host: value.BURSAR_PUBLIC_URL.hostname },
   }
 }

@@ -455,7 +455,7 @@ async function overPortal(
 async function digest(): Promise<string> {
   return database.owner(async (owner) => {
     const { rows: tables } = await owner.query<{ name: string }>(
-      `select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE' order by 1`,
+      `select relname as name from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition order by 1`,
     )
     const parts: string[] = []
     for (const { name } of tables) {

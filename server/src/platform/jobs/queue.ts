@@ -21,6 +21,8 @@ export interface EngineLife {
   readonly signal: AbortSignal
   /** Calls back with the organization of every event that is committed from now on. Some may be missed. */
   readonly onEvent: (listener: (organization_id: string) => void) => void
+  /** Calls back when the leases of a worker that died have been freed. */
+  readonly onFreed: (listener: () => void) => void
 }
 export type EngineHandlers = { readonly [N in EngineName]: (life: EngineLife) => Promise<void> }
 
@@ -175,6 +177,7 @@ const live = async (options: WorkerOptions): Promise<Life> => {
   }
   log.info('worker_started', { worker: me })
 
+  const freed: (() => void)[] = []
   const repeat = (every: number, work: () => Promise<void>) =>
     loops.push(
       (async () => {
@@ -189,8 +192,8 @@ const live = async (options: WorkerOptions): Promise<Life> => {
       })(),
     )
   repeat(reapEvery, async () => {
-    if (await holdsLife(lifeline)) return reap(me, queue, lifeline, postgres, log)
-    lose()
+    if (!(await holdsLife(lifeline))) return lose()
+    if (await reap(me, queue, lifeline, postgres, log)) freed.forEach((listener) => listener())
   })
   for (const name of Object.keys(sweeps) as SweepName[])
     repeat(sweepEvery, async () => {
@@ -204,7 +207,12 @@ const live = async (options: WorkerOptions): Promise<Life> => {
   for (const name of Object.keys(chores) as ChoreName[]) repeat(chores[name].every_ms, () => options.chores[name]())
   const listeners: ((organization_id: string) => void)[] = []
   lifeline.on('notification', ({ payload }) => listeners.forEach((listener) => listener(payload ?? '')))
-  const engineLife: EngineLife = { holder: me, signal: stopping.signal, onEvent: (listener) => void listeners.push(listener) }
+  const engineLife: EngineLife = {
+    holder: me,
+    signal: stopping.signal,
+    onEvent: (listener) => void listeners.push(listener),
+    onFreed: (listener) => void freed.push(listener),
+  }
   for (const name of Object.keys(engines) as EngineName[]) loops.push(options.engines[name](engineLife))
   return { id: me, lost, end }
 }
@@ -226,8 +234,9 @@ const sweepOne = async (handler: (lease: Lease) => Promise<void>, name: SweepNam
   }
 }
 
-/** Frees the jobs and leases of workers whose life lock is gone. */
-const reap = async (me: string, queue: pg.Pool, lifeline: pg.Client, postgres: Postgres, log: Log): Promise<void> => {
+/** Frees the jobs and leases of workers whose life lock is gone. True: there was one. */
+const reap = async (me: string, queue: pg.Pool, lifeline: pg.Client, postgres: Postgres, log: Log): Promise<boolean> => {
+  let reaped = false
   const { rows } = await queue.query<{ locked_by: string }>(
     `select distinct locked_by from graphile_worker._private_jobs where locked_by is not null and locked_at < now() - $1::float8 * interval '1 millisecond'`,
     [newborn],
@@ -241,10 +250,12 @@ const reap = async (me: string, queue: pg.Pool, lifeline: pg.Client, postgres: P
       await queue.query(`select graphile_worker.force_unlock_workers(array[$1])`, [holder])
       await postgres.transact((tx) => releaseLeases(tx, [holder]))
       log.warn('worker_reaped', { worker: holder })
+      reaped = true
     } finally {
       await lifeline.query(`select pg_advisory_unlock(hashtextextended($1, 0))`, [holder])
     }
   }
+  return reaped
 }
 
 /** Brings the queue's own tables up to date, under the role that owns them. */

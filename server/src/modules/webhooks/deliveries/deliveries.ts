@@ -13,14 +13,16 @@ import { pause } from '../endpoints/endpoints.ts'
 import { claimDue, fanOut, record, roomForEvents, type Claimed, type Outcome } from './deliveries.sql.ts'
 import { render, sign, signingKeys } from './signing.ts'
 
-/** How many one worker has under way: to one endpoint, and in all. An endpoint that hangs holds up no more than its own few. */
-const perEndpoint = 32
-const inAll = 512
+/** How many one worker has under way to one endpoint: one that hangs holds up no more than its own few. */
+const perEndpoint = 16
 /** An endpoint that has failed so often in a row has no more than so many under way, until one arrives. */
 const failsInARow = 8
 const whileFailing = 2
 /** Results are written together: so long the first may wait for others. */
 const gather = 8
+/** With so many under way a worker is busy, and takes a breath between two looks for more. */
+const plenty = 64
+const breath = 15
 const failingFor = 3 * days
 const longestWait = 24 * hours
 
@@ -31,6 +33,7 @@ const longestWait = 24 * hours
 export const deliver = async (means: Means, life: EngineLife): Promise<void> => {
   const { log } = means.platform
   const bell = openBell(life.signal)
+  life.onFreed(bell.ring)
   const numbering = runNumbering(means, life, bell.ring)
   const sending = openSending(means, life, bell.ring)
   while (!life.signal.aborted) {
@@ -40,6 +43,8 @@ export const deliver = async (means: Means, life: EngineLife): Promise<void> => 
     } catch (error) {
       log.warn('webhooks_claim_failed', { error })
     }
+    // With plenty under way, a little later is soon enough, and finds more at once.
+    if (sending.busy()) await pauseFor(breath)
     await bell.wait(1 * seconds)
   }
   await Promise.all([numbering, sending.end()])
@@ -117,6 +122,7 @@ const pauseFor = (milliseconds: number) => new Promise<void>((resolve) => setTim
 
 const openSending = (means: Means, life: EngineLife, ring: () => void) => {
   const { transact, platform } = means
+  const inAll = platform.config.webhooks.concurrency
   const under = new Map<string, number>()
   /** How often an endpoint has failed in a row: one that does gets less room until it answers again. */
   const failures = new Map<string, number>()
@@ -191,7 +197,7 @@ const openSending = (means: Means, life: EngineLife, ring: () => void) => {
         if (list?.length === 0) ready.delete(endpoint_id)
         if (following) start(following)
         // More is asked for when half of what was at hand is gone: often enough to be always busy, seldom enough to take many at once.
-        if (held(endpoint_id) === roomOf(endpoint_id) || attempts.size === inAll / 2) ring()
+        if (held(endpoint_id) === roomOf(endpoint_id) || attempts.size === Math.floor(inAll / 2)) ring()
       })
     attempts.add(attempt)
   }
@@ -222,6 +228,7 @@ const openSending = (means: Means, life: EngineLife, ring: () => void) => {
       if (failures.size > 10_000) failures.clear()
       return claimed.length === limit
     },
+    busy: (): boolean => attempts.size >= plenty,
     end: async (): Promise<void> => {
       // What was only laid ready is left to others, as soon as this worker is gone.
       ready.clear()
