@@ -68,8 +68,7 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
   }
 
   /** The address to connect to. One private address among the answers spoils them all. */
-  const resolve = async ({ host, loopback }: Target): Promise<string> => {
-    if (loopback) return host
+  const resolve = async ({ host }: Target): Promise<string> => {
     if (isIP(host) !== 0) return refuseOwn([host])
     const now = clock.wall().getTime()
     const cached = known.get(host)

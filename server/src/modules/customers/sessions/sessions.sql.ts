@@ -84,34 +84,6 @@ export const findMatches = async (db: Db, reach: Reach, organization_id: string,
     .execute()
 }
 
-/** One code per organization and address: a new request takes the place of the old, `most` times an hour. False: that was too often, and the last code stands. */
-export const replaceCode = async (
-  tx: Tx,
-  code: { organization_id: string; id: string; email: string; created_at: Date; expires_at: Date; tries_left: number },
-  most: number,
-): Promise<boolean> => {
-  const recent = sql<boolean>`customer_session_codes.created_at > ${new Date(code.created_at.getTime() - 3_600_000)}`
-  const done = await tx.q
-    .insertInto('customer_session_codes')
-    .values({ ...code, hash: null, requests: 1 })
-    .onConflict((twin) =>
-      twin
-        .expression(sql`organization_id, lower(email)`)
-        .doUpdateSet({
-          id: code.id,
-          email: code.email,
-          expires_at: code.expires_at,
-          tries_left: code.tries_left,
-          hash: null,
-          requests: sql<number>`case when ${recent} then customer_session_codes.requests + 1 else 1 end`,
-          created_at: sql<Date>`case when ${recent} then customer_session_codes.created_at else ${code.created_at} end`,
-        })
-        .where(sql<boolean>`not ${recent} or customer_session_codes.requests < ${most}`),
-    )
-    .executeTakeFirst()
-  return done.numInsertedOrUpdatedRows === 1n
-}
-
 export const findCode = (db: Db, organization_id: string, id: string) =>
   db.q
     .selectFrom('customer_session_codes')

@@ -5,6 +5,7 @@ import { newId } from '../../../kernel/ids.ts'
 import { newCode, newToken, sameText, Secret, type TokenKind } from '../../../kernel/secrets.ts'
 import { hours, later, minutes } from '../../../platform/clock.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
+import { replaceCode } from '../../../platform/postgres/codes.sql.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means, Platform } from '../../handlers.ts'
 import { addCredential, forgetSubjects, InvalidToken, resolve, takeSubject } from '../../identity/index.ts'
@@ -21,7 +22,6 @@ import {
   findSession,
   holderOf,
   insertSession,
-  replaceCode,
   returnTry,
   setCodeHash,
   spendTry,
@@ -146,7 +146,8 @@ export const requestCode = async (tx: Tx, organization_id: string, email: string
   const wall = tx.clock.wall()
   const code = { organization_id, id: newId(wall), email, created_at: wall, expires_at: later(wall, codeLife), tries_left: tries }
   // Ten codes an hour, five tries each: nobody's mailbox is flooded, and nobody guesses a code that way.
-  if (await replaceCode(tx, code, codesPerHour)) await enqueue(tx, 'mail.customer_session_code', { organization_id, code_id: code.id })
+  if (await replaceCode(tx, 'customer_session_codes', code, codesPerHour))
+    await enqueue(tx, 'mail.customer_session_code', { organization_id, code_id: code.id })
 }
 
 /** Makes the code, keeps its hash, and mails it to the address as we know it, if anyone here has it. */

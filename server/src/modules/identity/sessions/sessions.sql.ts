@@ -47,34 +47,6 @@ export const deleteSession = async (tx: Tx, id: string): Promise<void> => {
   await tx.q.deleteFrom('user_sessions').where('id', '=', id).execute()
 }
 
-/** One code per address: a new request takes the place of the old, `most` times an hour. False: that was too often, and the last code stands. */
-export const replaceCode = async (
-  tx: Tx,
-  code: { id: string; email: string; created_at: Date; expires_at: Date; tries_left: number },
-  most: number,
-): Promise<boolean> => {
-  const recent = sql<boolean>`sign_in_codes.created_at > ${new Date(code.created_at.getTime() - 3_600_000)}`
-  const done = await tx.q
-    .insertInto('sign_in_codes')
-    .values({ ...code, hash: null, requests: 1 })
-    .onConflict((twin) =>
-      twin
-        .expression(sql`lower(email)`)
-        .doUpdateSet({
-          id: code.id,
-          email: code.email,
-          expires_at: code.expires_at,
-          tries_left: code.tries_left,
-          hash: null,
-          requests: sql<number>`case when ${recent} then sign_in_codes.requests + 1 else 1 end`,
-          created_at: sql<Date>`case when ${recent} then sign_in_codes.created_at else ${code.created_at} end`,
-        })
-        .where(sql<boolean>`not ${recent} or sign_in_codes.requests < ${most}`),
-    )
-    .executeTakeFirst()
-  return done.numInsertedOrUpdatedRows === 1n
-}
-
 export const findCode = (db: Db, id: string) => db.q.selectFrom('sign_in_codes').select(['id', 'email', 'expires_at']).where('id', '=', id).executeTakeFirst()
 
 export const setCodeHash = async (tx: Tx, id: string, hash: string): Promise<void> => {

@@ -4,6 +4,7 @@ import { newCode, newToken, sameText, Secret } from '../../../kernel/secrets.ts'
 import { days, later, minutes } from '../../../platform/clock.ts'
 import { readSwitches } from '../../../platform/postgres/migrations.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
+import { replaceCode } from '../../../platform/postgres/codes.sql.ts'
 import { isTwin, type Db, type Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means, Platform } from '../../handlers.ts'
 import { addCredential, dropCredentials } from '../credentials/credentials.sql.ts'
@@ -17,7 +18,6 @@ import {
   insertSession,
   insertUser,
   markVerified,
-  replaceCode,
   setCodeHash,
   spendTry,
 } from './sessions.sql.ts'
@@ -34,7 +34,7 @@ export const requestCode = async (tx: Tx, email: string): Promise<void> => {
   // To the address we know, not the spelling that was typed: a look-alike must not receive somebody's code.
   const code = { id: newId(wall), email: user?.email ?? email, created_at: wall, expires_at: later(wall, codeLife), tries_left: tries }
   // Ten codes an hour, five tries each: nobody's mailbox is flooded, and nobody guesses a code that way.
-  if (await replaceCode(tx, code, codesPerHour)) await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id: code.id })
+  if (await replaceCode(tx, 'sign_in_codes', code, codesPerHour)) await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id: code.id })
 }
 
 /** Makes the code, keeps its hash, and mails it, if the address may sign in: run twice, the second code replaces the first. */

@@ -89,17 +89,17 @@ export const roomForEvents = async (tx: Tx, organization_id: string): Promise<nu
 /**
  * Makes one delivery of each numbered event for each endpoint that wants its kind. An event is due at once unless
  * another of its lane is before it; an endpoint that is off keeps its events parked. Endpoints are held, so that none is
- * switched on or off meanwhile. Hands back how many were made.
+ * switched on or off meanwhile.
  */
-export const fanOut = async (tx: Tx, organization_id: string, { after, upto }: { after: number; upto: number }, now: Date): Promise<number> => {
+export const fanOut = async (tx: Tx, organization_id: string, { after, upto }: { after: number; upto: number }, now: Date): Promise<void> => {
   const held = await sql`select id from webhook_endpoints where organization_id = ${organization_id} and deleted_at is null order by id for share`.execute(tx.q)
-  if (held.rows.length === 0) return 0
+  if (held.rows.length === 0) return
   const wanted = sql`
     select w.id as endpoint_id, w.enabled, w.strict, coalesce(e.customer_id, e.resource_id) as lane, e.organization_id, e.id as event_id, e.wall_at as event_at, e.sequence, e.kind
     from events e join webhook_endpoints w on w.organization_id = e.organization_id and w.deleted_at is null and e.kind = any(w.events)
     where e.organization_id = ${organization_id} and e.sequence > ${after} and e.sequence <= ${upto}`
   await lockLanes(tx, wanted)
-  const { numAffectedRows } = await sql`
+  await sql`
     insert into webhook_deliveries (organization_id, id, created_at, endpoint_id, event_id, event_at, sequence, kind, lane, status, due_at)
     select organization_id, gen_random_uuid(), ${now}::timestamptz, endpoint_id, event_id, event_at, sequence, kind, lane,
       case when enabled then 'waiting' else 'parked' end,
@@ -108,7 +108,6 @@ export const fanOut = async (tx: Tx, organization_id: string, { after, upto }: {
       ) then ${now}::timestamptz end
     from (${wanted}) n
     on conflict (organization_id, endpoint_id, event_id) do nothing`.execute(tx.q)
-  return Number(numAffectedRows ?? 0n)
 }
 
 /**
@@ -148,6 +147,7 @@ export interface Claimed {
   lane: string
   attempts: number
   lease_token: string
+  lease_until: Date
   url: string
   format: WebhookFormat
   /** On, there, and still wants this kind. */
@@ -191,7 +191,7 @@ export const claimDue = (
       ), taken as (
         update webhook_deliveries d set lease_until = ${later(now, options.lease_ms)}, lease_token = ${options.token}, lease_holder = ${options.holder}
         from picked p where d.organization_id = p.organization_id and d.id = p.id
-        returning d.organization_id, d.id, d.endpoint_id, d.event_id, d.event_at, d.sequence, d.kind, d.lane, d.attempts, d.lease_token
+        returning d.organization_id, d.id, d.endpoint_id, d.event_id, d.event_at, d.sequence, d.kind, d.lane, d.attempts, d.lease_token, d.lease_until
       )
       select t.*, w.url, w.format, w.enabled, w.failing_since, w.secret_sealed, w.previous_sealed, w.previous_secret_until,
         (w.enabled and w.deleted_at is null and t.kind = any(w.events)) as wanted, e.payload::text as payload

@@ -24,6 +24,8 @@ const gather = 8
 const plenty = 64
 const breath = 15
 const failingFor = 3 * days
+/** Before every endpoint. */
+const beginning = '00000000-0000-0000-0000-000000000000'
 const longestWait = 24 * hours
 
 /**
@@ -130,7 +132,7 @@ const openSending = (means: Means, life: EngineLife, ring: () => void) => {
   const results: Outcome[] = []
   let writing: Promise<void> | undefined
   let judging: Promise<void> = Promise.resolve()
-  let last = '00000000-0000-0000-0000-000000000000'
+  let last = beginning
 
   /** Writes what has come in, and again for as long as more comes in meanwhile. */
   const write = async (): Promise<void> => {
@@ -170,6 +172,16 @@ const openSending = (means: Means, life: EngineLife, ring: () => void) => {
   const held = (endpoint_id: string) => (under.get(endpoint_id) ?? 0) + (ready.get(endpoint_id)?.length ?? 0)
   const roomOf = (endpoint_id: string) => ((failures.get(endpoint_id) ?? 0) >= failsInARow ? whileFailing : perEndpoint)
 
+  /** The next that was laid ready. One whose lease would run out on the way is left: somebody else has it by then. */
+  const nextReady = (endpoint_id: string): Claimed | undefined => {
+    const list = ready.get(endpoint_id) ?? []
+    const enough = later(platform.clock.wall(), platform.config.webhooks.timeout_ms)
+    let next = list.shift()
+    while (next && next.lease_until <= enough) next = list.shift()
+    if (list.length === 0) ready.delete(endpoint_id)
+    return next
+  }
+
   /** Starts on a delivery, or lays it ready for when there is room: the next ones are at hand before they are asked for. */
   const start = (claimed: Claimed) => {
     const { endpoint_id } = claimed
@@ -192,9 +204,7 @@ const openSending = (means: Means, life: EngineLife, ring: () => void) => {
         if (left > 0) under.set(endpoint_id, left)
         else under.delete(endpoint_id)
         attempts.delete(attempt)
-        const list = ready.get(endpoint_id)
-        const following = list?.shift()
-        if (list?.length === 0) ready.delete(endpoint_id)
+        const following = nextReady(endpoint_id)
         if (following) start(following)
         // More is asked for when half of what was at hand is gone: often enough to be always busy, seldom enough to take many at once.
         if (held(endpoint_id) === roomOf(endpoint_id) || attempts.size === Math.floor(inAll / 2)) ring()
@@ -221,10 +231,7 @@ const openSending = (means: Means, life: EngineLife, ring: () => void) => {
         lease_ms,
       })
       claimed.forEach(start)
-      last = claimed.reduce(
-        (most, { endpoint_id }) => (endpoint_id > most ? endpoint_id : most),
-        claimed.length < limit ? '00000000-0000-0000-0000-000000000000' : last,
-      )
+      last = claimed.reduce((most, { endpoint_id }) => (endpoint_id > most ? endpoint_id : most), claimed.length < limit ? beginning : last)
       if (failures.size > 10_000) failures.clear()
       return claimed.length === limit
     },
@@ -321,7 +328,7 @@ const readRetryAfter = (text: string | undefined, now: Date): number => {
 
 const reasonOf = (error: Error & { code?: string }): string => {
   if (error instanceof TargetRefused) return error.message
-  if (error.name === 'TimeoutError' || error.name === 'AbortError' || error.message === outOfTime) return 'No answer in time.'
+  if (error.message === outOfTime) return 'No answer in time.'
   return `No answer: ${error.code ?? error.message}`.slice(0, 500)
 }
 
