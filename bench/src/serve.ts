@@ -1,13 +1,11 @@
 import { createHmac } from 'node:crypto'
 import { fastify } from 'fastify'
 import type pg from 'pg'
-import { openServer } from '../../server/src/http/server.ts'
-import { Hasher, Sealer } from '../../server/src/kernel/secrets.ts'
-import { implementations, openApi } from '../../server/src/main/wire.ts'
+import { openApi } from '../../server/src/main/wire.ts'
 import { systemClock } from '../../server/src/platform/clock.ts'
 import { readConfig } from '../../server/src/platform/config.ts'
 import { openLog } from '../../server/src/platform/log.ts'
-import { openPool, openPostgres } from '../../server/src/platform/postgres/postgres.ts'
+import { openPool } from '../../server/src/platform/postgres/postgres.ts'
 import { openTelemetry } from '../../server/src/platform/telemetry.ts'
 
 /** One side of a comparison: the product as it is, the product without one stage, or the bare engine. */
@@ -18,13 +16,7 @@ const base = { config, clock: systemClock, log, telemetry: openTelemetry() }
 
 const listen = async (): Promise<string> => {
   if (side === 'product') return (await openApi(base)).server.listen(config.listen)
-  if (side === 'unbudgeted') {
-    const postgres = openPostgres(config.database_url, 'bursar_api', { max: config.database_connections, clock: systemClock, log })
-    const platform = { config, clock: systemClock, log, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys) }
-    return openServer({ implementations, platform, postgres, telemetry: base.telemetry, budgets: { spend: async () => ({}) }, unready: async () => [] }).listen(
-      config.listen,
-    )
-  }
+  if (side === 'unbudgeted') return (await openApi(base, { budgets: { spend: async () => ({}), look: async () => {} } })).server.listen(config.listen)
   return bare().listen(config.listen)
 }
 

@@ -7,6 +7,7 @@ import * as customers from './customers/customers.ts'
 import * as members from './customers/members.ts'
 import * as portal from './customers/portal.ts'
 import * as leaks from './identity/leaks.ts'
+import * as oauth from './identity/oauth.ts'
 import * as sessions from './identity/sessions.ts'
 import * as tokens from './identity/tokens.ts'
 import * as memberships from './identity/memberships.ts'
@@ -24,6 +25,7 @@ export * from './customers/customers.ts'
 export * from './customers/members.ts'
 export * from './customers/portal.ts'
 export * from './identity/leaks.ts'
+export * from './identity/oauth.ts'
 export * from './identity/sessions.ts'
 export * from './identity/tokens.ts'
 export * from './identity/memberships.ts'
@@ -32,6 +34,7 @@ export * from './webhooks/webhooks.ts'
 export * from './kit/index.ts'
 export * from './scopes.ts'
 export * from './versions.ts'
+export * from './views.ts'
 export * from './world.ts'
 
 const exported = [
@@ -39,6 +42,7 @@ const exported = [
   memberships,
   tokens,
   sessions,
+  oauth,
   leaks,
   products,
   customFields,

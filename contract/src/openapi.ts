@@ -45,7 +45,14 @@ export const document = (version: Version): Json => {
       tags: [operation.id.split(':')[0]],
       security: securityOf(operation.access),
       parameters: [...parametersOf(operation, 'path', schemaOf), ...parametersOf(operation, 'query', schemaOf), ...headersOf(operation)],
-      ...(operation.body ? { requestBody: { required: true, content: { 'application/json': { schema: schemaOf(operation.body) } } } } : {}),
+      ...(operation.body
+        ? {
+            requestBody: {
+              required: true,
+              content: { [operation.form ? 'application/x-www-form-urlencoded' : 'application/json']: { schema: schemaOf(operation.body) } },
+            },
+          }
+        : {}),
       responses: responsesOf(operation, schemaOf, failureSchema),
     }
   }
@@ -118,6 +125,8 @@ const securitySchemes = {
 
 const securityOf = (access: Access): Json[] => {
   if (access.kind === 'open') return []
+  if (access.kind === 'visitor') return [{}, { session: [] }]
+  if (access.kind === 'protocol') return access.credentials.map((scheme) => ({ [scheme]: [] }))
   const schemes = access.kind === 'merchant' ? [...access.credentials, 'session'] : access.kind === 'portal' ? access.credentials : ['session']
   return schemes.map((scheme) => ({ [scheme]: access.scopes }))
 }
@@ -134,7 +143,7 @@ const parametersOf = (operation: Operation, where: 'path' | 'query', schemaOf: (
 
 /** Headers that change what a request does. */
 const headersOf = (operation: Operation) =>
-  operation.method === 'GET' || operation.access.kind === 'open'
+  operation.method === 'GET' || !isGuarded(operation)
     ? []
     : [
         {
@@ -146,19 +155,26 @@ const headersOf = (operation: Operation) =>
         },
       ]
 
+/** Asks for one of our own credentials. */
+const isGuarded = ({ access }: Operation) => access.kind !== 'open' && access.kind !== 'visitor' && access.kind !== 'protocol'
+
 const responsesOf = (operation: Operation, schemaOf: (schema: z.ZodType) => unknown, failureSchema: (kind: FailureKind) => unknown): Json => {
   const json = (description: string, schema: unknown) => ({ description, content: { 'application/json': { schema } } })
   const named = (name: string) => ({ $ref: `#/components/schemas/${name}` })
+  const success = operation.returns ? json('Success.', schemaOf(operation.returns)) : { description: 'Success, without a body.' }
   const responses: Record<string, Json> = {
-    [successStatus(operation)]: operation.returns ? json('Success.', schemaOf(operation.returns)) : { description: 'Success, without a body.' },
+    ...(operation.alsoDeclares ? { [operation.alsoDeclares]: success } : {}),
+    [successStatus(operation)]: success,
   }
   for (const [status, kinds] of Map.groupBy(failuresOf(operation), (kind) => kind.status)) {
     const schemas = kinds.map(failureSchema)
-    if (operation.access.kind !== 'open' && (status === 401 || status === 403)) schemas.push(named('BearerError'))
+    if ((isGuarded(operation) && (status === 401 || status === 403)) || (operation.access.kind === 'protocol' && status === 400))
+      schemas.push(named('BearerError'))
     responses[status] = json(kinds.map((kind) => kind.detail).join(' Or: '), schemas.length === 1 ? schemas[0] : { anyOf: schemas })
   }
-  if (operation.access.kind !== 'open') responses[403] ??= json('The credential lacks the scope.', named('BearerError'))
-  responses[422] = json('The request is not valid: `detail` lists every problem.', named('HTTPValidationError'))
+  if (isGuarded(operation)) responses[403] ??= json('The credential lacks the scope.', named('BearerError'))
+  if (operation.access.kind === 'protocol') responses[401] ??= json('The client or the token is not accepted.', named('BearerError'))
+  else responses[422] = json('The request is not valid: `detail` lists every problem.', named('HTTPValidationError'))
   return responses
 }
 

@@ -13,6 +13,12 @@ export type User = z.output<typeof User>
 
 export const SignInRefused = failure('SignInRefused', 401, 'This code is wrong, used or expired. Ask for a new one.')
 
+export const SecondFactorRequired = failure(
+  'SecondFactorRequired',
+  403,
+  'The code was right, and this account has a second factor: send it to /v1/auth/second-factor with the cookie of this answer.',
+)
+
 export const requestSignInCode = operation({
   id: 'auth:request_code',
   method: 'POST',
@@ -35,6 +41,19 @@ export const verifySignInCode = operation({
   access: open(),
   budget: 'sign_in',
   body: resource('SignInCodeVerify', { email: email(), code: z.string().trim().min(1).max(20) }),
+  returns: User,
+  fails: [SignInRefused, SecondFactorRequired],
+})
+
+export const verifySecondFactor = operation({
+  id: 'auth:verify_second_factor',
+  method: 'POST',
+  path: '/v1/auth/second-factor',
+  summary: 'Complete a sign-in with the second factor',
+  description: 'Takes a code of the authenticator, or a recovery code, from the browser that has just sent the right mail code.',
+  access: open(),
+  budget: 'sign_in',
+  body: resource('SecondFactorVerify', { code: z.string().trim().min(1).max(40) }),
   returns: User,
   fails: [SignInRefused],
 })

@@ -17,6 +17,8 @@ export type Access =
   | { readonly kind: 'session'; readonly scopes: readonly AnyScope[]; readonly fresh: boolean }
   | { readonly kind: 'portal'; readonly scopes: readonly Scope[]; readonly credentials: readonly PortalCredential[] }
   | { readonly kind: 'open'; readonly anyOrigin: boolean }
+  | { readonly kind: 'visitor' }
+  | { readonly kind: 'protocol'; readonly credentials: readonly 'oidc'[] }
 
 export type ScopeList<S extends string> = S | readonly [S, ...S[]]
 
@@ -45,3 +47,9 @@ export const portal = (scopes: ScopeList<Scope>, credentials: readonly PortalCre
 
 /** Anyone; a credential that is sent along is ignored. `anyOrigin` lets the pages of any site use it. */
 export const open = (options: { anyOrigin?: boolean } = {}): Access & { kind: 'open' } => ({ kind: 'open', anyOrigin: options.anyOrigin ?? false })
+
+/** Anyone; a person who is signed in in this browser is recognised, and a token that the operation itself reads may speak instead. */
+export const visitor = (): Access & { kind: 'visitor' } => ({ kind: 'visitor' })
+
+/** Whoever the protocol itself lets in: OAuth 2.0 and OpenID Connect say how a client or a token is presented, and how a refusal reads. */
+export const protocol = (credentials: readonly 'oidc'[] = []): Access & { kind: 'protocol' } => ({ kind: 'protocol', credentials })

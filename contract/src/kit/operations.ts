@@ -17,7 +17,7 @@ import {
 } from './failures.ts'
 
 /** The rate budgets: who is charged and how much each holds is the server's table. */
-export type BudgetName = 'api' | 'license_keys' | 'sign_in'
+export type BudgetName = 'api' | 'license_keys' | 'sign_in' | 'registration'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
@@ -40,6 +40,10 @@ export interface Operation<
   /** Success: 200 with a body, unless said otherwise. Without `returns` the answer has no body. */
   readonly returns?: Returns
   readonly status?: 200 | 201 | 202 | 204
+  /** A success that clients may expect besides; it is documented and never answered. */
+  readonly alsoDeclares?: 200
+  /** The body comes as a form (application/x-www-form-urlencoded) instead of JSON. */
+  readonly form?: boolean
   readonly fails: readonly FailureKind[]
   /** Which rate budget a call is charged to; `api` unless said otherwise. */
   readonly budget?: BudgetName
@@ -86,15 +90,19 @@ export const successStatus = (operation: Pick<Operation, 'status' | 'returns'>):
 /** Every failure that an operation may answer: its own, and those of the stages that its declaration sends it through. */
 export const failuresOf = (operation: Pick<Operation, 'access' | 'method' | 'body' | 'fails' | 'reveals'>): readonly FailureKind[] => {
   const { access, method, body, fails, reveals } = operation
+  if (access.kind === 'protocol') return [...new Set([...fails, BadRequest, UnknownVersion, TooManyRequests, InternalServerError, ServiceUnavailable])]
+  const unguarded = access.kind === 'open' || access.kind === 'visitor'
   const guarded =
-    access.kind === 'open'
-      ? []
+    access.kind === 'open' || access.kind === 'visitor'
+      ? access.kind === 'visitor' && method !== 'GET'
+        ? [NotPermitted]
+        : []
       : [
           Unauthorized,
           ...(access.kind === 'session' || method !== 'GET' ? [NotPermitted] : []),
           ...(access.kind === 'session' && access.fresh ? [SessionNotFreshError] : []),
         ]
-  const repeatable = access.kind !== 'open' && method !== 'GET' ? [RequestInFlight, ...(reveals ? [AnswerSealed] : [])] : []
+  const repeatable = !unguarded && method !== 'GET' ? [RequestInFlight, ...(reveals ? [AnswerSealed] : [])] : []
   const carrying = body ? [RequestBodyTooLarge, UnsupportedMediaType] : []
   return [...new Set([...fails, ...guarded, ...repeatable, ...carrying, BadRequest, UnknownVersion, TooManyRequests, InternalServerError, ServiceUnavailable])]
 }

@@ -1,7 +1,7 @@
 import { NotPermitted, SessionNotFreshError, type Access } from '@bursar/contract'
-import { anonymous, type Actor } from '../kernel/actors.ts'
+import { anonymous, type Actor, type OrganizationActor, type UserActor } from '../kernel/actors.ts'
 import { Secret, type TokenKind } from '../kernel/secrets.ts'
-import { InvalidToken, resolve, type Keys, type Usage } from '../modules/identity/index.ts'
+import { InvalidToken, readCookie as cookieOf, resolve, type Keys, type Usage } from '../modules/identity/index.ts'
 import { hours } from '../platform/clock.ts'
 import type { Db } from '../platform/postgres/postgres.ts'
 import { BearerRefusal, unauthorized } from './failures.ts'
@@ -27,11 +27,11 @@ export interface Doorman {
 
 /** Which secrets each surface takes. What is meant for the other one is refused by its form. */
 const accepted = {
-  merchant: { bearer: ['organization', 'personal'], cookie: ['session'] },
-  session: { bearer: ['organization', 'personal'], cookie: ['session'] },
+  merchant: { bearer: ['organization', 'personal', 'oauth_access'], cookie: ['session'] },
+  session: { bearer: ['organization', 'personal', 'oauth_access'], cookie: ['session'] },
   portal: { bearer: ['customer_session', 'member_session'], cookie: ['customer_session', 'member_session'] },
 } as const satisfies Record<string, { bearer: readonly TokenKind[]; cookie: readonly TokenKind[] }>
-type Surface = keyof typeof accepted
+export type Surface = keyof typeof accepted
 
 /** Finds out who calls. A bearer token speaks first; without one, the cookie of this surface does. */
 export const authenticate = async (door: Doorman, surface: Surface, presented: Presented): Promise<Actor> => {
@@ -44,6 +44,19 @@ export const authenticate = async (door: Doorman, surface: Surface, presented: P
     return confined(presented, await enter(door, session, accepted[surface].cookie))
   } catch (error) {
     if (error instanceof InvalidToken) throw new BearerRefusal(401, 'invalid_token', error.message)
+    throw error
+  }
+}
+
+/** Who is signed in in this browser, if anybody is and the request did not bring a token of its own to speak for it. */
+export const recognise = async (door: Doorman, presented: Presented): Promise<Actor> => {
+  const session = presented.authorization.length > 0 ? undefined : readCookie(door, 'session', presented)
+  if (!session) return anonymous
+  refuseForgery(door, presented)
+  try {
+    return await enter(door, session, accepted.session.cookie)
+  } catch (error) {
+    if (error instanceof InvalidToken) return anonymous
     throw error
   }
 }
@@ -76,7 +89,7 @@ const readBearer = (headers: readonly string[]): Secret | undefined => {
 const readCookie = (door: Doorman, surface: Surface, { cookie, organization }: Presented): Secret | undefined => {
   const pairs = (cookie?.split(';') ?? []).map((pair) => pair.trim().split('=', 2))
   const named = (name: string) => pairs.find(([key, value]) => key === name && value)?.[1]
-  if (surface !== 'portal') return secretly(named(door.cookies.session))
+  if (surface !== 'portal') return secretly(cookieOf(cookie, door.cookies.session))
   if (organization !== undefined) return secretly(named(door.cookies.portal + organization))
   const portals = pairs.filter(([key, value]) => key?.startsWith(door.cookies.portal) && value)
   if (portals.length > 1) throw new InvalidToken('This browser is in several portals: name the organization in the header bursar-organization.')
@@ -95,7 +108,7 @@ const refuseForgery = (door: Doorman, { method, origin, site, asked }: Presented
 
 /** Refuses callers of the wrong kind and callers without a scope. Nothing is open unless its operation says so. */
 export const authorize = (access: Access, actor: Actor, wall: Date): void => {
-  if (access.kind === 'open') return
+  if (access.kind === 'open' || access.kind === 'visitor' || access.kind === 'protocol') return
   if (actor.kind === 'anonymous') throw unauthorized()
   if (access.kind === 'portal') {
     if (actor.kind !== 'portal') throw unauthorized()
@@ -107,9 +120,12 @@ export const authorize = (access: Access, actor: Actor, wall: Date): void => {
     if (actor.kind !== 'user' || actor.via !== 'session') throw new NotPermitted('Tokens cannot do this: sign in with your browser.')
     if (access.fresh && wall.getTime() - actor.credential_created_at.getTime() > 1 * hours) throw new SessionNotFreshError()
   } else {
-    const taken = actor.kind === 'organization' ? access.credentials.includes('oat') : actor.via === 'session' || access.credentials.includes('pat')
+    const taken = actor.kind === 'user' && actor.via === 'session' ? true : access.credentials.includes(schemeOf(actor))
     if (!taken) throw unauthorized('This operation acts for a person: an organization token is not accepted.')
   }
   if (!access.scopes.some((scope) => actor.scopes.has(scope)))
     throw new BearerRefusal(403, 'insufficient_scope', `This operation needs one of the scopes: ${access.scopes.join(', ')}.`, access.scopes)
 }
+
+/** The contract's name for the kind of token that somebody came with. */
+const schemeOf = (actor: OrganizationActor | UserActor) => (actor.kind === 'organization' ? 'oat' : actor.via === 'oauth' ? 'oidc' : 'pat')

@@ -27,6 +27,13 @@ export const budgetsOf = (environment: Environment): Record<Name, Budget> => ({
     ],
     guess: true,
   },
+  registration: {
+    windows: [
+      { limit: 10, seconds: 60 },
+      { limit: 50, seconds: 3600 },
+    ],
+    guess: true,
+  },
   failed_authentications: { windows: [{ limit: 60, seconds: 60 }], guess: true },
 })
 
@@ -59,6 +66,7 @@ for i, key in ipairs(KEYS) do
   reset = math.max(reset, (oldest or now) + window - now)
 end
 if wait > 0 then return {0, 0, wait} end
+if ARGV[#KEYS * 2 + 1] == 'look' then return {1, remaining, reset} end
 for i, key in ipairs(KEYS) do
   redis.call('LPUSH', key, string.format('%d', now))
   redis.call('PEXPIRE', key, math.ceil(tonumber(ARGV[i * 2]) / 1000))
@@ -68,6 +76,8 @@ return {1, remaining - 1, reset}`
 export interface Budgets {
   /** Charges one request. Refuses it when its budget is spent; hands back the headers that tell how it stands. */
   spend(name: Name, who: string): Promise<Record<string, string>>
+  /** Refuses when the budget is spent, and charges nothing: for what is charged only once it has failed. */
+  look(name: Name, who: string): Promise<void>
 }
 
 export const openBudgets = (options: { config: Config; cache: Cache; transact: Transact; clock: Clock; telemetry: Telemetry }): Budgets => {
@@ -83,13 +93,12 @@ export const openBudgets = (options: { config: Config; cache: Cache; transact: T
   let without = 0
   telemetry.gauge('bursar_budget_without_redis', 'Requests that were charged while Redis was away.', async () => without)
 
-  const standing = async (name: Name, who: string): Promise<Standing> => {
+  const standing = async (name: Name, who: string, look = false): Promise<Standing> => {
     const { windows, guess } = table[name]
     const keys = windows.map(({ seconds }) => `budget:${name}:${seconds}:${who}`)
-    const answer = (await run(
-      keys,
-      windows.flatMap(({ limit, seconds }) => [limit, Math.round(seconds * 1_000_000)]),
-    )) as [number, number, number] | null
+    const answer = (await run(keys, [...windows.flatMap(({ limit, seconds }) => [limit, Math.round(seconds * 1_000_000)]), ...(look ? ['look'] : [])])) as
+      | [number, number, number]
+      | null
     if (answer) return { allowed: answer[0] === 1, remaining: answer[1], wait_ms: answer[2] / 1000 }
     without++
     // Without Redis ordinary requests go on under a count of this process's own; guesses are counted in the database, or not allowed.
@@ -101,16 +110,19 @@ export const openBudgets = (options: { config: Config; cache: Cache; transact: T
     }
   }
 
+  const refusable = (name: Name, { allowed, remaining, wait_ms }: Standing) => {
+    const wait = Math.max(1, Math.ceil(wait_ms / 1000))
+    const headers = {
+      'ratelimit-policy': table[name].windows.map(({ limit, seconds }) => `"${name}";q=${limit};w=${seconds}`).join(', '),
+      ratelimit: `"${name}";r=${remaining};t=${wait}`,
+    }
+    if (!allowed) throw new TooManyRequests(`The rate budget is spent: wait ${wait} s.`, { ...headers, 'retry-after': String(wait) })
+    return headers
+  }
   return {
-    spend: async (name, who) => {
-      const { allowed, remaining, wait_ms } = await standing(name, who)
-      const wait = Math.max(1, Math.ceil(wait_ms / 1000))
-      const headers = {
-        'ratelimit-policy': table[name].windows.map(({ limit, seconds }) => `"${name}";q=${limit};w=${seconds}`).join(', '),
-        ratelimit: `"${name}";r=${remaining};t=${wait}`,
-      }
-      if (!allowed) throw new TooManyRequests(`The rate budget is spent: wait ${wait} s.`, { ...headers, 'retry-after': String(wait) })
-      return headers
+    spend: async (name, who) => refusable(name, await standing(name, who)),
+    look: async (name, who) => {
+      refusable(name, await standing(name, who, true))
     },
   }
 }
@@ -137,13 +149,13 @@ const openLocalWindows = (clock: Clock) => {
   }
 }
 
-/** Whom a request is charged to: all tokens of an organization share its budget, all of a person's share theirs, all of a customer's people share its. */
+/** Whom a request is charged to: all tokens of an organization share its budget, all of a person's share theirs, all that an app holds share the app's, all of a customer's people share its. */
 export const chargedTo = (actor: Actor, address: string): string => {
   switch (actor.kind) {
     case 'organization':
       return `organization:${actor.organization_id}`
     case 'user':
-      return `user:${actor.user_id}`
+      return actor.client_id === null ? `user:${actor.user_id}` : `client:${actor.client_id}`
     case 'portal':
       return `customer:${actor.customer_id}`
     case 'anonymous':

@@ -41,9 +41,11 @@ describe('addresses', () => {
     for (const operation of operations) {
       const described = served.paths[operation.path]![operation.method.toLowerCase()]!
       expect(described.operationId).toBe(operation.id)
-      expect(described.security.length > 0).toBe(operation.access.kind !== 'open')
+      const { kind } = operation.access
+      const guarded = kind === 'merchant' || kind === 'session' || kind === 'portal'
+      if (guarded || kind === 'open') expect(described.security.length > 0).toBe(guarded)
       expect(Object.keys(described.responses)).toEqual(
-        expect.arrayContaining(operation.access.kind === 'open' ? ['404', '422', '429'] : ['401', '403', '404', '422', '429']),
+        expect.arrayContaining(kind === 'protocol' ? ['400', '401', '429'] : guarded ? ['401', '403', '404', '422', '429'] : ['404', '422', '429']),
       )
     }
   })

@@ -4,16 +4,17 @@ import { document } from '@bursar/contract/openapi'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { anonymous, reachOf, type Actor } from '../kernel/actors.ts'
 import { newId } from '../kernel/ids.ts'
-import { isRefusal, type Call, type Implementation, type Platform, type Refusal } from '../modules/handlers.ts'
-import { cookieName, openUsage, portalCookiePrefix } from '../modules/identity/index.ts'
+import { isRefusal, type Call, type Implementation, type Page, type Platform, type Refusal } from '../modules/handlers.ts'
+import { cookieName, openUsage, portalCookiePrefix, protocolPaths, type OAuth } from '../modules/identity/index.ts'
 import { seconds, stopwatch } from '../platform/clock.ts'
 import { encode } from '../platform/encode.ts'
 import type { Postgres, Tx } from '../platform/postgres/postgres.ts'
 import type { Telemetry } from '../platform/telemetry.ts'
-import { authenticate, authorize, secretOf, type Doorman } from './authenticate.ts'
+import { authenticate, authorize, recognise, secretOf, type Doorman } from './authenticate.ts'
 import { chargedTo, networkOf, type Budgets } from './budget.ts'
 import { answerFailure, BearerRefusal } from './failures.ts'
 import { once, readKey, type Answer } from './idempotency.ts'
+import { mountPages, type Pages } from './pages.ts'
 import { parse, readJson, readQuery } from './parse.ts'
 import { chooseVersion } from './versions.ts'
 
@@ -37,6 +38,9 @@ export interface ServerOptions {
   readonly postgres: Postgres
   readonly telemetry: Telemetry
   readonly budgets: Budgets
+  readonly oauth: OAuth
+  readonly pages: Pages
+  readonly pageDoors: readonly Page[]
   /** Problems that keep this process from serving; empty when it is ready. */
   readonly unready: () => Promise<string[]>
 }
@@ -52,7 +56,7 @@ const tracer = trace.getTracer('bursar')
  * The one pipeline. Before the body is read: version, authenticate, budget, authorize. After: parse, the handler with its
  * transaction, encode. Whatever is thrown anywhere becomes an answer in one place.
  */
-export const openServer = ({ implementations, platform, postgres, telemetry, budgets, unready }: ServerOptions): FastifyInstance => {
+export const openServer = ({ implementations, platform, postgres, telemetry, budgets, oauth, pages, pageDoors, unready }: ServerOptions): FastifyInstance => {
   const { config, clock, log } = platform
   const server = fastify({
     logger: false,
@@ -177,8 +181,24 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
     )
   }
 
-  for (const implementation of implementations) mount(implementation)
-  for (const [path, at] of paths) mountPreflight(path, at)
+  for (const implementation of implementations) if (implementation.kind !== 'protocol') mount(implementation)
+  for (const [path, at] of paths) if (at.every(({ kind }) => kind !== 'protocol')) mountPreflight(path, at)
+  // The protocol reads its own bodies: within this room nothing else does.
+  void server.register(async (room) => {
+    room.removeAllContentTypeParsers()
+    room.addContentTypeParser('*', (_, __, done) => done(null))
+    for (const { operation, kind } of implementations) if (kind === 'protocol') mountProtocol(room, operation)
+    for (const url of [protocolPaths.jwks, '/.well-known/openid-configuration', '/.well-known/oauth-authorization-server'])
+      room.route({ method: ['GET', 'OPTIONS'], url, handler: (request, reply) => handOver(request, reply, { shared: true }) })
+    for (const url of [protocolPaths.authorization, `${protocolPaths.authorization}/:uid`])
+      room.route({
+        method: 'GET',
+        url,
+        onRequest: async (request, reply) => void reply.headers(await budgets.spend('api', `address:${networkOf(request.ip)}`)),
+        handler: (request, reply) => handOver(request, reply),
+      })
+  })
+  void server.register(async (room) => mountPages(room, pageDoors, { pages, door, platform, budgets, log }))
 
   const flushing = setInterval(() => void usage.flush().catch((error: unknown) => log.warn('usage_not_written', { error })), 5 * seconds)
   flushing.unref()
@@ -188,7 +208,7 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
   })
   return server
 
-  function mount(implementation: Implementation) {
+  function mount(implementation: Exclude<Implementation, { kind: 'protocol' }>) {
     const { operation } = implementation
     const shared = isShared(operation)
     server.route({
@@ -209,9 +229,36 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
     })
   }
 
+  /** What the protocol answers carries the same headers as everything else; a wrong secret is charged to the address it came from. */
+  function mountProtocol(room: FastifyInstance, operation: Operation) {
+    const method = operation.id === 'oauth2:userinfo' ? (['GET', 'POST'] as const) : [operation.method]
+    room.route({
+      method: [...method, 'OPTIONS'],
+      url: route(operation),
+      onRequest: async (request, reply) => {
+        request.progress.operation = operation
+        const version = chooseVersion(request.headers)
+        reply.headers({ 'bursar-version': version, 'polar-version': version })
+        await budgets.look('failed_authentications', networkOf(request.ip))
+        reply.headers(await budgets.spend('api', `address:${networkOf(request.ip)}`))
+      },
+      handler: (request, reply) => traced(operation, request, () => handOver(request, reply, { shared: true, guess: true })),
+    })
+  }
+
+  async function handOver(request: FastifyRequest, reply: FastifyReply, { shared = false, guess = false } = {}): Promise<void> {
+    const { raw } = reply
+    if (shared) reply.header('cross-origin-resource-policy', 'cross-origin')
+    for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) raw.setHeader(name, value)
+    reply.hijack()
+    await oauth.answer(request.raw, raw)
+    if (guess && raw.statusCode === 401) await budgets.spend('failed_authentications', networkOf(request.ip)).catch(() => undefined)
+  }
+
   /** Who calls. A credential that is refused is charged to the address it came from: trying many soon answers 429, and good ones of the same address go on. */
   async function identify(operation: Operation, request: FastifyRequest, reply: FastifyReply): Promise<Actor> {
-    if (operation.access.kind === 'open') return anonymous
+    if (operation.access.kind === 'open' || operation.access.kind === 'protocol') return anonymous
+    if (operation.access.kind === 'visitor') return recognise(door, presentedBy(request))
     try {
       return await authenticate(door, operation.access.kind, presentedBy(request))
     } catch (error) {
@@ -220,14 +267,15 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
     }
   }
 
-  async function handle(implementation: Implementation, request: FastifyRequest, reply: FastifyReply) {
+  async function handle(implementation: Exclude<Implementation, { kind: 'protocol' }>, request: FastifyRequest, reply: FastifyReply) {
     const { operation } = implementation
     const { actor } = request.progress
     const narrowed = narrowedTo(request)
     const parsed = parse(operation, { params: request.params, query: request.query, body: request.body })
     const { access } = operation
     const admit = async (tx: Tx): Promise<Actor> => {
-      if (access.kind === 'open') return actor
+      if (access.kind === 'open' || access.kind === 'protocol') return actor
+      if (access.kind === 'visitor') return recognise({ ...door, db: tx }, presentedBy(request))
       const again = await authenticate({ ...door, db: tx }, access.kind, presentedBy(request))
       authorize(access, again, clock.wall())
       return again
@@ -254,7 +302,7 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
             // A body may take its time to arrive: whether its sender still may is asked again, where the change is made.
             const still = operation.body ? await admit(tx) : actor
             const effect = () => attempt(still, (call) => implementation.handle(tx, call))
-            if (key === undefined || access.kind === 'open') return effect()
+            if (key === undefined || access.kind === 'open' || access.kind === 'visitor' || access.kind === 'protocol') return effect()
             const asked = [operation.id, request.raw.url ?? '', narrowed ?? '', request.rawBody ?? '']
             return once(tx, { operation, actor: still, key, asked, credential: secretOf(door, access.kind, presentedBy(request))! }, effect)
           })

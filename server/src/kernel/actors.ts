@@ -12,17 +12,21 @@ export interface OrganizationActor {
   readonly scopes: ReadonlySet<AnyScope>
 }
 
-/** A person, present in a browser (`session`) or represented by a token of theirs (`personal`). */
+/** A person, present in a browser (`session`), represented by a token of theirs (`personal`), or by an app they allowed (`oauth`). */
 export interface UserActor {
   readonly kind: 'user'
-  readonly via: 'personal' | 'session'
+  readonly via: 'personal' | 'session' | 'oauth'
+  /** The app that acts, where one does. */
+  readonly client_id: string | null
   readonly user_id: string
   readonly email: string
   readonly is_operator: boolean
+  /** Signed in with a second factor. */
+  readonly second_factor: boolean
   readonly credential_id: string
   readonly credential_created_at: Date
   readonly scopes: ReadonlySet<AnyScope>
-  /** The organizations the person belongs to at this moment, and the role in each. */
+  /** The organizations the person belongs to at this moment, and the role in each; for an app, those of them it was given. */
   readonly memberships: ReadonlyMap<string, OrganizationRole>
   readonly phases: ReadonlyMap<string, MemberPhase>
 }

@@ -20,3 +20,6 @@ export const newId = (wall: Date): string => {
   const hex = bytes.toString('hex')
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
 }
+
+/** The moment in which an id was made. */
+export const timeOf = (id: string): Date => new Date(parseInt(id.replace('-', '').slice(0, 12), 16) || 0)

@@ -35,6 +35,12 @@ export const tokenKinds = {
   member_session: { letters: 'mst', report: 'bursar_member_session_token' },
   portal_code: { letters: 'cpc', report: 'bursar_customer_portal_code' },
   email_change: { letters: 'cec', report: 'bursar_customer_email_change_token' },
+  oauth_access: { letters: 'at', report: 'bursar_oauth_access_token' },
+  oauth_refresh: { letters: 'rt', report: 'bursar_oauth_refresh_token' },
+  oauth_code: { letters: 'ac', report: 'bursar_oauth_authorization_code' },
+  client_secret: { letters: 'cs', report: 'bursar_oauth_client_secret' },
+  client_registration: { letters: 'crt', report: 'bursar_oauth_client_registration_token' },
+  sign_in: { letters: 'si', report: 'bursar_sign_in_token' },
 } as const
 export type TokenKind = keyof typeof tokenKinds
 
@@ -54,6 +60,27 @@ export const tokenPatterns = (Object.keys(tokenKinds) as TokenKind[]).map((kind)
 export const newToken = (kind: TokenKind, environment: Environment): Secret => {
   const random = randomText(randomLength, digits)
   return new Secret(prefixOf(kind, environment) + random + checksum(random))
+}
+
+/**
+ * A token that follows from another secret: whoever holds the same keys and the same origin makes the same one again.
+ * Without the keys it is as good as random.
+ */
+export const derivedToken = (kind: TokenKind, environment: Environment, hasher: Hasher, origin: string): Secret => {
+  const seed = BigInt(`0x${hasher.hash(new Secret(`derive:${kind}:${origin}`))}`)
+  let rest = seed
+  let random = ''
+  while (random.length < randomLength) {
+    random += digits[Number(rest % 62n)]!
+    rest /= 62n
+  }
+  return new Secret(prefixOf(kind, environment) + random + checksum(random))
+}
+
+/** The public name of an OAuth client: no secret, and recognisable in a log. */
+export const newClientId = (environment: Environment): string => {
+  const random = randomText(randomLength, digits)
+  return `bursar_${environment === 'sandbox' ? 'test_' : ''}ci_${random}${checksum(random)}`
 }
 
 /** CRC32 of the random part, in base 62, most significant digit first, padded to six. */

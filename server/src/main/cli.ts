@@ -12,6 +12,8 @@ const help = `bursar – commerce and access, self-hosted
   bursar token create --organization <slug> --comment <text> --scopes <a,b> [--days <n>]
   bursar token list --organization <slug>
   bursar token revoke --organization <slug> --id <id>
+  bursar client verify|unverify <client_id>    vouch for an OAuth app: people see it on the consent page
+  bursar keys rotate                           sign identities with the next key from now on
   bursar listen <url> [--events a,b] [--after <n>]   forward events to your own server, signed
   bursar listen --print-secret                 the secret that they are signed with
   bursar trigger <kind>                        make something of this kind happen in the sandbox
@@ -66,6 +68,10 @@ const main = async (): Promise<void> => {
       return (await import('./commands.ts')).operator(rest, values)
     case 'token':
       return (await import('./commands.ts')).token(rest, values)
+    case 'client':
+      return (await import('./commands.ts')).client(rest, values)
+    case 'keys':
+      return (await import('./commands.ts')).keys(rest, values)
     case 'listen':
       return (await import('./listen.ts')).listen(rest, values)
     case 'trigger':

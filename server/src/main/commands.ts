@@ -5,7 +5,16 @@ import { scopes as everyScope, type Scope } from '@bursar/contract'
 import { z } from 'zod'
 import { Hasher, Sealer } from '../kernel/secrets.ts'
 import type { Platform } from '../modules/handlers.ts'
-import { createUser, findUserByEmail, issueOrganizationToken, issuePersonalToken, revokeTokenOf, tokensOf } from '../modules/identity/index.ts'
+import {
+  createUser,
+  findUserByEmail,
+  issueOrganizationToken,
+  issuePersonalToken,
+  revokeTokenOf,
+  rotateKeys,
+  tokensOf,
+  vouch,
+} from '../modules/identity/index.ts'
 import { createOrganization, findLivingOrganization, insertMembership } from '../modules/organizations/index.ts'
 import { systemClock } from '../platform/clock.ts'
 import { readConfig } from '../platform/config.ts'
@@ -131,14 +140,36 @@ export const token = async ([action]: readonly string[], values: Values): Promis
   })
 }
 
-/** A small world to play with: one operator, one organization, one token that may do everything. Sandbox only. */
+export const client = async ([action, client_id]: readonly string[], values: Values): Promise<void> => {
+  if (action !== 'verify' && action !== 'unverify') throw new Usage('client takes verify or unverify')
+  if (!client_id) throw new Usage(`client ${action} takes the client_id of an OAuth client`)
+  return withDatabase(async ({ transact }) => {
+    if (!(await transact((tx) => vouch(tx, client_id, action === 'verify')))) throw new Usage(`there is no client ${client_id}`)
+    print(
+      values,
+      { client_id, verified: action === 'verify' },
+      action === 'verify' ? `${client_id} is shown as verified` : `${client_id} is shown as not verified`,
+    )
+  })
+}
+
+export const keys = async ([action]: readonly string[], values: Values): Promise<void> => {
+  if (action !== 'rotate') throw new Usage('keys takes rotate')
+  return withDatabase(async ({ transact, platform }) => {
+    if ((await transact((tx) => rotateKeys(tx, platform))) === 'too_soon')
+      throw new Usage('the next key was published less than five minutes ago, and others may not have seen it yet: try again then')
+    print(values, { rotated: true }, 'rotated: the next key signs within five seconds; the one before stays published for two hours')
+  })
+}
+
+/** A small world to play with: one person, one organization, one token that may do everything. Sandbox only. */
 export const seed = (values: Values): Promise<void> =>
   withDatabase(async ({ db, transact, platform }) => {
     if (platform.config.environment !== 'sandbox') throw new Usage('seed fills a sandbox, and this is production')
     if (await findLivingOrganization(db, { slug: 'acme' })) throw new Usage('this sandbox is seeded already: the organization acme exists')
     const email = 'owner@acme.example'
     const made = await transact(async (tx) => {
-      const user = (await findUserByEmail(tx, email)) ?? (await createUser(tx, { email, is_operator: true }))
+      const user = (await findUserByEmail(tx, email)) ?? (await createUser(tx, { email, is_operator: false }))
       const organization = await createOrganization(
         tx,
         { name: 'Acme', slug: 'acme', default_presentment_currency: 'usd', default_tax_behavior: 'location' },
@@ -151,6 +182,6 @@ export const seed = (values: Values): Promise<void> =>
     print(
       values,
       { organization_id: made.organization.id, email, token },
-      `organization acme (${made.organization.id})\nsign in as   ${email}\ntoken        ${token}\n\ncurl -H "Authorization: Bearer ${token}" ${new URL('/v1/organizations/', platform.config.public_url).href}`,
+      `organization acme (${made.organization.id})\nsign in as   ${email}\ntoken        ${token}\npages        ${new URL('/login', platform.config.auth_url).href} (the code lies in the mailbox: ${new URL('/mailbox', platform.config.auth_url).href})\n\ncurl -H "Authorization: Bearer ${token}" ${new URL('/v1/organizations/', platform.config.public_url).href}`,
     )
   })

@@ -1,15 +1,17 @@
 import { operations } from '@bursar/contract'
+import { icon, render, stylesheet } from '@bursar/web'
 import { openEgress } from '../gateways/egress/egress.ts'
 import { openMail } from '../gateways/mail/mail.ts'
-import { openBudgets } from '../http/budget.ts'
+import { openBudgets, type Budgets } from '../http/budget.ts'
 import { purgeRequests } from '../http/idempotency.sql.ts'
+import { openPages } from '../http/pages.ts'
 import { openServer } from '../http/server.ts'
 import { Hasher, Sealer } from '../kernel/secrets.ts'
 import { chore, type Area, type Gateways, type Means, type Platform } from '../modules/handlers.ts'
 import { area as catalog } from '../modules/catalog/index.ts'
 import { area as customers } from '../modules/customers/index.ts'
 import { area as webhooks } from '../modules/webhooks/index.ts'
-import { area as identity } from '../modules/identity/index.ts'
+import { area as identity, openOAuth, pagesOf } from '../modules/identity/index.ts'
 import { area as organizations } from '../modules/organizations/index.ts'
 import type { Clock } from '../platform/clock.ts'
 import type { Config } from '../platform/config.ts'
@@ -110,7 +112,7 @@ const open = async ({ config, clock, log, telemetry }: Base, role: Role) => {
 }
 
 /** The part that answers requests. */
-export const openApi = async (base: Base) => {
+export const openApi = async (base: Base, replaced: { budgets?: Budgets } = {}) => {
   const { telemetry } = base
   const { platform, postgres, deployment_id } = await open(base, 'bursar_api')
   const redis = openRedis(base.config.redis_url, deployment_id, base.log)
@@ -122,17 +124,26 @@ export const openApi = async (base: Base) => {
   }
   telemetry.gauge('bursar_redis_available', '1 while Redis answers.', async () => (redis.available() ? 1 : 0))
   await redis.settled
-  const budgets = openBudgets({ config: base.config, cache: redis, transact: postgres.transact, clock: base.clock, telemetry })
-  const server = openServer({ implementations, platform, postgres, telemetry, budgets, unready })
+  const budgets = replaced.budgets ?? openBudgets({ config: base.config, cache: redis, transact: postgres.transact, clock: base.clock, telemetry })
+  const pages = openPages({ platform, render, stylesheet: stylesheet(), icon })
+  const oauth = await openOAuth({
+    platform,
+    postgres,
+    showProblem: (request, { error, description }) => pages.show(request, { kind: 'problem', status: 400, error, description, request_id: null }),
+  })
+  const pageDoors = pagesOf({ oauth, platform, postgres })
+  const server = openServer({ implementations, platform, postgres, telemetry, budgets, oauth, pages, pageDoors, unready })
   return {
     server,
     unready,
     platform,
     postgres,
+    oauth,
     /** Answers what is under way, takes nothing new, and lets go of everything. */
     close: async () => {
       draining = true
       await server.close()
+      oauth.close()
       redis.close()
       await postgres.close()
     },

@@ -1,4 +1,5 @@
-import type { Access, Answer, Failure, Operation, Parsed } from '@bursar/contract'
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Access, Answer, BudgetName, Failure, Operation, Parsed, View } from '@bursar/contract'
 import type { Mail } from '../gateways/mail/mail.ts'
 import type { Anonymous, OrganizationActor, PortalActor, Reach, UserActor } from '../kernel/actors.ts'
 import type { Hasher, Sealer } from '../kernel/secrets.ts'
@@ -30,6 +31,8 @@ interface Actors {
   session: UserActor
   merchant: OrganizationActor | UserActor
   portal: PortalActor
+  visitor: Anonymous | UserActor
+  protocol: Anonymous
 }
 type ActorOf<A extends Access> = Actors[A['kind']]
 
@@ -50,6 +53,7 @@ export interface Call<O extends Operation = Operation> {
 export type Implementation = { readonly operation: Operation } & (
   | { readonly kind: 'read'; readonly handle: (db: Db, call: Call<never>) => Promise<unknown> }
   | { readonly kind: 'write'; readonly handle: (tx: Tx, call: Call<never>) => Promise<unknown> }
+  | { readonly kind: 'protocol' }
 )
 
 /** Answers from what is stored; the database refuses it any write. */
@@ -65,6 +69,36 @@ export const write = <O extends Operation>(operation: O, handle: (tx: Tx, call: 
   kind: 'write',
   handle,
 })
+
+/** Answered by the protocol's own implementation, behind our version, budget and headers. */
+export const speak = (operation: Operation & { access: { kind: 'protocol' } }): Implementation => ({ operation, kind: 'protocol' })
+
+/** One visit to a page: who looks, and what they sent. */
+export interface PageCall {
+  readonly actor: Anonymous | UserActor
+  readonly params: Readonly<Record<string, string>>
+  readonly query: URLSearchParams
+  /** What the form holds; empty for a visit without one. */
+  readonly form: URLSearchParams
+  readonly request: IncomingMessage
+  readonly response: ServerResponse
+}
+
+/** A page to show, or an address to go to; cookies go along either way. */
+export type PageAnswer = { readonly cookies?: readonly string[] } & (
+  | { readonly view: View; readonly status?: number; /** Where a form on this page may lead, besides here. */ readonly leadsTo?: readonly string[] }
+  | { readonly redirect: string }
+)
+
+/** A page for people: one address, one method. A form is taken only from our own pages. */
+export interface Page {
+  readonly method: 'GET' | 'POST'
+  readonly path: `/${string}`
+  /** Nobody signed in is sent to sign in first, and comes back. */
+  readonly signedIn: boolean
+  readonly budget?: BudgetName
+  readonly handle: (call: PageCall) => Promise<PageAnswer>
+}
 
 /** A refusal whose transaction commits all the same: a wrong guess is refused, and the try stays spent. */
 export interface Refusal {

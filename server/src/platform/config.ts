@@ -55,6 +55,11 @@ const variables = {
   /** Under which secrets that are needed again are sealed. */
   BURSAR_SEALING_KEYS: sealingKeys,
   BURSAR_PUBLIC_URL: z.url({ protocol: /^https?$/ }).transform((text) => new URL(text)),
+  /** Where people sign in and give their consent, if that is another host. */
+  BURSAR_AUTH_URL: z
+    .url({ protocol: /^https?$/ })
+    .transform((text) => new URL(text))
+    .optional(),
   BURSAR_BUDGETS: budgets.default({}),
   /** Addresses of our own proxies: only what they say of a client's address is believed. */
   BURSAR_TRUSTED_PROXIES: z
@@ -98,6 +103,8 @@ const Variables = z.object(variables).superRefine((value, ctx) => {
     })
   if (value.BURSAR_ENV === 'production' && value.BURSAR_PUBLIC_URL.protocol !== 'https:')
     ctx.addIssue({ code: 'custom', path: ['BURSAR_PUBLIC_URL'], message: 'must be https in production' })
+  if (value.BURSAR_AUTH_URL && value.BURSAR_AUTH_URL.protocol !== value.BURSAR_PUBLIC_URL.protocol)
+    ctx.addIssue({ code: 'custom', path: ['BURSAR_AUTH_URL'], message: 'must have the scheme of BURSAR_PUBLIC_URL' })
   if (value.BURSAR_ENV === 'production' && value.BURSAR_EGRESS_LOOPBACK)
     ctx.addIssue({ code: 'custom', path: ['BURSAR_EGRESS_LOOPBACK'], message: 'is for development: not in production' })
 })
@@ -111,6 +118,7 @@ export interface Config {
   readonly peppers: readonly [Pepper, ...Pepper[]]
   readonly sealing_keys: readonly [Pepper, ...Pepper[]]
   readonly public_url: URL
+  readonly auth_url: URL
   readonly budgets: Readonly<Record<string, readonly (readonly [number, number])[]>>
   readonly trusted_proxies: readonly string[]
   readonly listen: Address
@@ -160,6 +168,7 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
     peppers: value.BURSAR_PEPPERS,
     sealing_keys: value.BURSAR_SEALING_KEYS,
     public_url: value.BURSAR_PUBLIC_URL,
+    auth_url: value.BURSAR_AUTH_URL ?? value.BURSAR_PUBLIC_URL,
     budgets: value.BURSAR_BUDGETS,
     trusted_proxies: value.BURSAR_TRUSTED_PROXIES ?? [],
     listen: splitAddress(value.BURSAR_LISTEN),

@@ -9,6 +9,7 @@ import { keyOf, promised, requirements } from './promise.ts'
 import { openReference } from './reference.ts'
 import { catalog } from './stories/catalog.ts'
 import { customers } from './stories/customers.ts'
+import { oauth } from './stories/oauth.ts'
 import { organizations } from './stories/organizations.ts'
 import { webhooks as webhookStory } from './stories/webhooks.ts'
 import { openWitness, type Seen } from './witness.ts'
@@ -19,11 +20,13 @@ export interface Stage {
     readonly current: (token: string) => ReturnType<typeof official.current>
     readonly strict: (token: string) => ReturnType<typeof official.strict>
   }
+  /** The address under which whatever is sent is seen, for what neither client can send. */
+  readonly address: string
 }
 /** One area, told with both official clients: every operation it has is called and succeeds at least once. */
 export type Story = (stage: Stage) => Promise<void>
 
-const stories: Record<string, Story> = { organizations, catalog, customers, webhooks: webhookStory }
+const stories: Record<string, Story> = { organizations, oauth, catalog, customers, webhooks: webhookStory }
 
 await beginRun('conformance')
 const world = await openWorld({ worker: true, settings: { BURSAR_EGRESS_LOOPBACK: 'true' } })
@@ -35,6 +38,7 @@ const witness = {
 const stage: Stage = {
   world,
   clients: { current: (token) => official.current(witness.current.url, token), strict: (token) => official.strict(witness.strict.url, token) },
+  address: witness.current.url,
 }
 const problems: string[] = []
 
@@ -53,7 +57,11 @@ if (!reference) console.log('skipped: the contract file is not beside this clone
 for (const one of seen) {
   const operation = find(one.method, one.path)
   if (!operation || !reference || !one.type.includes('json')) continue
-  for (const problem of reference.answer(keyOf(operation.method, operation.path), one.status, JSON.parse(one.text)))
+  for (const problem of reference.answer(
+    keyOf(operation.method, operation.path),
+    one.status === 201 ? (operation.alsoDeclares ?? 201) : one.status,
+    JSON.parse(one.text),
+  ))
     problems.push(`${operation.id} ${one.status}: ${problem}`)
 }
 

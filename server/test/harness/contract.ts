@@ -17,6 +17,7 @@ const ValidationBody = z.strictObject({
     .min(1),
 })
 const ServiceBody = z.strictObject({ error: z.string().min(1), detail: z.string().min(1) })
+const ProtocolBody = z.object({ error: z.string().min(1), error_description: z.string().optional(), state: z.string().optional() })
 const BearerBody = z.strictObject({ error: z.enum(['invalid_token', 'insufficient_scope']), error_description: z.string().min(1) })
 
 /** Throws unless the answer is one that the contract promises: a declared status, and exactly the declared body. */
@@ -27,6 +28,13 @@ export const checkAnswer = (operation: Operation, answer: { status: number; head
     if (!condition) throw new Error(`${where}: ${what}\n${JSON.stringify(body, null, 1)}`)
   }
   want(/^[0-9a-f-]{36}$/.test(headers.get('x-request-id') ?? ''), 'without x-request-id')
+  if (operation.access.kind === 'protocol') {
+    // What a token is not: RFC 7662 says so in one word, whatever the fields of one that is.
+    if (operation.id === 'oauth2:introspect_token' && isDeepStrictEqual(body, { active: false })) return
+    if (status === 204 || status === 405) return
+    if (status === 400 || status === 401 || (status === 403 && operation.id === 'oauth2:userinfo'))
+      return want(ProtocolBody.safeParse(body).success, 'with a body that is no OAuth error')
+  }
   if (status === successStatus(operation)) {
     if (!operation.returns) return want(body === '', 'with a body where none is declared')
     const parsed = operation.returns.safeParse(body)
@@ -35,7 +43,7 @@ export const checkAnswer = (operation: Operation, answer: { status: number; head
   }
   want(status >= 400, 'a success that is not declared')
   if (status === 422) return want(ValidationBody.safeParse(body).success, 'with a body that is no validation error')
-  const guarded = operation.access.kind !== 'open' && (status === 401 || status === 403)
+  const guarded = !['open', 'visitor', 'protocol'].includes(operation.access.kind) && (status === 401 || status === 403)
   if (guarded && BearerBody.safeParse(body).success) return want(headers.has('www-authenticate'), 'without www-authenticate')
   want(ServiceBody.safeParse(body).success, 'with a body that is no service error')
   const { error } = body as { error: string }

@@ -1,7 +1,9 @@
 import { hash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import pg from 'pg'
-import { Secret, type Environment } from '../../src/kernel/secrets.ts'
+import { Sealer, Secret, type Environment } from '../../src/kernel/secrets.ts'
+import { ensureKeys } from '../../src/modules/identity/keys/keys.ts'
+import { openPostgres } from '../../src/platform/postgres/postgres.ts'
 import { systemClock } from '../../src/platform/clock.ts'
 import { openLog } from '../../src/platform/log.ts'
 import { migrate, migrations } from '../../src/platform/postgres/migrations.ts'
@@ -44,8 +46,21 @@ export const prepareTemplate = async (): Promise<void> => {
     await client.query(`create database ${name}`)
     await client.query(`do $$ begin create role bursar_test_login login; exception when duplicate_object or unique_violation then end $$`)
     await migrate(new Secret(urlOf(name)), 'sandbox', { clock: systemClock, log: openLog('silent'), login: new Secret(loginOf(name)) })
+    await furnishKeys(name)
     await client.query(`alter database ${name} is_template true`)
   })
+}
+
+export const sealingKey = Buffer.alloc(32, 9)
+export const pepper = Buffer.alloc(32, 7)
+
+/** Keys that sign identities take a while to make: they are made once, and every test's database has them. */
+const furnishKeys = async (name: string) => {
+  const log = openLog('silent')
+  const postgres = openPostgres(new Secret(loginOf(name)), 'bursar_api', { max: 2, clock: systemClock, log })
+  const sealer = new Sealer([{ version: 1, key: sealingKey }])
+  await postgres.transact((tx) => ensureKeys(tx, { sealer }))
+  await postgres.close()
 }
 
 /** A database of its own for whoever asks: migrated, empty, and gone when they are done. */

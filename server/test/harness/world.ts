@@ -1,6 +1,6 @@
 import { appendFileSync } from 'node:fs'
 import { request as send } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { createServer, type AddressInfo } from 'node:net'
 import { scopes, type OrganizationRole, type Scope } from '@bursar/contract'
 import { connect, type Client } from '@bursar/contract/client'
 import { randomText, type Secret, type Environment } from '../../src/kernel/secrets.ts'
@@ -13,7 +13,7 @@ import { openLog } from '../../src/platform/log.ts'
 import { openTelemetry } from '../../src/platform/telemetry.ts'
 import { operations } from '@bursar/contract'
 import { checkAnswer } from './contract.ts'
-import { cloneDatabase } from './database.ts'
+import { cloneDatabase, pepper as peppered, sealingKey as sealing } from './database.ts'
 import { openMailbox } from './mail.ts'
 import { logFile, noteSecrets } from './secrets.ts'
 
@@ -25,8 +25,8 @@ export const openClock = () => {
   return { ...clock, advance: (milliseconds: number) => void (ahead += milliseconds) }
 }
 
-export const sealingKey = Buffer.alloc(32, 9).toString('base64')
-export const pepper = Buffer.alloc(32, 7).toString('base64')
+export const sealingKey = sealing.toString('base64')
+export const pepper = peppered.toString('base64')
 
 export const variables = (database: { url: string; owner_url: string }, mail_url: string, environment: Environment = 'sandbox'): Record<string, string> => ({
   BURSAR_ENV: environment,
@@ -37,7 +37,12 @@ export const variables = (database: { url: string; owner_url: string }, mail_url
   BURSAR_PEPPERS: `1:${pepper}`,
   BURSAR_SEALING_KEYS: `1:${sealingKey}`,
   // Numbers are raised, the stage is never switched off.
-  BURSAR_BUDGETS: JSON.stringify({ api: [[1_000_000, 60]], sign_in: [[1_000_000, 60]], failed_authentications: [[1_000_000, 60]] }),
+  BURSAR_BUDGETS: JSON.stringify({
+    api: [[1_000_000, 60]],
+    sign_in: [[1_000_000, 60]],
+    registration: [[1_000_000, 60]],
+    failed_authentications: [[1_000_000, 60]],
+  }),
   BURSAR_PUBLIC_URL: 'https://bursar.test',
   BURSAR_LISTEN: '127.0.0.1:0',
   BURSAR_ADMIN_LISTEN: '127.0.0.1:0',
@@ -96,24 +101,40 @@ export interface WorldOptions {
   environment?: Environment
   worker?: boolean
   settings?: Record<string, string>
+  /** Reachable by a real browser: the public address is where it listens. */
+  browser?: boolean
 }
 
+const freePort = () =>
+  new Promise<number>((resolve) => {
+    const probe = createServer().listen(0, '127.0.0.1', () => {
+      const { port } = probe.address() as AddressInfo
+      probe.close(() => resolve(port))
+    })
+  })
+
 /** A running system of its own: database, mail server, API on a real port, and people to act in it. */
-export const openWorld = async ({ environment = 'sandbox', worker = false, settings = {} }: WorldOptions = {}) => {
+export const openWorld = async ({ environment = 'sandbox', worker = false, settings = {}, browser = false }: WorldOptions = {}) => {
   const [database, mail] = await Promise.all([cloneDatabase(environment), openMailbox()])
   const clock = openClock()
   const lines: string[] = []
   const log = openLog('trace', {
     write: (line: string) => {
       lines.push(line)
+      if (line.includes('"level":"error"')) process.stderr.write(line)
       appendFileSync(logFile(), line)
     },
   })
-  const environmentVariables = { ...variables(database, mail.url, environment), ...settings }
+  const wanted = browser ? await freePort() : 0
+  const environmentVariables = {
+    ...variables(database, mail.url, environment),
+    ...(browser ? { BURSAR_PUBLIC_URL: `http://127.0.0.1:${wanted}` } : {}),
+    ...settings,
+  }
   const config: Config = readConfig(environmentVariables)
   const base = { config, clock, log, telemetry: openTelemetry() }
   const api = await openApi(base)
-  await api.server.listen({ host: '127.0.0.1', port: 0 })
+  await api.server.listen({ host: '127.0.0.1', port: wanted })
   const { port } = api.server.server.address() as AddressInfo
   const working = worker ? await openWorker(base) : undefined
   const { platform } = api
@@ -137,12 +158,13 @@ export const openWorld = async ({ environment = 'sandbox', worker = false, setti
     const user = await transact((tx) => createUser(tx, { email, is_operator: options.is_operator ?? false }))
     return {
       ...user,
-      cookie: () => cookie(user.id),
+      cookie: () => cookie(user.id, user.is_operator),
       token: (wanted: readonly Scope[] = scopes, expires_in: number | null = null) => personalToken(user.id, wanted, expires_in),
     }
   }
 
-  const cookie = async (user_id: string) => `${cookieName(config)}=${secretly(await transact((tx) => startSession(tx, platform, user_id))).reveal()}`
+  const cookie = async (user_id: string, second_factor = false) =>
+    `${cookieName(config)}=${secretly(await transact((tx) => startSession(tx, platform, user_id, { second_factor }))).reveal()}`
 
   const personalToken = async (user_id: string, wanted: readonly Scope[] = scopes, expires_in: number | null = null) => {
     const { secret, token } = await transact((tx) => issuePersonalToken(tx, platform, user_id, { comment: 'test', scopes: wanted, expires_in }))

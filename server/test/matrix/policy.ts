@@ -17,15 +17,29 @@ export interface Target {
   readonly endpoint_id: string
   readonly event_id: string
   readonly replay_id: string
+  /** An OAuth client of a person there. */
+  readonly client_id: string
 }
 
 export interface Asked {
   readonly path: string
   readonly body?: unknown
+  /** The body, where it goes as a form. */
+  readonly form?: Record<string, string>
 }
 
-export type Credential = 'organization' | 'personal' | 'session'
+export type Credential = 'organization' | 'personal' | 'oauth' | 'session'
 export type PortalRole = MemberRole | 'customer'
+
+/** Where the protocol, or the operation itself, decides: the answer to nobody, to a token that is no token here, to a stranger's session, to the owner's. */
+export interface Verdicts {
+  readonly nobody: string
+  readonly bearer: string
+  readonly stranger: string
+  readonly owner: string
+  /** Tokens of OAuth, where they count for more than other tokens. */
+  readonly oauth?: string
+}
 
 /**
  * Who may do what, written by hand from the specification and held against the running server: nothing here is
@@ -33,7 +47,7 @@ export type PortalRole = MemberRole | 'customer'
  */
 export interface Policy {
   /** `open`: anyone, and a credential changes nothing. `person`: a signed-in browser alone. `portal`: customer sessions. Otherwise the tokens that are accepted. */
-  readonly who: 'open' | 'person' | 'portal' | readonly Credential[]
+  readonly who: 'open' | 'person' | 'portal' | Verdicts | readonly Credential[]
   /** Who may do it in the portal. */
   readonly portal?: readonly PortalRole[]
   /** Takes sessions of members only. */
@@ -54,7 +68,7 @@ export interface Policy {
   readonly personal?: boolean
 }
 
-const tokens: readonly Credential[] = ['organization', 'personal', 'session']
+const tokens: readonly Credential[] = ['organization', 'personal', 'oauth', 'session']
 const readers: readonly Scope[] = ['organizations:read', 'organizations:write']
 const writers: readonly Scope[] = ['organizations:write']
 const managers: readonly OrganizationRole[] = ['owner', 'admin']
@@ -74,7 +88,7 @@ let serial = 0
 export const policy: Record<string, Policy> = {
   'organizations:list': { who: tokens, scopes: readers, ask: () => ({ path: '/v1/organizations/?limit=100' }), granted: 200 },
   'organizations:create': {
-    who: ['personal', 'session'],
+    who: ['personal', 'oauth', 'session'],
     scopes: writers,
     ask: () => ({ path: '/v1/organizations/', body: { name: 'Matrix', slug: `matrix-${serial++}` } }),
     granted: 201,
@@ -212,6 +226,85 @@ export const policy: Record<string, Policy> = {
     granted: [401, 'SignInRefused'],
   },
   'auth:sign_out': { who: 'person', scopes: [], ask: () => ({ path: '/v1/auth/session' }), granted: 204 },
+  'auth:verify_second_factor': {
+    who: 'open',
+    scopes: [],
+    ask: () => ({ path: '/v1/auth/second-factor', body: { code: '123456' } }),
+    granted: [401, 'SignInRefused'],
+  },
+  'oauth2:clients:list': { who: 'person', scopes: [], ask: () => ({ path: '/v1/oauth2/?limit=100' }), granted: 200 },
+  'oauth2:grants:list': { who: 'person', scopes: [], ask: () => ({ path: '/v1/oauth2/grants?limit=100' }), granted: 200 },
+  'oauth2:grants:delete': {
+    who: 'person',
+    scopes: [],
+    ask: (t) => ({ path: `/v1/oauth2/grants/${t.client_id}` }),
+    granted: 204,
+    foreign: 'absent',
+    personal: true,
+  },
+  'oauth2:clients:oauth2:create_client': {
+    who: { nobody: '201', bearer: '201', stranger: '201', owner: '201' },
+    scopes: [],
+    ask: () => ({ path: '/v1/oauth2/register', body: { client_name: 'Matrix', redirect_uris: ['https://app.example/callback'] } }),
+    granted: 201,
+  },
+  'oauth2:clients:oauth2:get_client': {
+    who: { nobody: '400 access_denied', bearer: '401 invalid_client', stranger: '401 invalid_client', owner: '200' },
+    scopes: [],
+    ask: (t) => ({ path: `/v1/oauth2/register/${t.client_id}` }),
+    granted: 200,
+  },
+  'oauth2:clients:oauth2:update_client': {
+    who: { nobody: '400 access_denied', bearer: '401 invalid_client', stranger: '401 invalid_client', owner: '200' },
+    scopes: [],
+    ask: (t) => ({
+      path: `/v1/oauth2/register/${t.client_id}`,
+      body: { client_id: t.client_id, client_name: 'Renamed', redirect_uris: ['https://app.example/callback'] },
+    }),
+    granted: 200,
+  },
+  'oauth2:clients:oauth2:delete_client': {
+    who: { nobody: '400 access_denied', bearer: '401 invalid_client', stranger: '401 invalid_client', owner: '204' },
+    scopes: [],
+    ask: (t) => ({ path: `/v1/oauth2/register/${t.client_id}` }),
+    granted: 204,
+  },
+  'oauth2:authorize': {
+    who: { nobody: '401 login_required', bearer: '403 NotPermitted', stranger: '200', owner: '200' },
+    scopes: [],
+    ask: (t) => ({ path: `/v1/oauth2/authorize?response_type=code&scope=openid&client_id=${t.client_id}` }),
+    granted: 200,
+  },
+  'oauth2:request_token': {
+    who: { nobody: '400 invalid_request', bearer: '400 invalid_request', stranger: '400 invalid_request', owner: '400 invalid_request' },
+    scopes: [],
+    ask: () => ({ path: '/v1/oauth2/token', form: { grant_type: 'refresh_token', refresh_token: 'x' } }),
+    granted: 200,
+  },
+  'oauth2:revoke_token': {
+    who: { nobody: '400 invalid_request', bearer: '400 invalid_request', stranger: '400 invalid_request', owner: '400 invalid_request' },
+    scopes: [],
+    ask: () => ({ path: '/v1/oauth2/revoke', form: { token: 'x' } }),
+    granted: 200,
+  },
+  'oauth2:introspect_token': {
+    who: { nobody: '400 invalid_request', bearer: '400 invalid_request', stranger: '400 invalid_request', owner: '400 invalid_request' },
+    scopes: [],
+    ask: () => ({ path: '/v1/oauth2/introspect', form: { token: 'x' } }),
+    granted: 200,
+  },
+  'oauth2:userinfo': {
+    who: {
+      nobody: '401 invalid_token',
+      bearer: '401 invalid_token',
+      stranger: '401 invalid_token',
+      owner: '401 invalid_token',
+      oauth: '403 insufficient_scope',
+    },
+    scopes: [],
+    ask: () => ({ path: '/v1/oauth2/userinfo' }),
+    granted: 200,
+  },
   'users:me': { who: 'person', scopes: [], ask: () => ({ path: '/v1/users/me' }), granted: 200 },
 
   'integrations:report_leaked_tokens': {

@@ -11,7 +11,12 @@ import { newId } from '../../src/kernel/ids.ts'
 import { beginRun, endRun } from '../harness/runs.ts'
 import { noteSecrets } from '../harness/secrets.ts'
 import { checkExchange, openWorld } from '../harness/world.ts'
-import { policy, type Credential, type Policy, type PortalRole, type Target } from './policy.ts'
+import { OAuth2ClientConfiguration } from '@bursar/contract'
+import { registerClient } from '../../src/modules/identity/clients/clients.ts'
+import { allow } from '../../src/modules/identity/grants/grants.ts'
+import type { Tx } from '../../src/platform/postgres/postgres.ts'
+import { openGrant } from '../harness/visitor.ts'
+import { policy, type Credential, type Policy, type PortalRole, type Target, type Verdicts } from './policy.ts'
 
 await beginRun('matrix')
 const world = await openWorld()
@@ -55,6 +60,18 @@ const furnishTeam = (organization_id: string) =>
     })
     return { customer_id: customer.id, customer_external_id, person_id: person.id, person_external_id }
   })
+
+/** A client of that person's own, which that person allowed something. */
+const furnishClient = async (tx: Tx, user_id: string): Promise<string> => {
+  const { client } = await registerClient(
+    tx,
+    platform,
+    OAuth2ClientConfiguration.parse({ client_name: 'Target', redirect_uris: ['https://app.example/callback'] }),
+    user_id,
+  )
+  await allow(tx, { client_id: client.client_id, user_id, scopes: ['openid'], organizations: null })
+  return client.client_id
+}
 
 /** Things to point at, made anew wherever a granted request may use them up. */
 const furnish = async (organization_id: string, owner_id: string, actor_id: string): Promise<Target> => {
@@ -113,6 +130,7 @@ const furnish = async (organization_id: string, owner_id: string, actor_id: stri
     ).product.id,
     custom_field_id: (await createCustomField(tx, inside(organization_id), { type: 'text', slug: `target-${fields++}`, name: 'Target', properties: {} })).id,
     personal_token_id: (await issuePersonalToken(tx, platform, actor_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
+    client_id: await furnishClient(tx, actor_id),
   }))
 }
 const furnished = await furnish(theirs.id, stranger.id, stranger.id)
@@ -132,6 +150,7 @@ const absent = (): Target => ({
   endpoint_id: absentId(),
   event_id: absentId(),
   replay_id: absentId(),
+  client_id: absentId(),
 })
 
 // A team of ours, seen from the portal by each of its people; and a neighbour, who is a customer of the same seller.
@@ -198,18 +217,40 @@ const { rows: renamed } = await database.owner((owner) =>
 )
 const other: Target = { ...furnished, customer_external_id: renamed[0]!.customer, person_external_id: renamed[0]!.person }
 
+// Apps of one person: restricted to us; restricted to another organization of theirs; of a person who has left us; of
+// one who joined us after they allowed it everything.
+const elsewhere = await world.organization({ owner: people.admin.id })
+const leaver = await world.person()
+await join(ours.id, leaver.id, 'admin')
+const joiner = await world.person()
+const here = await openGrant(world, people.admin.id, [ours.id])
+const apps = {
+  elsewhere: await openGrant(world, people.admin.id, [elsewhere.id]),
+  left: await openGrant(world, leaver.id, null),
+  later: await openGrant(world, joiner.id, null),
+}
+await database.owner((owner) => owner.query('delete from organization_members where organization_id = $1 and user_id = $2', [ours.id, leaver.id]))
+const laterToken = await apps.later([...scopes])
+await join(ours.id, joiner.id, 'admin')
+
 // Credentials: every kind, with every single scope, and with every scope but the right ones.
 const secrets = new Map<string, string>()
-const tokenOf = async (kind: 'organization' | 'personal', held: readonly Scope[]): Promise<string> => {
+type TokenKind = 'organization' | 'personal' | 'oauth'
+const tokenKinds: readonly TokenKind[] = ['organization', 'personal', 'oauth']
+const tokenOf = async (kind: TokenKind, held: readonly Scope[]): Promise<string> => {
   const key = `${kind} ${held.join()}`
   let secret = secrets.get(key)
   if (!secret) {
     const wish = { comment: 'matrix', scopes: held }
     secret = (
-      await transact((tx) =>
-        kind === 'organization' ? issueOrganizationToken(tx, platform, ours.id, wish) : issuePersonalToken(tx, platform, people.admin.id, wish),
-      )
-    ).secret.reveal()
+      kind === 'oauth'
+        ? await here(held)
+        : (
+            await transact((tx) =>
+              kind === 'organization' ? issueOrganizationToken(tx, platform, ours.id, wish) : issuePersonalToken(tx, platform, people.admin.id, wish),
+            )
+          ).secret
+    ).reveal()
     noteSecrets(secret)
     secrets.set(key, secret)
   }
@@ -252,12 +293,13 @@ interface Answer {
 }
 
 const send = async (operation: (typeof operations)[number], row: Policy, target: Target, headers: Record<string, string>): Promise<Answer> => {
-  const { path, body } = row.ask(target)
+  const { path, body, form } = row.ask(target)
+  const payload = form ? new URLSearchParams(form).toString() : body === undefined ? undefined : JSON.stringify(body)
   const answer = await world.api.server.inject({
     method: operation.method,
     url: path,
-    headers: { ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
-    ...(body === undefined ? {} : { payload: JSON.stringify(body) }),
+    headers: { ...headers, ...(payload === undefined ? {} : { 'content-type': form ? 'application/x-www-form-urlencoded' : 'application/json' }) },
+    ...(payload === undefined ? {} : { payload }),
   })
   cells++
   checkExchange(operation.method, path, {
@@ -310,7 +352,8 @@ for (const operation of operations.filter(({ id }) => only.length === 0 || only.
   const rest = scopes.filter((scope) => !row.scopes.includes(scope))
   const sets: readonly (readonly Scope[])[] = [...scopes.map((scope) => [scope]), rest]
   // Made before the digest is taken: the matrix's own doing must not look like the server's.
-  for (const held of sets) for (const kind of ['organization', 'personal'] as const) await tokenOf(kind, held)
+  for (const held of sets) for (const kind of tokenKinds) await tokenOf(kind, held)
+  const outside = [await apps.elsewhere([...scopes]), await apps.left([...scopes])].map((secret) => bearer(secret.reveal()))
   const portals = Object.fromEntries(await Promise.all(portalRoles.map(async (role) => [role, await portalOf(role)] as const))) as unknown as Record<
     PortalRole,
     Record<string, string>
@@ -324,12 +367,15 @@ for (const operation of operations.filter(({ id }) => only.length === 0 || only.
   // Everything that must be refused, with the database the same before and after.
   const before = await digest()
   const anonymous = await send(operation, row, standing, {})
+  if (isVerdicts(row.who)) {
+    await overVerdicts(operation, row, row.who, sessions.admin, anonymous)
+    continue
+  }
   if (row.who === 'open') {
     expectAnswer(at('none'), anonymous, wantedAnswer(row))
     for (const [name, headers] of Object.entries(dead)) expectSame(at(name), await send(operation, row, standing, headers), anonymous)
     for (const scope of scopes)
-      for (const kind of ['organization', 'personal'] as const)
-        expectSame(at(`${kind} ${scope}`), await send(operation, row, standing, bearer(await tokenOf(kind, [scope]))), anonymous)
+      for (const kind of tokenKinds) expectSame(at(`${kind} ${scope}`), await send(operation, row, standing, bearer(await tokenOf(kind, [scope]))), anonymous)
     for (const role of portalRoles) expectSame(at(`portal ${role}`), await send(operation, row, standing, portals[role]), anonymous)
     if (row.granted !== 202 && (await digest()) !== before) leaks.push(`${operation.id}: a request without a credential changed something`)
     continue
@@ -345,7 +391,7 @@ for (const operation of operations.filter(({ id }) => only.length === 0 || only.
     for (const target of row.foreign ? [standing, other, absent()] : [standing])
       expectAnswer(at(`portal ${role}`), await send(operation, row, target, portals[role]), '401 invalid_token')
 
-  for (const kind of ['organization', 'personal'] as const) {
+  for (const kind of tokenKinds) {
     const accepted = row.who !== 'person' && row.who.includes(kind)
     const wrong = row.who === 'person' ? '403 NotPermitted' : accepted ? '403 insufficient_scope' : '401 Unauthorized'
     for (const held of sets.filter((held) => !accepted || !held.some((scope) => row.scopes.includes(scope))))
@@ -388,6 +434,14 @@ for (const operation of operations.filter(({ id }) => only.length === 0 || only.
       )
     }
 
+  // Apps that were not given us, or whose person has left us: to them we are not there.
+  if (row.foreign && row.who !== 'person' && row.who.includes('oauth'))
+    for (const headers of outside) {
+      const hidden = await send(operation, row, standing, headers)
+      expectAnswer(at('an app elsewhere'), hidden, notMine)
+      expectSame(at('an app elsewhere'), hidden, await send(operation, row, absent(), headers))
+    }
+
   // Roles that may not.
   for (const role of organizationRoles.filter((role) => row.roles && !row.roles.includes(role))) {
     expectAnswer(at(`${role}'s session`), await send(operation, row, standing, sessions[role]), '403 NotPermitted')
@@ -399,6 +453,10 @@ for (const operation of operations.filter(({ id }) => only.length === 0 || only.
     const target = row.implied && kind === 'organization' ? { ...(await mine()), organization_id: '' } : await mine()
     expectAnswer(at(`${kind}, granted`), await send(operation, row, target, await headers(true)), wantedAnswer(row))
     await join(ours.id, people.admin.id, 'admin')
+  }
+  if (row.who !== 'person' && row.who.includes('oauth')) {
+    expectAnswer(at('an app, joined later'), await send(operation, row, await mine(), bearer(laterToken.reveal())), wantedAnswer(row))
+    await join(ours.id, joiner.id, 'admin')
   }
   if (!row.personal)
     for (const role of organizationRoles.filter((role) => !row.roles || row.roles.includes(role))) {
@@ -427,7 +485,7 @@ async function overPortal(
 ): Promise<void> {
   const at = (what: string) => `${operation.id} × ${what}`
   const standing = neighbour
-  for (const kind of ['organization', 'personal'] as const)
+  for (const kind of tokenKinds)
     for (const scope of scopes)
       expectAnswer(at(`${kind} ${scope}`), await send(operation, row, standing, bearer(await tokenOf(kind, [scope]))), '401 invalid_token')
   const refused: Partial<Record<PortalRole, string>> = Object.fromEntries(
@@ -449,6 +507,36 @@ async function overPortal(
   for (const role of row.portal!) expectAnswer(at(`portal ${role}, granted`), await send(operation, row, await ofCrew(), portals[role]), wantedAnswer(row))
   for (const role of portalRoles.filter((one) => refused[one]))
     expectAnswer(at(`portal ${role}, in the team`), await send(operation, row, await ofCrew(), portals[role]), refused[role]!)
+}
+
+/** What the protocol decides, or the operation: the same for every token that is none here, for a stranger as for nobody's. */
+async function overVerdicts(
+  operation: (typeof operations)[number],
+  row: Policy,
+  verdicts: Verdicts,
+  owner: Record<string, string>,
+  anonymous: Answer,
+): Promise<void> {
+  const at = (what: string) => `${operation.id} × ${what}`
+  const theirs = () => furnish(ours.id, people.owner.id, people.owner.id)
+  expectAnswer(at('none'), anonymous, verdicts.nobody)
+  const target = await theirs()
+  const before = await digest()
+  for (const [name, headers] of Object.entries(dead)) expectAnswer(at(name), await send(operation, row, target, headers), verdicts.bearer)
+  for (const scope of scopes)
+    for (const kind of tokenKinds) {
+      const wanted = kind === 'oauth' && verdicts.oauth && scope !== 'openid' ? verdicts.oauth : kind === 'oauth' && verdicts.oauth ? '200' : verdicts.bearer
+      expectAnswer(at(`${kind} ${scope}`), await send(operation, row, target, bearer(await tokenOf(kind, [scope]))), wanted)
+    }
+  const stranger = await send(operation, row, target, owner)
+  expectAnswer(at("a stranger's session"), stranger, verdicts.stranger)
+  if (verdicts.stranger.startsWith('4')) expectSame(at('a stranger'), stranger, await send(operation, row, absent(), owner))
+  if (!verdicts.nobody.startsWith('2') && (await digest()) !== before) leaks.push(`${operation.id}: a refused request changed something`)
+  expectAnswer(at("the owner's session"), await send(operation, row, await furnish(ours.id, people.owner.id, people.admin.id), owner), verdicts.owner)
+}
+
+function isVerdicts(who: Policy['who']): who is Verdicts {
+  return typeof who === 'object' && 'nobody' in who
 }
 
 /** A digest of every row of every table; when a token was last used does not count. */

@@ -30,8 +30,9 @@ for (const name of patches) {
   }
   symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'))
   // Links inside point to their neighbours, so that the copy uses its own contract.
-  for (const part of ['contract', 'server'])
+  for (const part of ['contract', 'server', 'web'])
     cpSync(join(root, part, 'node_modules'), join(copy, part, 'node_modules'), { recursive: true, verbatimSymlinks: true })
+  cpSync(join(root, 'web/dist'), join(copy, 'web/dist'), { recursive: true })
   const applied = spawnSync('patch', ['-p1', '--silent', '--no-backup-if-mismatch', '-i', join(folder, name)], { cwd: copy, encoding: 'utf8' })
   if (applied.status !== 0) {
     console.log(`FAIL ${name}: the patch does not apply\n${applied.stdout}`)

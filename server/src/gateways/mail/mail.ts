@@ -1,7 +1,7 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createTransport } from 'nodemailer'
-import { newId } from '../../kernel/ids.ts'
+import { newId, timeOf } from '../../kernel/ids.ts'
 import type { Clock } from '../../platform/clock.ts'
 import type { Config } from '../../platform/config.ts'
 
@@ -40,3 +40,24 @@ const folder = (directory: string, from: string, clock: Clock): Mail => ({
   },
   close: () => {},
 })
+
+export interface Letter extends Message {
+  readonly at: Date
+}
+
+/** The newest messages that were laid into a folder: the mailbox of a development machine. */
+export const readLetters = async (directory: string, most: number): Promise<Letter[]> => {
+  const names = (await readdir(directory).catch(() => [])).filter((name) => name.endsWith('.txt'))
+  // Ids begin with the moment, so names sort by time.
+  return Promise.all(
+    names
+      .toSorted()
+      .toReversed()
+      .slice(0, most)
+      .map(async (name) => {
+        const [head = '', ...rest] = (await readFile(join(directory, name), 'utf8')).split('\n\n')
+        const header = (field: string) => new RegExp(`^${field}: (.*)$`, 'm').exec(head)?.[1] ?? ''
+        return { at: timeOf(name.replace(/\.txt$/, '')), to: header('To'), subject: header('Subject'), text: rest.join('\n\n').trim() }
+      }),
+  )
+}

@@ -11,6 +11,7 @@ export const catalogue = {
   'mail.organization_invitation': z.object({ organization_id: id, invitation_id: id }),
   'mail.organization_token_leaked': z.object({ organization_id: id, token_id: id, user_id: id }),
   'mail.personal_token_leaked': z.object({ token_id: id }),
+  'mail.app_allowed': z.object({ user_id: id, client_id: id }),
   'mail.webhook_paused': z.object({ organization_id: id, endpoint_id: id, user_id: id }),
   'mail.customer_session_leaked': z.object({ organization_id: id, session_id: id }),
   'mail.customer_session_code': z.object({ organization_id: id, code_id: id }),
@@ -43,6 +44,7 @@ export const chores = {
   'counters.fold': { every_ms: 60_000 },
   'http.purge': { every_ms: 600_000 },
   'identity.purge': { every_ms: 600_000 },
+  'identity.keys': { every_ms: 600_000 },
   'customers.purge': { every_ms: 600_000 },
   'webhooks.keep': { every_ms: 600_000 },
 } as const satisfies Record<string, { every_ms: number }>

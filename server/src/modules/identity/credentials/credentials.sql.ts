@@ -75,6 +75,8 @@ export interface Resolved {
   customer_id: string | null
   member_id: string | null
   member_role: MemberRole | null
+  client_id: string | null
+  second_factor: boolean | null
 }
 
 /**

@@ -20,6 +20,9 @@ const closed = Object.entries(capabilities).flatMap(([status, able]) => (able.ap
 
 const everyScope: ReadonlySet<AnyScope> = new Set<AnyScope>([...scopes, ...reservedScopes])
 
+/** Whoever runs the deployment needs a second factor: without it they can look at their account, and set one up. */
+const enrolling: ReadonlySet<AnyScope> = new Set<AnyScope>(['user:read'])
+
 /**
  * Turns a secret into the one who holds it. A malformed secret, or one of the other environment, is refused by its
  * form, before the database is asked.
@@ -63,21 +66,30 @@ const actorOf = (found: Resolved): Actor => {
       }
     case 'personal':
     case 'session':
+    case 'oauth_access':
       return {
         kind: 'user',
-        via: found.kind,
+        via: found.kind === 'oauth_access' ? 'oauth' : found.kind,
+        client_id: found.client_id,
         user_id: found.user_id!,
         email: found.email!,
-        is_operator: found.is_operator!,
+        // An app acts for the person, not for the deployment.
+        is_operator: found.kind !== 'oauth_access' && found.is_operator!,
+        second_factor: found.second_factor === true,
         credential_id,
         credential_created_at: found.created_at,
-        scopes: found.kind === 'session' ? everyScope : new Set(found.scopes),
+        scopes: found.kind !== 'session' ? new Set(found.scopes) : found.is_operator && !found.second_factor ? enrolling : everyScope,
         memberships: new Map(found.memberships.map(({ organization_id, role }) => [organization_id, role])),
         phases: new Map(found.memberships.map(({ organization_id, phase }) => [organization_id, phase])),
       }
     case 'invitation':
     case 'portal_code':
     case 'email_change':
+    case 'oauth_refresh':
+    case 'oauth_code':
+    case 'client_secret':
+    case 'client_registration':
+    case 'sign_in':
       throw new InvalidToken('This kind of token is not accepted here.')
   }
 }

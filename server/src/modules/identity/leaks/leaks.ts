@@ -6,6 +6,7 @@ import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means, Platform } from '../../handlers.ts'
 import { dropCredentials, findSubject, forgetSubjects, type Subject } from '../credentials/credentials.sql.ts'
+import { endFamilies, familyOf } from '../oauth/oauth.sql.ts'
 import { signOut } from '../sessions/sessions.ts'
 import { revokeOrganizationToken, revokePersonalToken } from '../tokens/tokens.ts'
 import { managersOf, organizationLeak, personalLeak } from './leaks.sql.ts'
@@ -49,8 +50,18 @@ const kill = async (tx: Tx, { kind, subject_id, organization_id }: Subject): Pro
       await dropCredentials(tx, 'portal_code', subject_id)
       await forgetSubjects(tx, [subject_id])
       return enqueue(tx, 'mail.customer_session_leaked', { organization_id: organization_id!, session_id: subject_id })
+    case 'oauth_access':
+    case 'oauth_refresh':
+    case 'oauth_code': {
+      // Whichever half leaked, the whole authorization ends; the app asks again.
+      const family_id = await familyOf(tx, subject_id)
+      return family_id === undefined ? undefined : endFamilies(tx, [family_id])
+    }
     case 'invitation':
     case 'email_change':
+    case 'client_secret':
+    case 'client_registration':
+    case 'sign_in':
       await dropCredentials(tx, kind, subject_id)
   }
 }

@@ -1,21 +1,10 @@
-import { getCurrentUser, requestSignInCode, signOut, SignInRefused, verifySignInCode } from '@bursar/contract'
-import { readCode } from '../../../kernel/secrets.ts'
-import type { Config } from '../../../platform/config.ts'
+import { getCurrentUser, requestSignInCode, SecondFactorRequired, signOut, SignInRefused, verifySecondFactor, verifySignInCode } from '@bursar/contract'
+import { readCode, Secret } from '../../../kernel/secrets.ts'
+import { seconds } from '../../../platform/clock.ts'
 import { chore, job, read, refuse, write } from '../../handlers.ts'
-import { mailCode, purge, requestCode, signIn, signOut as end } from './sessions.ts'
+import { cookieName, pendingCookieName, readCookie, setCookie } from './cookies.ts'
+import { mailCode, purge, requestCode, sessionLife, signIn, signInFully, signOut as end } from './sessions.ts'
 import { findUser } from './sessions.sql.ts'
-
-/** The cookie names its environment, and on https nothing but this host can set or read it. */
-export const cookieName = ({ environment, public_url }: Pick<Config, 'environment' | 'public_url'>): string =>
-  `${public_url.protocol === 'https:' ? '__Host-' : ''}bursar_${environment}_session`
-
-/** Likewise for the portal, with the organization's id behind it: a browser can be in the portals of several sellers. */
-export const portalCookiePrefix = ({ environment, public_url }: Pick<Config, 'environment' | 'public_url'>): string =>
-  `${public_url.protocol === 'https:' ? '__Host-' : ''}bursar_${environment}_portal_`
-
-/** A cookie that scripts cannot read and other sites cannot make a browser send along with a change. */
-export const setCookie = (config: Pick<Config, 'public_url'>, name: string, value: string, seconds: number): string =>
-  `${name}=${value}; Path=/; HttpOnly; SameSite=Lax; Max-Age=${seconds}${config.public_url.protocol === 'https:' ? '; Secure' : ''}`
 
 export const operations = [
   write(requestSignInCode, async (tx, { body }) => {
@@ -25,7 +14,18 @@ export const operations = [
     const signedIn = await signIn(tx, platform, body.email, readCode(body.code))
     // The spent try must stay spent, so this refusal commits.
     if (!signedIn) return refuse(new SignInRefused())
-    reply['set-cookie'] = setCookie(platform.config, cookieName(platform.config), signedIn.session.reveal(), 31 * 24 * 3600)
+    if ('pending' in signedIn) {
+      const cookie = setCookie(platform.config, pendingCookieName(platform.config), signedIn.pending.reveal(), 600)
+      return refuse(new SecondFactorRequired(undefined, { 'set-cookie': cookie }))
+    }
+    reply['set-cookie'] = setCookie(platform.config, cookieName(platform.config), signedIn.session.reveal(), sessionLife / seconds)
+    return signedIn.user
+  }),
+  write(verifySecondFactor, async (tx, { raw, body, platform, reply }) => {
+    const pending = readCookie(raw.headers.cookie as string | undefined, pendingCookieName(platform.config))
+    const signedIn = pending === undefined ? null : await signInFully(tx, platform, new Secret(pending), body.code)
+    if (!signedIn) return refuse(new SignInRefused())
+    reply['set-cookie'] = setCookie(platform.config, cookieName(platform.config), signedIn.session.reveal(), sessionLife / seconds)
     return signedIn.user
   }),
   write(signOut, async (tx, { actor, platform, reply }) => {

@@ -1,11 +1,10 @@
 import { sql } from 'kysely'
-import type { User } from '@bursar/contract'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
     users: UserTable
-    user_sessions: { id: string; user_id: string; created_at: Date; expires_at: Date }
+    user_sessions: { id: string; user_id: string; created_at: Date; expires_at: Date; second_factor: boolean }
     sign_in_codes: { id: string; email: string; created_at: Date; expires_at: Date; hash: string | null; tries_left: number; requests: number }
   }
 }
@@ -22,7 +21,7 @@ export interface UserTable {
   blocked_at: Date | null
 }
 
-export const findUser = (db: Db, id: string): Promise<User | undefined> =>
+export const findUser = (db: Db, id: string): Promise<UserTable | undefined> =>
   db.q.selectFrom('users').selectAll().where('id', '=', id).where('deleted_at', 'is', null).executeTakeFirst()
 
 export const findUserByEmail = (db: Db, email: string): Promise<UserTable | undefined> =>
@@ -39,7 +38,10 @@ export const markVerified = async (tx: Tx, id: string, now: Date): Promise<void>
   await tx.q.updateTable('users').set({ email_verified: true, modified_at: now }).where('id', '=', id).where('email_verified', '=', false).execute()
 }
 
-export const insertSession = async (tx: Tx, session: { id: string; user_id: string; created_at: Date; expires_at: Date }): Promise<void> => {
+export const insertSession = async (
+  tx: Tx,
+  session: { id: string; user_id: string; created_at: Date; expires_at: Date; second_factor: boolean },
+): Promise<void> => {
   await tx.q.insertInto('user_sessions').values(session).execute()
 }
 
@@ -63,6 +65,17 @@ export const spendTry = (tx: Tx, email: string, now: Date) =>
     .where('expires_at', '>', now)
     .returning(['id', 'hash'])
     .executeTakeFirst()
+
+/** How often the address's code can still be tried: a mailed one or not, so that nothing is told about who is known. */
+export const triesLeft = async (db: Db, email: string, now: Date): Promise<number> =>
+  (
+    await db.q
+      .selectFrom('sign_in_codes')
+      .select('tries_left')
+      .where(sql`lower(email)`, '=', email.toLowerCase())
+      .where('expires_at', '>', now)
+      .executeTakeFirst()
+  )?.tries_left ?? 0
 
 export const deleteCode = async (tx: Tx, id: string): Promise<void> => {
   await tx.q.deleteFrom('sign_in_codes').where('id', '=', id).execute()

@@ -1,4 +1,5 @@
 import { InvalidRequest, type User } from '@bursar/contract'
+import type { UserActor } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { newCode, newToken, sameText, Secret } from '../../../kernel/secrets.ts'
 import { days, later, minutes } from '../../../platform/clock.ts'
@@ -8,12 +9,18 @@ import { replaceCode } from '../../../platform/postgres/codes.sql.ts'
 import { isTwin, type Db, type Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means, Platform } from '../../handlers.ts'
 import { addCredential, dropCredentials } from '../credentials/credentials.sql.ts'
+import { InvalidToken, resolve } from '../credentials/credentials.ts'
+import { purgePending } from '../factors/factors.sql.ts'
+import { beginPending, completePending, hasFactor } from '../factors/factors.ts'
+import { purgeOAuth } from '../oauth/oauth.sql.ts'
 import { isInvited } from '../invitations/invitations.sql.ts'
+import { cookieName, readCookie } from './cookies.ts'
 import {
   deleteCode,
   deleteExpired,
   deleteSession,
   findCode,
+  findUser,
   findUserByEmail,
   insertSession,
   insertUser,
@@ -25,7 +32,7 @@ import {
 const codeLife = 15 * minutes
 const tries = 5
 const codesPerHour = 10
-const sessionLife = 31 * days
+export const sessionLife = 31 * days
 
 /** Asks for a code. What happens, and how long it takes, is the same for every address; whether mail goes out is decided later. */
 export const requestCode = async (tx: Tx, email: string): Promise<void> => {
@@ -58,12 +65,16 @@ const mayEnter = async (db: Db, email: string, now: Date): Promise<boolean> => {
 }
 
 /** Removes sessions and codes that have run out, so that nothing expired is kept. */
-export const purge = async ({ transact, platform }: Means): Promise<void> => transact((tx) => deleteExpired(tx, platform.clock.wall()))
+export const purge = async ({ transact, platform }: Means): Promise<void> =>
+  transact(async (tx) => {
+    const wall = platform.clock.wall()
+    await deleteExpired(tx, wall)
+    await purgePending(tx, wall)
+    await purgeOAuth(tx, wall, later(wall, -1 * days))
+  })
 
-export interface SignedIn {
-  readonly user: User
-  readonly session: Secret
-}
+/** A person who is in, or one whose second factor is still to come. */
+export type SignedIn = { readonly user: User; readonly session: Secret } | { readonly pending: Secret }
 
 /**
  * Trades a code for a session. Each attempt costs one of five tries before the code is looked at, so that parallel
@@ -77,15 +88,37 @@ export const signIn = async (tx: Tx, platform: Platform, email: string, code: Se
   const user = (await findUserByEmail(tx, email)) ?? (await createUser(tx, { email, is_operator: false }))
   if (user.blocked_at) return null
   await markVerified(tx, user.id, wall)
+  if (await hasFactor(tx, user.id)) return { pending: await beginPending(tx, platform, user.id) }
   return { user: { ...user, email_verified: true }, session: await startSession(tx, platform, user.id) }
 }
 
+/** The second half of a sign-in. Null: refused, and the try is spent. */
+export const signInFully = async (tx: Tx, platform: Platform, pending: Secret, typed: string) => {
+  const user_id = await completePending(tx, platform, pending, typed)
+  const user = user_id === null ? undefined : await findUser(tx, user_id)
+  if (!user || user.blocked_at) return null
+  return { user, session: await startSession(tx, platform, user.id, { second_factor: true }) }
+}
+
+/** Who is signed in in the browser that sent these cookies; nobody, when its session is unknown or over. */
+export const personBehind = async (db: Db, { config, hasher, clock }: Platform, cookies: string | undefined): Promise<UserActor | undefined> => {
+  const value = readCookie(cookies, cookieName(config))
+  if (value === undefined) return undefined
+  try {
+    const { actor } = await resolve(db, { environment: config.environment, hasher, clock }, new Secret(value), ['session'])
+    return actor.kind === 'user' ? actor : undefined
+  } catch (error) {
+    if (error instanceof InvalidToken) return undefined
+    throw error
+  }
+}
+
 /** Opens a session for a person who has proved who they are. */
-export const startSession = async (tx: Tx, platform: Platform, user_id: string): Promise<Secret> => {
+export const startSession = async (tx: Tx, platform: Platform, user_id: string, { second_factor = false } = {}): Promise<Secret> => {
   const wall = tx.clock.wall()
   const id = newId(wall)
   const session = newToken('session', platform.config.environment)
-  await insertSession(tx, { id, user_id, created_at: wall, expires_at: later(wall, sessionLife) })
+  await insertSession(tx, { id, user_id, created_at: wall, expires_at: later(wall, sessionLife), second_factor })
   await addCredential(tx, platform.hasher, session, { kind: 'session', subject_id: id, organization_id: null })
   return session
 }

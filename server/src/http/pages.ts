@@ -1,0 +1,189 @@
+import { createHash } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+import { locales, type Frame, type Locale, type Theme, type View } from '@bursar/contract'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { anonymous, type Anonymous, type UserActor } from '../kernel/actors.ts'
+import { randomText, sameText, Secret } from '../kernel/secrets.ts'
+import type { Page, PageAnswer, Platform } from '../modules/handlers.ts'
+import { cookieName, hostCookie, personBehind, protocolPaths, readCookie, setCookie } from '../modules/identity/index.ts'
+import type { Doorman } from './authenticate.ts'
+import { networkOf, type Budgets } from './budget.ts'
+import { answerFailure } from './failures.ts'
+
+/** The renderer that the pages bring: props in, HTML out. */
+export type Render = (view: View, frame: Frame) => string
+
+export interface PagesOptions {
+  readonly platform: Platform
+  readonly render: Render
+  readonly stylesheet: string
+  readonly icon: (sandbox: boolean) => string
+}
+
+export interface Shown {
+  readonly html: string
+  readonly headers: Record<string, string>
+}
+
+/** How pages are shown: in whose language and colours, under which policy, with which proof in their forms. */
+export const openPages = ({ platform, render, stylesheet, icon }: PagesOptions) => {
+  const { config, hasher, clock } = platform
+  const sandbox = config.environment === 'sandbox'
+  const name = createHash('sha256').update(stylesheet).digest('base64url').slice(0, 12)
+  const cookies = { form: hostCookie(config, 'form'), theme: hostCookie(config, 'theme'), locale: hostCookie(config, 'locale') }
+
+  /** Binds a form to the browser that was shown it, and to whoever was signed in then. */
+  const proofFor = (request: IncomingMessage, form: string) =>
+    hasher.hash(new Secret(`form:${form}:${readCookie(request.headers.cookie, cookieName(config)) ?? ''}`))
+
+  return {
+    cookies,
+    assets: { [`/assets/${name}.css`]: { type: 'text/css; charset=utf-8', text: stylesheet }, '/favicon.svg': { type: 'image/svg+xml', text: icon(sandbox) } },
+    proves: (request: IncomingMessage, given: string): boolean => {
+      const form = readCookie(request.headers.cookie, cookies.form)
+      return form !== undefined && sameText(proofFor(request, form), given)
+    },
+    show: (
+      request: IncomingMessage,
+      view: View,
+      { actor = anonymous, leadsTo = [] }: { actor?: UserActor | Anonymous; leadsTo?: readonly string[] } = {},
+    ): Shown => {
+      const known = readCookie(request.headers.cookie, cookies.form)
+      const form = known ?? randomText(32, 'abcdefghijklmnopqrstuvwxyz234567')
+      const html = render(view, {
+        locale: localeOf(request, readCookie(request.headers.cookie, cookies.locale)),
+        theme: themeOf(readCookie(request.headers.cookie, cookies.theme)),
+        sandbox,
+        csrf: proofFor(request, form),
+        person: actor.kind === 'user' ? { email: actor.email } : null,
+        path: request.url ?? '/',
+        development: config.mail.directory !== undefined,
+        now: clock.wall(),
+      })
+      return {
+        html: html.replace('href="/assets/app.css"', `href="/assets/${name}.css"`),
+        headers: {
+          'content-security-policy': `default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'${leadsTo.map((place) => ` ${place}`).join('')}; frame-ancestors 'none'; base-uri 'none'`,
+          // Nothing to other sites; but our own forms say where they come from, which "no-referrer" would hide.
+          'referrer-policy': 'same-origin',
+          'permissions-policy': 'camera=(), geolocation=(), microphone=(), payment=()',
+          'x-frame-options': 'DENY',
+          ...(known === undefined ? { 'set-cookie': setCookie(config, cookies.form, form, 86_400) } : {}),
+        },
+      }
+    },
+  }
+}
+export type Pages = ReturnType<typeof openPages>
+
+const themeOf = (value: string | undefined): Theme => (value === 'light' || value === 'dark' ? value : 'system')
+
+/** What the address asks for, what was chosen before, what the browser prefers. */
+const localeOf = (request: IncomingMessage, chosen: string | undefined): Locale => {
+  const query = new URLSearchParams((request.url ?? '').split('?')[1] ?? '')
+  const wanted = [
+    query.get('locale') ?? '',
+    ...(query.get('ui_locales') ?? '').split(' '),
+    chosen ?? '',
+    ...(request.headers['accept-language'] ?? '').split(','),
+  ]
+  for (const one of wanted) {
+    const found = locales.find((locale) => one.trim().toLowerCase().split(/[-;]/)[0] === locale)
+    if (found) return found
+  }
+  return 'en'
+}
+
+interface Mounting {
+  readonly pages: Pages
+  readonly door: Doorman
+  readonly platform: Platform
+  readonly budgets: Budgets
+  readonly log: Platform['log']
+}
+
+/** Every page, behind the same steps: budget, who looks, the form's proof, and then the page's own door. */
+export const mountPages = (room: FastifyInstance, doors: readonly Page[], { pages, door, platform, budgets, log }: Mounting): void => {
+  const { config } = platform
+  const origins = [config.public_url.origin, config.auth_url.origin]
+  room.removeAllContentTypeParsers()
+  room.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string', bodyLimit: 64 * 1024 }, (_, body, done) =>
+    done(null, new URLSearchParams(body as string)),
+  )
+
+  for (const [url, { type, text }] of Object.entries(pages.assets))
+    room.get(url, async (_, reply) => reply.headers({ 'cache-control': 'public, max-age=31536000, immutable', 'content-type': type }).send(text))
+
+  const answer = (request: FastifyRequest, reply: FastifyReply, actor: UserActor | Anonymous, given: PageAnswer) => {
+    const cookies = [...(given.cookies ?? [])]
+    if ('redirect' in given) return reply.code(303).headers({ location: given.redirect, 'set-cookie': cookies }).send()
+    const { html, headers } = pages.show(request.raw, given.view, { actor, ...(given.leadsTo ? { leadsTo: given.leadsTo } : {}) })
+    const { 'set-cookie': form, ...rest } = headers
+    if (form !== undefined) cookies.push(form)
+    return reply
+      .code(given.status ?? 200)
+      .headers({ ...rest, ...(cookies.length > 0 ? { 'set-cookie': cookies } : {}) })
+      .type('text/html; charset=utf-8')
+      .send(html)
+  }
+  const problem = (request: FastifyRequest, status: number, error: string, description: string): PageAnswer => ({
+    status,
+    view: { kind: 'problem', status, error, description, request_id: request.id },
+  })
+  room.setErrorHandler((error, request, reply) => {
+    const { status, body, fault, headers } = answerFailure(error)
+    if (fault) log.error('request_failed', { request_id: request.id, operation: 'page', status, error })
+    const { error: name = 'error', detail } = body as { error?: string; detail?: unknown }
+    reply.headers(headers)
+    return answer(request, reply, anonymous, problem(request, status, name, typeof detail === 'string' ? detail : ''))
+  })
+
+  /** A page elsewhere can make a browser send a form, but neither from our origin nor with our proof in it. */
+  const isOwnForm = (request: FastifyRequest, form: URLSearchParams) => {
+    const site = request.headers['sec-fetch-site']
+    const { origin } = request.headers
+    const ownPage = site === undefined ? origin !== undefined && origins.includes(origin) : site === 'same-origin'
+    return ownPage && (origin === undefined || origins.includes(origin)) && pages.proves(request.raw, form.get('csrf') ?? '')
+  }
+
+  // An authorization request may come as a form from the app's own page: it goes on as an address, with our own cookies.
+  room.post(protocolPaths.authorization, async (request, reply) => {
+    reply.headers(await budgets.spend('api', `address:${networkOf(request.ip)}`))
+    const form = request.body instanceof URLSearchParams ? request.body : new URLSearchParams()
+    return reply.redirect(`${protocolPaths.authorization}?${form.toString()}`, 303)
+  })
+
+  for (const page of doors)
+    room.route({
+      method: page.method,
+      url: page.path,
+      onRequest: async (request, reply) => {
+        const who = networkOf(request.ip)
+        reply.headers(await budgets.spend(page.budget ?? 'api', page.budget ? who : `address:${who}`))
+      },
+      handler: async (request, reply) => {
+        const form = request.body instanceof URLSearchParams ? request.body : new URLSearchParams()
+        const actor = (await personBehind(door.db, platform, request.headers.cookie)) ?? anonymous
+        if (page.method === 'POST' && !isOwnForm(request, form)) return answer(request, reply, actor, problem(request, 403, 'form_refused', ''))
+        if ([...form.values()].some((value) => value.includes('\0') || !value.isWellFormed()))
+          return answer(request, reply, actor, problem(request, 400, 'form_unreadable', ''))
+        if (page.signedIn && actor.kind === 'anonymous') {
+          const back = page.method === 'GET' ? (request.raw.url ?? '/') : '/settings/apps'
+          return answer(request, reply, actor, { redirect: `/login?return_to=${encodeURIComponent(back)}` })
+        }
+        return answer(
+          request,
+          reply,
+          actor,
+          await page.handle({
+            actor,
+            params: request.params as Record<string, string>,
+            query: new URLSearchParams((request.raw.url ?? '').split('?')[1] ?? ''),
+            form,
+            request: request.raw,
+            response: reply.raw,
+          }),
+        )
+      },
+    })
+}

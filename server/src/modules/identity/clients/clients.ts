@@ -1,0 +1,156 @@
+import { InvalidClient, InvalidRequest, RegistrationTokenMissing, type OAuth2Client, type OAuth2ClientConfiguration } from '@bursar/contract'
+import type { Anonymous, UserActor } from '../../../kernel/actors.ts'
+import { newId } from '../../../kernel/ids.ts'
+import { newClientId, newToken, readToken, sameText, Secret, type TokenKind } from '../../../kernel/secrets.ts'
+import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Call, Platform } from '../../handlers.ts'
+import { addCredential, dropCredentials, findSubject } from '../credentials/credentials.sql.ts'
+import { endGrantsOf } from '../grants/grants.ts'
+import { changeClient, findClient, insertClient, lockClient, secretHashOf, type ClientRow } from './clients.sql.ts'
+
+const configured = (wish: OAuth2ClientConfiguration) => ({
+  client_name: wish.client_name,
+  client_uri: wish.client_uri ?? null,
+  logo_uri: wish.logo_uri ?? null,
+  tos_uri: wish.tos_uri ?? null,
+  policy_uri: wish.policy_uri ?? null,
+  redirect_uris: [...new Set(wish.redirect_uris)],
+  token_endpoint_auth_method: wish.token_endpoint_auth_method,
+  grant_types: [...new Set(wish.grant_types)],
+  scopes: [...new Set(wish.scope.split(' '))],
+  default_sub_type: wish.default_sub_type,
+})
+
+export const isPublic = (client: Pick<ClientRow, 'token_endpoint_auth_method'>): boolean => client.token_endpoint_auth_method === 'none'
+
+/** A secret of the client's, stored as its hash alone. */
+const issue = async (tx: Tx, platform: Platform, kind: TokenKind & ('client_secret' | 'client_registration'), id: string): Promise<Secret> => {
+  const secret = newToken(kind, platform.config.environment)
+  await addCredential(tx, platform.hasher, secret, { kind, subject_id: id, organization_id: null })
+  return secret
+}
+
+/** Registers a client. A public one has no secret to lose; whoever is signed in owns it; nobody vouches for it yet. */
+export const registerClient = async (tx: Tx, platform: Platform, wish: OAuth2ClientConfiguration, owner_id: string | null) => {
+  const wall = tx.clock.wall()
+  const client = await insertClient(tx, {
+    client_id: newClientId(platform.config.environment),
+    id: newId(wall),
+    created_at: wall,
+    modified_at: null,
+    deleted_at: null,
+    owner_id,
+    verified_at: null,
+    ...configured(wish),
+  })
+  return {
+    client,
+    client_secret: isPublic(client) ? undefined : await issue(tx, platform, 'client_secret', client.id),
+    registration_access_token: await issue(tx, platform, 'client_registration', client.id),
+  }
+}
+
+type Visitor = Pick<Call, 'raw' | 'platform'> & { actor: Anonymous | UserActor }
+
+/** The client, if this visitor holds its registration token or is the person who owns it. One answer for absent and not yours. */
+export const findManaged = async (db: Db, visitor: Visitor, client_id: string): Promise<ClientRow> => admit(db, visitor, await findClient(db, client_id))
+
+/** The same, holding the client. */
+export const lockManaged = async (tx: Tx, visitor: Visitor, client_id: string): Promise<Locked<ClientRow>> => {
+  const client = await lockClient(tx, client_id)
+  await admit(tx, visitor, client)
+  return client!
+}
+
+const admit = async (db: Db, { raw, actor, platform }: Visitor, client: ClientRow | undefined): Promise<ClientRow> => {
+  const [, presented] = /^Bearer +([\x21-\x7e]+) *$/i.exec(String(raw.headers.authorization ?? '')) ?? []
+  if (presented === undefined && actor.kind === 'anonymous') throw new RegistrationTokenMissing()
+  if (presented !== undefined) {
+    const reading = readToken(presented)
+    const subject =
+      typeof reading !== 'string' && reading.kind === 'client_registration' ? await findSubject(db, platform.hasher, new Secret(presented)) : undefined
+    if (client && subject?.kind === 'client_registration' && subject.subject_id === client.id) return client
+  } else if (client && actor.kind === 'user' && client.owner_id === actor.user_id) return client
+  throw new InvalidClient(undefined, { 'www-authenticate': 'Bearer realm="bursar", error="invalid_client"' })
+}
+
+/** Replaces the configuration. Becoming confidential brings a new secret, becoming public ends the old one. */
+export const updateClient = async (
+  tx: Tx,
+  platform: Platform,
+  client: Locked<ClientRow>,
+  wish: OAuth2ClientConfiguration & { client_id: string; client_secret?: string | undefined },
+) => {
+  if (wish.client_id !== client.client_id)
+    throw new InvalidRequest({ loc: ['body', 'client_id'], msg: 'Expected the client_id of the address.', type: 'value_error', input: wish.client_id })
+  if (wish.client_secret !== undefined && !(await isSecretOf(tx, platform, client, wish.client_secret)))
+    throw new InvalidRequest({ loc: ['body', 'client_secret'], msg: 'This is not the current secret of the client.', type: 'value_error' })
+  const changed = await changeClient(tx, client.client_id, { ...configured(wish), modified_at: tx.clock.wall() })
+  if (isPublic(changed) && !isPublic(client)) await dropCredentials(tx, 'client_secret', client.id)
+  return { client: changed, client_secret: isPublic(client) && !isPublic(changed) ? await issue(tx, platform, 'client_secret', client.id) : undefined }
+}
+
+const isSecretOf = async (db: Db, { hasher }: Platform, client: ClientRow, secret: string) => {
+  const stored = (await secretHashOf(db, client.id)) ?? ''
+  return hasher.candidates(new Secret(secret)).some((hash) => sameText(hash, stored))
+}
+
+/** The client is gone, and with it everything anybody allowed it: its tokens are refused from the next request on. */
+export const deleteClient = async (tx: Tx, client: Locked<ClientRow>): Promise<void> => {
+  await changeClient(tx, client.client_id, { deleted_at: tx.clock.wall() })
+  await dropCredentials(tx, 'client_secret', client.id)
+  await dropCredentials(tx, 'client_registration', client.id)
+  await endGrantsOf(tx, client.client_id)
+}
+
+/** The operator vouches for an app, or stops to. */
+export const vouch = async (tx: Tx, client_id: string, verified: boolean): Promise<boolean> => {
+  const client = await lockClient(tx, client_id)
+  if (client) await changeClient(tx, client_id, { verified_at: verified ? tx.clock.wall() : null })
+  return client !== undefined
+}
+
+export const presentClient = (client: ClientRow): OAuth2Client => ({
+  created_at: client.created_at,
+  modified_at: client.modified_at,
+  client_id: client.client_id,
+  client_id_issued_at: Math.floor(client.created_at.getTime() / 1000),
+  redirect_uris: client.redirect_uris,
+  token_endpoint_auth_method: client.token_endpoint_auth_method,
+  grant_types: client.grant_types,
+  response_types: ['code'],
+  scope: client.scopes.join(' '),
+  client_name: client.client_name,
+  client_uri: client.client_uri,
+  logo_uri: client.logo_uri,
+  tos_uri: client.tos_uri,
+  policy_uri: client.policy_uri,
+  default_sub_type: client.default_sub_type,
+  verified: client.verified_at !== null,
+})
+
+export const presentPublicly = (client: ClientRow) => ({
+  created_at: client.created_at,
+  modified_at: client.modified_at,
+  client_id: client.client_id,
+  client_name: client.client_name,
+  client_uri: client.client_uri,
+  logo_uri: client.logo_uri,
+  tos_uri: client.tos_uri,
+  policy_uri: client.policy_uri,
+})
+
+export const presentRegistration = (
+  platform: Platform,
+  {
+    client,
+    client_secret,
+    registration_access_token,
+  }: { client: ClientRow; client_secret?: Secret | undefined; registration_access_token?: Secret | undefined },
+) => ({
+  ...presentClient(client),
+  ...(client_secret ? { client_secret: client_secret.reveal() } : {}),
+  client_secret_expires_at: 0,
+  registration_client_uri: new URL(`/v1/oauth2/register/${client.client_id}`, platform.config.public_url).href,
+  ...(registration_access_token ? { registration_access_token: registration_access_token.reveal() } : {}),
+})

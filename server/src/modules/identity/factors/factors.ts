@@ -1,0 +1,150 @@
+import { createHmac, randomBytes } from 'node:crypto'
+import { newId } from '../../../kernel/ids.ts'
+import { newCode, newToken, readCode, Secret } from '../../../kernel/secrets.ts'
+import { later, minutes } from '../../../platform/clock.ts'
+import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Platform } from '../../handlers.ts'
+import { addCredential, dropCredentials, findSubject } from '../credentials/credentials.sql.ts'
+import {
+  dropFactor,
+  dropPending,
+  findFactor,
+  insertPending,
+  lockFactor,
+  recoveryCodesLeft,
+  spendPendingTry,
+  stepFactor,
+  storeFactor,
+  storeRecoveryCodes,
+  strengthenSession,
+  takeRecoveryCode,
+} from './factors.sql.ts'
+
+const stepSeconds = 30
+const digits = 6
+const pendingLife = 10 * minutes
+const tries = 5
+const recoveryCodes = 10
+
+/** The code of a time step (RFC 6238, SHA-1, six digits: what every authenticator app speaks). */
+export const codeAt = (secret: Secret, step: number): string => {
+  const counter = Buffer.alloc(8)
+  counter.writeBigUInt64BE(BigInt(step))
+  const mac = createHmac('sha1', Buffer.from(secret.reveal(), 'base64')).update(counter).digest()
+  const at = mac[mac.length - 1]! & 15
+  return String((mac.readUInt32BE(at) & 0x7fffffff) % 10 ** digits).padStart(digits, '0')
+}
+
+export const stepOf = (now: Date): number => Math.floor(now.getTime() / 1000 / stepSeconds)
+
+const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'
+
+/** Base 32, as authenticator apps want a secret to be typed. */
+export const base32 = (bytes: Buffer): string => {
+  let bits = ''
+  for (const byte of bytes) bits += byte.toString(2).padStart(8, '0')
+  return (bits.match(/.{1,5}/g) ?? []).map((five) => letters[parseInt(five.padEnd(5, '0'), 2)]).join('')
+}
+
+/** Whether a person has a second factor that counts. */
+export const hasFactor = async (db: Db, user_id: string): Promise<boolean> => (await findFactor(db, user_id))?.confirmed_at != null
+
+export const factorOf = async (db: Db, user_id: string) => {
+  const factor = await findFactor(db, user_id)
+  return {
+    state: !factor ? ('off' as const) : factor.confirmed_at ? ('on' as const) : ('pending' as const),
+    recovery_left: await recoveryCodesLeft(db, user_id),
+  }
+}
+
+/** Begins to set one up: it counts once a code of it was typed. Null: there is one already. */
+export const beginFactor = async (tx: Tx, platform: Platform, person: { user_id: string; email: string }) => {
+  if ((await lockFactor(tx, person.user_id))?.confirmed_at) return null
+  const bytes = randomBytes(20)
+  await storeFactor(tx, {
+    user_id: person.user_id,
+    sealed: platform.sealer.seal(new Secret(bytes.toString('base64')), person.user_id),
+    created_at: tx.clock.wall(),
+  })
+  return describe(platform, person.email, bytes)
+}
+
+/** What an authenticator needs, while it is being set up. */
+export const pendingFactor = async (db: Db, platform: Platform, person: { user_id: string; email: string }) => {
+  const factor = await findFactor(db, person.user_id)
+  if (!factor || factor.confirmed_at) return null
+  return describe(platform, person.email, Buffer.from(platform.sealer.open(factor.sealed, person.user_id).reveal(), 'base64'))
+}
+
+const describe = ({ config }: Platform, email: string, bytes: Buffer) => {
+  const secret = base32(bytes)
+  const issuer = config.environment === 'sandbox' ? 'Bursar sandbox' : 'Bursar'
+  return { secret, uri: `otpauth://totp/${encodeURIComponent(`${issuer}:${email}`)}?secret=${secret}&issuer=${encodeURIComponent(issuer)}` }
+}
+
+/** A code of the authenticator, this moment's or a neighbour's; none works twice. */
+const proves = async (tx: Tx, platform: Platform, user_id: string, typed: string): Promise<boolean> => {
+  const factor = await lockFactor(tx, user_id)
+  if (!factor) return false
+  const wall = tx.clock.wall()
+  const now = stepOf(wall)
+  const secret = platform.sealer.open(factor.sealed, user_id)
+  const code = typed.replace(/\s/g, '')
+  const step = [now - 1, now, now + 1].find((one) => one > factor.last_step && codeAt(secret, one) === code)
+  if (step === undefined) return false
+  await stepFactor(tx, user_id, step, wall)
+  return true
+}
+
+const bound = (user_id: string, code: Secret) => new Secret(`recovery:${user_id}:${code.reveal()}`)
+
+/** The first code makes the factor count. Answers with the codes for the day the authenticator is lost, or null. */
+export const confirmFactor = async (
+  tx: Tx,
+  platform: Platform,
+  { user_id, credential_id }: { user_id: string; credential_id: string },
+  typed: string,
+): Promise<string[] | null> => {
+  if ((await lockFactor(tx, user_id))?.confirmed_at !== null || !(await proves(tx, platform, user_id, typed))) return null
+  const codes = Array.from({ length: recoveryCodes }, newCode)
+  await storeRecoveryCodes(
+    tx,
+    user_id,
+    codes.map((code) => platform.hasher.hash(bound(user_id, code))),
+  )
+  // Whoever has just shown it has it: this session counts as signed in with it.
+  await strengthenSession(tx, credential_id)
+  return codes.map((code) => code.reveal())
+}
+
+/** Whether this is the person's second factor: a code of the authenticator, or one of the recovery codes, each once. */
+export const isSecondFactor = async (tx: Tx, platform: Platform, user_id: string, typed: string): Promise<boolean> =>
+  (await proves(tx, platform, user_id, typed)) || takeRecoveryCode(tx, user_id, platform.hasher.candidates(bound(user_id, readCode(typed))))
+
+/** Takes the second factor away, for whoever can show it once more. */
+export const endFactor = async (tx: Tx, platform: Platform, user_id: string, typed: string): Promise<boolean> => {
+  if (!(await isSecondFactor(tx, platform, user_id, typed))) return false
+  await dropFactor(tx, user_id)
+  return true
+}
+
+/** Remembers that the mail code was right, until the second factor comes. */
+export const beginPending = async (tx: Tx, platform: Platform, user_id: string): Promise<Secret> => {
+  const wall = tx.clock.wall()
+  const id = newId(wall)
+  const secret = newToken('sign_in', platform.config.environment)
+  await insertPending(tx, { id, user_id, created_at: wall, expires_at: later(wall, pendingLife), tries_left: tries })
+  await addCredential(tx, platform.hasher, secret, { kind: 'sign_in', subject_id: id, organization_id: null })
+  return secret
+}
+
+/** The person whose sign-in this completes; null when it does not, and the try is spent. */
+export const completePending = async (tx: Tx, platform: Platform, pending: Secret, typed: string): Promise<string | null> => {
+  const subject = await findSubject(tx, platform.hasher, pending)
+  if (subject?.kind !== 'sign_in') return null
+  const found = await spendPendingTry(tx, subject.subject_id, tx.clock.wall())
+  if (!found || !(await isSecondFactor(tx, platform, found.user_id, typed))) return null
+  await dropCredentials(tx, 'sign_in', subject.subject_id)
+  await dropPending(tx, subject.subject_id)
+  return found.user_id
+}

@@ -1,0 +1,76 @@
+import { createHash, createPublicKey, generateKeyPair } from 'node:crypto'
+import { promisify } from 'node:util'
+import { Secret } from '../../../kernel/secrets.ts'
+import { days, hours, minutes } from '../../../platform/clock.ts'
+import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Means, Platform } from '../../handlers.ts'
+import { holdKeys, insertKey, moveKey, publishedKeys, type KeyRow, type KeyState } from './keys.sql.ts'
+
+/** How long others may keep the published keys: none signs before everybody can have seen it. */
+export const keysMayBeCached = 5 * minutes
+/** An identity that was signed must still verify for as long as it lives, and for as long as clocks differ. */
+const retiresAfter = 2 * hours
+const rotatesAfter = 30 * days
+
+type Sealing = Pick<Platform, 'sealer'>
+
+const generate = promisify(generateKeyPair)
+
+const addKey = async (tx: Tx, { sealer }: Sealing, state: KeyState): Promise<void> => {
+  const { privateKey } = await generate('rsa', { modulusLength: 2048 })
+  const { kty, n, e } = createPublicKey(privateKey).export({ format: 'jwk' })
+  // The thumbprint of RFC 7638: the same key has the same name everywhere.
+  const kid = createHash('sha256').update(JSON.stringify({ e, kty, n })).digest('base64url')
+  const wall = tx.clock.wall()
+  await insertKey(tx, {
+    kid,
+    state,
+    public_jwk: { kty: kty!, n: n!, e: e!, kid, use: 'sig', alg: 'RS256' },
+    sealed: sealer.seal(new Secret(JSON.stringify(privateKey.export({ format: 'jwk' }))), kid),
+    created_at: wall,
+    changed_at: wall,
+  })
+}
+
+/** There is always a key that signs, and one that is published to sign next. */
+export const ensureKeys = async (tx: Tx, platform: Sealing): Promise<void> => {
+  await holdKeys(tx)
+  const states = (await publishedKeys(tx)).map(({ state }) => state)
+  if (!states.includes('active')) await addKey(tx, platform, 'active')
+  if (!states.includes('next')) await addKey(tx, platform, 'next')
+}
+
+export type Rotation = 'rotated' | 'too_soon'
+
+/** The next key signs from now on, the one before stays published, and a new next one appears. Not before everybody can have seen the next key. */
+export const rotate = async (tx: Tx, platform: Sealing): Promise<Rotation> => {
+  await ensureKeys(tx, platform)
+  const keys = await publishedKeys(tx)
+  const wall = tx.clock.wall()
+  const next = keys.find(({ state }) => state === 'next')!
+  if (wall.getTime() - next.changed_at.getTime() < keysMayBeCached) return 'too_soon'
+  for (const { kid, state } of keys) if (state === 'active') await moveKey(tx, kid, 'retiring', wall)
+  await moveKey(tx, next.kid, 'active', wall)
+  await addKey(tx, platform, 'next')
+  return 'rotated'
+}
+
+/** The schedule: a new key each month, and no private half is kept longer than it is needed. */
+export const tendKeys = async ({ transact, platform }: Means): Promise<void> =>
+  transact(async (tx) => {
+    await ensureKeys(tx, platform)
+    const wall = tx.clock.wall().getTime()
+    const keys = await publishedKeys(tx)
+    for (const { kid, state, changed_at } of keys)
+      if (state === 'retiring' && wall - changed_at.getTime() > retiresAfter) await moveKey(tx, kid, 'retired', tx.clock.wall())
+    if (keys.some(({ state, changed_at }) => state === 'active' && wall - changed_at.getTime() > rotatesAfter)) await rotate(tx, platform)
+  })
+
+/** The published keys with their private halves, the signing one first, for the part that signs. */
+export const openKeys = async (db: Db, { sealer }: Sealing): Promise<Record<string, string>[]> =>
+  (await publishedKeys(db)).map((key: KeyRow) => ({
+    ...(JSON.parse(sealer.open(key.sealed!, key.kid).reveal()) as Record<string, string>),
+    kid: key.kid,
+    use: 'sig',
+    alg: 'RS256',
+  }))

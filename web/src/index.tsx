@@ -1,0 +1,35 @@
+import { readFileSync } from 'node:fs'
+import type { Frame, View } from '@bursar/contract'
+import { renderToStaticMarkup } from 'react-dom/server'
+import { Apps, Mailbox, Problem, Security, Tokens } from './pages/account.tsx'
+import { Consent } from './pages/consent.tsx'
+import { SignIn } from './pages/sign-in.tsx'
+
+/** One page as text: what it shows goes in, HTML comes out. */
+export const render = (view: View, frame: Frame): string => `<!doctype html>${renderToStaticMarkup(pageOf(view, frame))}`
+
+const pageOf = (view: View, frame: Frame) => {
+  switch (view.kind) {
+    case 'sign-in':
+      return <SignIn view={view} frame={frame} />
+    case 'consent':
+      return <Consent view={view} frame={frame} />
+    case 'apps':
+      return <Apps view={view} frame={frame} />
+    case 'tokens':
+      return <Tokens view={view} frame={frame} />
+    case 'security':
+      return <Security view={view} frame={frame} />
+    case 'mailbox':
+      return <Mailbox view={view} frame={frame} />
+    case 'problem':
+      return <Problem view={view} frame={frame} />
+  }
+}
+
+/** The one stylesheet of all pages. */
+export const stylesheet = (): string => readFileSync(new URL('../src/app.css', import.meta.url), 'utf8')
+
+/** Amber where nothing is real. */
+export const icon = (sandbox: boolean): string =>
+  `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="${sandbox ? '#b45309' : '#1f4d3f'}"/><path d="M10 6h8a5 5 0 0 1 2.6 9.3A5.6 5.6 0 0 1 18.4 26H10zm4 4v4h3.4a2 2 0 0 0 0-4zm0 8v4h4a2 2 0 0 0 0-4z" fill="#fff"/></svg>`
