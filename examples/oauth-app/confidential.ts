@@ -47,7 +47,7 @@ createServer((request, response) => {
       // A real app keeps both: the access token works for ten days, the refresh token brings the next pair.
       const next = await client.refreshTokenGrant(config, tokens.refresh_token!)
       const names = await organizationsOf(next.access_token)
-      return void page(`<h1>Hello ${escape(String(tokens.claims()?.email))}</h1><ul>${names.map((name) => `<li>${escape(name)}</li>`).join('')}</ul>`)
+      return void page(`<h1>Hello ${escape(tokens.claims()?.email as string)}</h1><ul>${names.map((name) => `<li>${escape(name)}</li>`).join('')}</ul>`)
     }
     page('<p><a href="/login">Sign in with Bursar</a></p>')
   }

@@ -39,6 +39,6 @@ const tokens = await client.authorizationCodeGrant(config, back, {
   pkceCodeVerifier: verifier,
   idTokenExpected: true,
 })
-process.stdout.write(`${String(tokens.claims()?.email)} let us see: ${(await organizationsOf(tokens.access_token)).join(', ')}\n`)
+process.stdout.write(`${tokens.claims()?.email as string} let us see: ${(await organizationsOf(tokens.access_token)).join(', ')}\n`)
 await client.tokenRevocation(config, tokens.access_token)
 process.stdout.write('and we have handed the token back\n')
