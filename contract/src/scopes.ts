@@ -66,6 +66,19 @@ export const scopes = [
 /** Held by a person's own web session alone: no token can carry them, so no token can make or change tokens. */
 export const reservedScopes = ['organization_access_tokens:read', 'organization_access_tokens:write'] as const
 
+export const isScope = (text: string): text is Scope => (scopes as readonly string[]).includes(text)
+
+/** What can move money, or act as somebody else: worth a warning to whoever is asked for it. */
+export const graveScopes: readonly Scope[] = [
+  'refunds:write',
+  'payouts:write',
+  'orders:write',
+  'customer_sessions:write',
+  'member_sessions:write',
+  'organizations:write',
+  'user:write',
+]
+
 export type Scope = (typeof scopes)[number]
 export type ReservedScope = (typeof reservedScopes)[number]
 export type AnyScope = Scope | ReservedScope

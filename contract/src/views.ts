@@ -1,8 +1,9 @@
-import type { Scope } from './scopes.ts'
+import { scopes, type Scope } from './scopes.ts'
 
 /** The languages that pages speak. */
-export const locales = ['en', 'de'] as const
-export type Locale = (typeof locales)[number]
+export const localeNames = { en: 'English', de: 'Deutsch' } as const
+export type Locale = keyof typeof localeNames
+export const locales = Object.keys(localeNames) as readonly Locale[]
 export const themes = ['system', 'light', 'dark'] as const
 export type Theme = (typeof themes)[number]
 
@@ -121,10 +122,13 @@ export type View =
   | { readonly kind: 'mailbox'; readonly letters: readonly { readonly at: Date; readonly to: string; readonly subject: string; readonly text: string }[] }
   | { readonly kind: 'problem'; readonly status: number; readonly error: string; readonly description: string; readonly request_id: string | null }
 
-/** Sets of scopes that people ask for together. */
+/** For how many days a token can be made; "forever" besides. */
+export const tokenDays = [30, 90, 180, 365] as const
+
+/** Sets of scopes that people ask for together; what only reads is a set of its own. */
 export const tokenPresets = {
   read_orders: ['orders:read', 'refunds:read', 'payments:read'],
-  read_everything: [],
+  read_everything: scopes.filter((scope) => scope.endsWith(':read')),
   webhook_worker: ['webhooks:read', 'webhooks:write', 'events:read'],
   catalog: ['products:read', 'products:write', 'benefits:read', 'benefits:write', 'discounts:read', 'discounts:write', 'meters:read', 'meters:write'],
 } as const satisfies Record<string, readonly Scope[]>

@@ -49,7 +49,6 @@ create table oauth_families (
   user_id uuid not null,
   created_at timestamptz not null,
   scopes text[] not null,
-  claims jsonb,
   foreign key (client_id, user_id) references oauth_grants (client_id, user_id) on delete cascade
 );
 create index oauth_families_grant on oauth_families (client_id, user_id);
@@ -57,7 +56,7 @@ create index oauth_families_age on oauth_families (created_at);
 grant select, insert, delete on oauth_families to bursar_api;
 grant select, delete on oauth_families to bursar_worker;
 
--- `parent_id`: the refresh token that this one replaced.
+-- `parent_id`: the refresh token that this one replaced. `consumed_from`: a digest of the address that used it up.
 create table oauth_tokens (
   id uuid primary key,
   kind text not null check (kind in ('oauth_access', 'oauth_refresh', 'oauth_code')),
@@ -66,6 +65,7 @@ create table oauth_tokens (
   created_at timestamptz not null,
   expires_at timestamptz not null,
   consumed_at timestamptz,
+  consumed_from text,
   scopes text[] not null,
   payload jsonb not null
 );
@@ -73,7 +73,7 @@ create index oauth_tokens_family on oauth_tokens (family_id);
 create index oauth_tokens_expired on oauth_tokens (expires_at);
 create index oauth_tokens_parent on oauth_tokens (parent_id) where parent_id is not null;
 grant select, insert, delete on oauth_tokens to bursar_api;
-grant update (consumed_at) on oauth_tokens to bursar_api;
+grant update (consumed_at, consumed_from) on oauth_tokens to bursar_api;
 grant select, delete on oauth_tokens to bursar_worker;
 
 -- What a browser is in the middle of: kept under the hash of the id in its cookie.
@@ -108,13 +108,17 @@ grant select, insert, update on signing_keys to bursar_api, bursar_worker;
 alter table user_sessions add column second_factor boolean not null default false;
 grant update (second_factor) on user_sessions to bursar_api;
 
--- `last_step` is the time step of the last code that was accepted: none works twice.
+-- `session_id` is the session that began it: until it is confirmed it counts there alone, and for ten minutes.
+-- `last_step` is the time step of the last code that was accepted: none works twice. Tries are counted by the hour.
 create table second_factors (
   user_id uuid primary key references users (id),
+  session_id uuid not null,
   sealed text not null,
   created_at timestamptz not null,
   confirmed_at timestamptz,
-  last_step bigint not null default 0
+  last_step bigint not null default 0,
+  tries integer not null default 0,
+  tries_since timestamptz not null
 );
 grant select, insert, update, delete on second_factors to bursar_api;
 
@@ -149,7 +153,7 @@ drop function resolve_credential(text[], text[]);
 create function resolve_credential(hashes text[], closed text[]) returns table (
   kind text, pepper smallint, credential_id uuid, organization_id uuid, scopes text[], expires_at timestamptz, created_at timestamptz,
   last_used_at timestamptz, user_id uuid, email text, is_operator boolean, memberships jsonb, member_phase text, customer_id uuid, member_id uuid, member_role text,
-  client_id text, second_factor boolean
+  client_id text, second_factor boolean, restricted boolean
 ) language plpgsql stable as $$
 #variable_conflict use_column
 declare
@@ -159,7 +163,7 @@ begin
   if c.kind = 'organization' then
     return query
       select c.kind, c.pepper, t.id, t.organization_id, t.scopes, t.expires_at, t.created_at, t.last_used_at, null::uuid, null::text, null::boolean, '[]'::jsonb,
-        o.member_phase, null::uuid, null::uuid, null::text, null::text, null::boolean
+        o.member_phase, null::uuid, null::uuid, null::text, null::text, null::boolean, false
       from organization_access_tokens t join organizations o on o.id = t.organization_id and o.deleted_at is null and o.status <> all(closed)
       where t.organization_id = c.organization_id and t.id = c.subject_id and t.revoked_at is null;
   elsif c.kind in ('personal', 'session') then
@@ -168,7 +172,7 @@ begin
         select jsonb_agg(jsonb_build_object('organization_id', m.organization_id, 'role', m.role, 'phase', o.member_phase))
         from organization_members m join organizations o on o.id = m.organization_id and o.deleted_at is null and o.status <> all(closed)
         where m.user_id = u.id), '[]'),
-        null::text, null::uuid, null::uuid, null::text, null::text, s.second_factor
+        null::text, null::uuid, null::uuid, null::text, null::text, s.second_factor, false
       from (
         select t.id, t.user_id, t.scopes, t.expires_at, t.created_at, t.last_used_at, null::boolean as second_factor
         from personal_access_tokens t where c.kind = 'personal' and t.id = c.subject_id and t.revoked_at is null
@@ -183,7 +187,7 @@ begin
         select jsonb_agg(jsonb_build_object('organization_id', m.organization_id, 'role', m.role, 'phase', o.member_phase))
         from organization_members m join organizations o on o.id = m.organization_id and o.deleted_at is null and o.status <> all(closed)
         where m.user_id = u.id and (g.organizations is null or m.organization_id = any(g.organizations))), '[]'),
-        null::text, null::uuid, null::uuid, null::text, a.client_id, null::boolean
+        null::text, null::uuid, null::uuid, null::text, a.client_id, null::boolean, g.organizations is not null
       from oauth_tokens t
       join oauth_families f on f.id = t.family_id
       join oauth_grants g on g.client_id = f.client_id and g.user_id = f.user_id
@@ -193,7 +197,7 @@ begin
   elsif c.kind in ('customer_session', 'member_session') then
     return query
       select c.kind, c.pepper, s.id, s.organization_id, null::text[], s.expires_at::timestamptz, s.created_at::timestamptz, null::timestamptz, null::uuid, null::text, null::boolean, '[]'::jsonb,
-        o.member_phase, s.customer_id, s.member_id, m.role, null::text, null::boolean
+        o.member_phase, s.customer_id, s.member_id, m.role, null::text, null::boolean, false
       from customer_sessions s
       join organizations o on o.id = s.organization_id and o.deleted_at is null and o.status <> all(closed)
       join customers p on p.organization_id = s.organization_id and p.id = s.customer_id and p.deleted_at is null and not (p.pure_holder and o.member_phase = 'phase2')

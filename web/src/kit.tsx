@@ -1,4 +1,4 @@
-import type { Frame, Mishap, Scope } from '@bursar/contract'
+import { localeNames, locales, themes, type Frame, type Mishap, type Scope } from '@bursar/contract'
 import type { ReactNode } from 'react'
 import { de } from './messages/de.ts'
 import { en, type Messages } from './messages/en.ts'
@@ -59,18 +59,17 @@ export const Document = ({ frame, title, children, narrow = false }: PageProps) 
             <label>
               <span>{t.language}</span>
               <select name="locale" defaultValue={frame.locale}>
-                <option value="en" lang="en">
-                  English
-                </option>
-                <option value="de" lang="de">
-                  Deutsch
-                </option>
+                {locales.map((locale) => (
+                  <option key={locale} value={locale} lang={locale}>
+                    {localeNames[locale]}
+                  </option>
+                ))}
               </select>
             </label>
             <label>
               <span>{t.theme}</span>
               <select name="theme" defaultValue={frame.theme}>
-                {(['system', 'light', 'dark'] as const).map((theme) => (
+                {themes.map((theme) => (
                   <option key={theme} value={theme}>
                     {t.themes[theme]}
                   </option>
@@ -186,6 +185,7 @@ export const Summary = ({ frame, mishap, more }: { frame: Frame; mishap: Mishap 
         <p>
           {t.mishaps[mishap]} {more}
         </p>
+        {mishap === 'session_old' && <a href={`/login?again=1&return_to=${encodeURIComponent(frame.path)}`}>{t.signIn.title}</a>}
       </div>
     )
   )
@@ -195,6 +195,15 @@ export const Notice = ({ children, kind = 'good' }: { children: ReactNode; kind?
   <div className={`notice ${kind}`} role={kind === 'good' ? 'status' : 'note'}>
     {children}
   </div>
+)
+
+/** Something that cannot be taken back: the first press says what will happen, the second does it. */
+export const Confirm = ({ label, consequence, children }: { label: string; consequence: string; children: ReactNode }) => (
+  <details className="confirm">
+    <summary className="danger">{label}</summary>
+    <p>{consequence}</p>
+    {children}
+  </details>
 )
 
 /** What a scope allows, as a sentence with its mark. */

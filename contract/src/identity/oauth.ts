@@ -18,7 +18,7 @@ import {
   visitor,
   uuid,
 } from '../kit/index.ts'
-import { scopes } from '../scopes.ts'
+import { isScope, scopes } from '../scopes.ts'
 import { TokenScope } from './tokens.ts'
 
 export const SubType = named('SubType', z.enum(['user', 'organization']))
@@ -71,12 +71,7 @@ const about = (what: string) =>
 const scopeList = z
   .string()
   .max(4000)
-  .overwrite((list) =>
-    list
-      .split(' ')
-      .filter((scope) => (scopes as readonly string[]).includes(scope))
-      .join(' '),
-  )
+  .overwrite((list) => list.split(' ').filter(isScope).join(' '))
   .refine((list) => list !== '', 'Name at least one known scope; several are separated by single spaces.')
 
 const configuration = {

@@ -31,7 +31,7 @@ const accepted = {
   session: { bearer: ['organization', 'personal', 'oauth_access'], cookie: ['session'] },
   portal: { bearer: ['customer_session', 'member_session'], cookie: ['customer_session', 'member_session'] },
 } as const satisfies Record<string, { bearer: readonly TokenKind[]; cookie: readonly TokenKind[] }>
-export type Surface = keyof typeof accepted
+type Surface = keyof typeof accepted
 
 /** Finds out who calls. A bearer token speaks first; without one, the cookie of this surface does. */
 export const authenticate = async (door: Doorman, surface: Surface, presented: Presented): Promise<Actor> => {

@@ -10,7 +10,7 @@ export interface Window {
  * The slow second memory of budgets that stop guessing, for while Redis is away. The lock makes counting and writing
  * one step for all processes; a chore removes what no window reaches any more.
  */
-export const spendInDatabase = (transact: Transact, key: string, windows: readonly Window[]): Promise<{ allowed: boolean; wait_ms: number }> =>
+export const spendInDatabase = (transact: Transact, key: string, windows: readonly Window[], look = false): Promise<{ allowed: boolean; wait_ms: number }> =>
   transact(async (tx) => {
     await sql`select pg_advisory_xact_lock(hashtextextended(${`bursar.budget.${key}`}, 0))`.execute(tx.q)
     const now = tx.clock.wall()
@@ -25,6 +25,6 @@ export const spendInDatabase = (transact: Transact, key: string, windows: readon
       if (oldest) wait_ms = Math.max(wait_ms, oldest.getTime() + seconds * 1000 - now.getTime())
     }
     if (wait_ms > 0) return { allowed: false, wait_ms }
-    await sql`insert into budget_spends (key, spent_at) values (${key}, ${now})`.execute(tx.q)
+    if (!look) await sql`insert into budget_spends (key, spent_at) values (${key}, ${now})`.execute(tx.q)
     return { allowed: true, wait_ms: 0 }
   })

@@ -104,7 +104,7 @@ export const openBudgets = (options: { config: Config; cache: Cache; transact: T
     // Without Redis ordinary requests go on under a count of this process's own; guesses are counted in the database, or not allowed.
     if (!guess) return local(keys, windows)
     try {
-      return { remaining: 0, ...(await spendInDatabase(transact, `${name}:${who}`, windows)) }
+      return { remaining: 0, ...(await spendInDatabase(transact, `${name}:${who}`, windows, look)) }
     } catch {
       throw new ServiceUnavailable(undefined, { 'retry-after': '1' })
     }

@@ -8,6 +8,7 @@ import {
   Unauthorized,
   UnsupportedMediaType,
 } from '@bursar/contract'
+import { isUnavailable } from '../platform/postgres/postgres.ts'
 
 /** A refusal about the credential itself, in the words of RFC 6750. */
 export class BearerRefusal extends Error {
@@ -42,7 +43,7 @@ export const answerFailure = (error: unknown): FailedAnswer => {
   const { code = '', statusCode = 500 } = error as { code?: string; statusCode?: number }
   const unreadable = framework[code] ?? (code.startsWith('FST_') && statusCode < 500 ? new BadRequest() : undefined)
   if (unreadable) return answer(unreadable)
-  return { ...answer(isAway(error, code) ? new ServiceUnavailable(undefined, { 'retry-after': '1' }) : new InternalServerError()), fault: true }
+  return { ...answer(isUnavailable(error) ? new ServiceUnavailable(undefined, { 'retry-after': '1' }) : new InternalServerError()), fault: true }
 }
 
 const answer = (failure: Failure): FailedAnswer => ({
@@ -59,9 +60,3 @@ const framework: Record<string, Failure | undefined> = {
   FST_ERR_CTP_INVALID_CONTENT_LENGTH: new BadRequest('The body is not as long as content-length says.'),
   FST_ERR_BAD_URL: new BadRequest('The address contains an escape that cannot be decoded.'),
 }
-
-/** The database is unreachable, overloaded, or gave up waiting: a retry may succeed. */
-const isAway = (error: unknown, code: string) =>
-  (error as { severity?: string }).severity === 'FATAL' ||
-  ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', '57P01', '57P02', '57P03', '57014', '55P03', '53300', '53200', '08006', '08001'].includes(code) ||
-  (error instanceof Error && /timeout exceeded when trying to connect|Connection terminated/.test(error.message))

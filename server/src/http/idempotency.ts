@@ -83,7 +83,8 @@ const ownerOf = (actor: Actor): string | undefined => {
     case 'organization':
       return `organization:${actor.organization_id}`
     case 'user':
-      return `user:${actor.user_id}`
+      // Each app of a person keeps its own keys.
+      return actor.client_id === null ? `user:${actor.user_id}` : `user:${actor.user_id}:${actor.client_id}`
     case 'portal':
       return actor.member_id === null ? `customer:${actor.customer_id}` : `member:${actor.member_id}`
     case 'anonymous':

@@ -20,6 +20,14 @@ export interface PagesOptions {
   readonly icon: (sandbox: boolean) => string
 }
 
+interface Showing {
+  readonly actor?: UserActor | Anonymous
+  readonly leadsTo?: readonly string[]
+  readonly locales?: string
+  readonly here?: string
+  readonly cookies?: readonly string[]
+}
+
 export interface Shown {
   readonly html: string
   readonly headers: Record<string, string>
@@ -33,8 +41,8 @@ export const openPages = ({ platform, render, stylesheet, icon }: PagesOptions) 
   const cookies = { form: hostCookie(config, 'form'), theme: hostCookie(config, 'theme'), locale: hostCookie(config, 'locale') }
 
   /** Binds a form to the browser that was shown it, and to whoever was signed in then. */
-  const proofFor = (request: IncomingMessage, form: string) =>
-    hasher.hash(new Secret(`form:${form}:${readCookie(request.headers.cookie, cookieName(config)) ?? ''}`))
+  const proofFor = (request: IncomingMessage, form: string, session = readCookie(request.headers.cookie, cookieName(config)) ?? '') =>
+    hasher.hash(new Secret(`form:${form}:${session}`))
 
   return {
     cookies,
@@ -46,18 +54,19 @@ export const openPages = ({ platform, render, stylesheet, icon }: PagesOptions) 
     show: (
       request: IncomingMessage,
       view: View,
-      { actor = anonymous, leadsTo = [] }: { actor?: UserActor | Anonymous; leadsTo?: readonly string[] } = {},
+      { actor = anonymous, leadsTo = [], locales: wished = '', here, cookies: setting = [] }: Showing = {},
     ): Shown => {
       const known = readCookie(request.headers.cookie, cookies.form)
       const form = known ?? randomText(32, 'abcdefghijklmnopqrstuvwxyz234567')
       const html = render(view, {
-        locale: localeOf(request, readCookie(request.headers.cookie, cookies.locale)),
+        locale: localeOf(request, readCookie(request.headers.cookie, cookies.locale), wished),
         theme: themeOf(readCookie(request.headers.cookie, cookies.theme)),
         sandbox,
-        csrf: proofFor(request, form),
+        // A page that comes with a new session belongs to that one.
+        csrf: proofFor(request, form, readCookie(setting.map((line) => line.split(';')[0]).join('; '), cookieName(config))),
         person: actor.kind === 'user' ? { email: actor.email } : null,
-        path: request.url ?? '/',
-        development: config.mail.directory !== undefined,
+        path: here ?? request.url ?? '/',
+        development: config.mail.readable,
         now: clock.wall(),
       })
       return {
@@ -78,15 +87,10 @@ export type Pages = ReturnType<typeof openPages>
 
 const themeOf = (value: string | undefined): Theme => (value === 'light' || value === 'dark' ? value : 'system')
 
-/** What the address asks for, what was chosen before, what the browser prefers. */
-const localeOf = (request: IncomingMessage, chosen: string | undefined): Locale => {
+/** What the address asks for, what the person chose before, what whoever sent them asked for, what the browser prefers. */
+const localeOf = (request: IncomingMessage, chosen: string | undefined, wished: string): Locale => {
   const query = new URLSearchParams((request.url ?? '').split('?')[1] ?? '')
-  const wanted = [
-    query.get('locale') ?? '',
-    ...(query.get('ui_locales') ?? '').split(' '),
-    chosen ?? '',
-    ...(request.headers['accept-language'] ?? '').split(','),
-  ]
+  const wanted = [query.get('locale') ?? '', chosen ?? '', ...wished.split(' '), ...(request.headers['accept-language'] ?? '').split(',')]
   for (const one of wanted) {
     const found = locales.find((locale) => one.trim().toLowerCase().split(/[-;]/)[0] === locale)
     if (found) return found
@@ -117,7 +121,7 @@ export const mountPages = (room: FastifyInstance, doors: readonly Page[], { page
   const answer = (request: FastifyRequest, reply: FastifyReply, actor: UserActor | Anonymous, given: PageAnswer) => {
     const cookies = [...(given.cookies ?? [])]
     if ('redirect' in given) return reply.code(303).headers({ location: given.redirect, 'set-cookie': cookies }).send()
-    const { html, headers } = pages.show(request.raw, given.view, { actor, ...(given.leadsTo ? { leadsTo: given.leadsTo } : {}) })
+    const { html, headers } = pages.show(request.raw, given.view, { ...given, actor })
     const { 'set-cookie': form, ...rest } = headers
     if (form !== undefined) cookies.push(form)
     return reply

@@ -1,12 +1,12 @@
 import { context as otel, propagation, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
-import { defaultVersion, InvalidRequest, MethodNotAllowed, RouteNotFound, successStatus, versions, type Operation } from '@bursar/contract'
+import { BadRequest, defaultVersion, InvalidRequest, MethodNotAllowed, RouteNotFound, successStatus, versions, type Operation } from '@bursar/contract'
 import { document } from '@bursar/contract/openapi'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { anonymous, reachOf, type Actor } from '../kernel/actors.ts'
 import { newId } from '../kernel/ids.ts'
 import { isRefusal, type Call, type Implementation, type Page, type Platform, type Refusal } from '../modules/handlers.ts'
 import { cookieName, openUsage, portalCookiePrefix, protocolPaths, type OAuth } from '../modules/identity/index.ts'
-import { seconds, stopwatch } from '../platform/clock.ts'
+import { later, seconds, stopwatch } from '../platform/clock.ts'
 import { encode } from '../platform/encode.ts'
 import type { Postgres, Tx } from '../platform/postgres/postgres.ts'
 import type { Telemetry } from '../platform/telemetry.ts'
@@ -189,12 +189,22 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
     room.addContentTypeParser('*', (_, __, done) => done(null))
     for (const { operation, kind } of implementations) if (kind === 'protocol') mountProtocol(room, operation)
     for (const url of [protocolPaths.jwks, '/.well-known/openid-configuration', '/.well-known/oauth-authorization-server'])
-      room.route({ method: ['GET', 'OPTIONS'], url, handler: (request, reply) => handOver(request, reply, { shared: true }) })
+      // Open to everyone and kept by caches: not charged to anybody.
+      room.route({
+        method: ['GET', 'OPTIONS'],
+        url,
+        onRequest: async (_, reply) => void reply.headers(versionHeaders(defaultVersion)),
+        handler: (request, reply) => handOver(request, reply, { shared: true }),
+      })
     for (const url of [protocolPaths.authorization, `${protocolPaths.authorization}/:uid`])
       room.route({
         method: 'GET',
         url,
-        onRequest: async (request, reply) => void reply.headers(await budgets.spend('api', `address:${networkOf(request.ip)}`)),
+        onRequest: async (request, reply) => {
+          // It could be neither kept nor given back as it came.
+          if (/%00/.test(request.raw.url ?? '')) throw new BadRequest('The address contains the NUL character.')
+          reply.headers({ ...versionHeaders(defaultVersion), ...(await budgets.spend('api', `address:${networkOf(request.ip)}`)) })
+        },
         handler: (request, reply) => handOver(request, reply),
       })
   })
@@ -220,7 +230,7 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
         progress.operation = operation
         if (shared) reply.headers({ ...anyOrigin, 'cross-origin-resource-policy': 'cross-origin' })
         const version = chooseVersion(request.headers)
-        reply.headers({ 'bursar-version': version, 'polar-version': version })
+        reply.headers(versionHeaders(version))
         progress.actor = await identify(operation, request, reply)
         reply.headers(await budgets.spend(operation.budget ?? 'api', operation.budget ? networkOf(request.ip) : chargedTo(progress.actor, request.ip)))
         authorize(operation.access, progress.actor, clock.wall())
@@ -238,7 +248,7 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
       onRequest: async (request, reply) => {
         request.progress.operation = operation
         const version = chooseVersion(request.headers)
-        reply.headers({ 'bursar-version': version, 'polar-version': version })
+        reply.headers(versionHeaders(version))
         await budgets.look('failed_authentications', networkOf(request.ip))
         reply.headers(await budgets.spend('api', `address:${networkOf(request.ip)}`))
       },
@@ -251,7 +261,8 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
     if (shared) reply.header('cross-origin-resource-policy', 'cross-origin')
     for (const [name, value] of Object.entries(reply.getHeaders())) if (value !== undefined) raw.setHeader(name, value)
     reply.hijack()
-    await oauth.answer(request.raw, raw)
+    const at = later(clock.wall(), -request.progress.elapsed())
+    await oauth.answer(request.raw, raw, { at, from: networkOf(request.ip) })
     if (guess && raw.statusCode === 401) await budgets.spend('failed_authentications', networkOf(request.ip)).catch(() => undefined)
   }
 
@@ -329,6 +340,8 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
     })
   }
 }
+
+const versionHeaders = (version: string) => ({ 'bursar-version': version, 'polar-version': version })
 
 /** Operations for browsers of any site: they carry no cookie, so an origin proves nothing. */
 const isShared = ({ access }: Operation) => access.kind === 'portal' || (access.kind === 'open' && access.anyOrigin)

@@ -18,11 +18,11 @@ export interface UserActor {
   readonly via: 'personal' | 'session' | 'oauth'
   /** The app that acts, where one does. */
   readonly client_id: string | null
+  /** The person gave it some of their organizations, not all. */
+  readonly restricted: boolean
   readonly user_id: string
   readonly email: string
   readonly is_operator: boolean
-  /** Signed in with a second factor. */
-  readonly second_factor: boolean
   readonly credential_id: string
   readonly credential_created_at: Date
   readonly scopes: ReadonlySet<AnyScope>

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { existsSync, writeFileSync } from 'node:fs'
 import { userInfo } from 'node:os'
-import { scopes as everyScope, type Scope } from '@bursar/contract'
+import { isScope, scopes as everyScope, type Scope } from '@bursar/contract'
 import { z } from 'zod'
 import { Hasher, Sealer } from '../kernel/secrets.ts'
 import type { Platform } from '../modules/handlers.ts'
@@ -128,7 +128,7 @@ export const token = async ([action]: readonly string[], values: Values): Promis
     }
     if (action !== 'create') throw new Usage('token takes create, list or revoke')
     const wanted = required(values.scopes, '--scopes').split(',')
-    const unknown = wanted.filter((scope) => !(everyScope as readonly string[]).includes(scope))
+    const unknown = wanted.filter((scope) => !isScope(scope))
     if (unknown.length > 0) throw new Usage(`unknown scopes: ${unknown.join(', ')}`)
     const comment = required(values.comment, '--comment')
     const days = values.days === undefined ? null : Number(values.days)

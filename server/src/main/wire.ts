@@ -129,7 +129,7 @@ export const openApi = async (base: Base, replaced: { budgets?: Budgets } = {}) 
   const oauth = await openOAuth({
     platform,
     postgres,
-    showProblem: (request, { error, description }) => pages.show(request, { kind: 'problem', status: 400, error, description, request_id: null }),
+    showProblem: (request, problem) => pages.show(request, { kind: 'problem', status: 400, ...problem }),
   })
   const pageDoors = pagesOf({ oauth, platform, postgres })
   const server = openServer({ implementations, platform, postgres, telemetry, budgets, oauth, pages, pageDoors, unready })

@@ -86,7 +86,13 @@ export interface PageCall {
 
 /** A page to show, or an address to go to; cookies go along either way. */
 export type PageAnswer = { readonly cookies?: readonly string[] } & (
-  | { readonly view: View; readonly status?: number; /** Where a form on this page may lead, besides here. */ readonly leadsTo?: readonly string[] }
+  | {
+      readonly view: View
+      readonly status?: number
+      /** Where a form on this page may lead, besides here. */ readonly leadsTo?: readonly string[]
+      /** The languages that whoever sent the person here asked for, best first. */ readonly locales?: string
+      /** The address that shows this page again, where it is not the one that was asked for. */ readonly here?: string
+    }
   | { readonly redirect: string }
 )
 

@@ -123,7 +123,13 @@ export interface Config {
   readonly trusted_proxies: readonly string[]
   readonly listen: Address
   readonly admin_listen: Address
-  readonly mail: { readonly from: string; readonly smtp_url?: Secret; readonly directory?: string }
+  readonly mail: {
+    readonly from: string
+    readonly smtp_url?: Secret
+    readonly directory?: string
+    /** Whoever reaches this deployment may read what it would have mailed: on this machine alone, and never in production. */
+    readonly readable: boolean
+  }
   readonly scanning_keys: ReadonlyMap<string, KeyObject>
   readonly log_level: string
   readonly otlp_endpoint: string | undefined
@@ -177,6 +183,12 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
       from: value.BURSAR_MAIL_FROM,
       ...(value.BURSAR_SMTP_URL ? { smtp_url: value.BURSAR_SMTP_URL } : {}),
       ...(value.BURSAR_MAIL_DIR ? { directory: value.BURSAR_MAIL_DIR } : {}),
+      readable:
+        value.BURSAR_MAIL_DIR !== undefined &&
+        value.BURSAR_ENV === 'sandbox' &&
+        [value.BURSAR_PUBLIC_URL, value.BURSAR_AUTH_URL ?? value.BURSAR_PUBLIC_URL].every(({ hostname }) =>
+          /^(localhost|127\.0\.0\.1|\[::1\])$/.test(hostname),
+        ),
     },
     scanning_keys: value.BURSAR_SCANNING_KEYS,
     log_level: value.BURSAR_LOG_LEVEL,

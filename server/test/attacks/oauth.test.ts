@@ -35,7 +35,24 @@ describe('code', () => {
     expect(await app.refresh(first.body.refresh_token as string)).toMatchObject(invalidGrant)
   })
 
-  test('2 replay after 30 seconds', async () => {
+  test('1, from another address: at once', async () => {
+    const proxied = await openWorld({ settings: { BURSAR_TRUSTED_PROXIES: '127.0.0.1' } })
+    try {
+      const app = await openApp(proxied)
+      const { visitor } = await openPerson(proxied)
+      const redeem = (code: string, from: string) =>
+        app.form('/v1/oauth2/token', { grant_type: 'authorization_code', code, redirect_uri: callback, ...app.credentials() }, { 'x-forwarded-for': from })
+      const code = await app.code(visitor)
+      const thief = await redeem(code, '203.0.113.7')
+      expect(thief.status).toBe(200)
+      expect(await redeem(code, '198.51.100.9')).toMatchObject(invalidGrant)
+      expect(await lets(thief.body.access_token as string, proxied)).toBe(false)
+    } finally {
+      await proxied.close()
+    }
+  })
+
+  test('2 replay after 30 seconds, and when the code would have expired long ago', async () => {
     const { visitor } = await openPerson(world)
     const app = await openApp(world)
     const code = await app.code(visitor)
@@ -43,6 +60,11 @@ describe('code', () => {
     world.clock.advance(31 * seconds)
     expect(await app.redeem(code)).toMatchObject(invalidGrant)
     expect(await lets(first.body.access_token as string)).toBe(false)
+    const again = await app.code(visitor)
+    const second = await app.redeem(again)
+    world.clock.advance(10 * minutes)
+    expect(await app.redeem(again)).toMatchObject(invalidGrant)
+    expect(await lets(second.body.access_token as string)).toBe(false)
   })
 
   test('3 a hundred redemptions at once: one wins and keeps what it got, a later replay revokes it', async () => {

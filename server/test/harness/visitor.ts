@@ -14,7 +14,7 @@ export const callback = 'https://app.example/callback'
 export const openVisitor = (world: World, cookie?: string) => {
   const jar = new Map<string, { value: string; path: string }>()
   if (cookie) jar.set(cookie.split('=')[0]!, { value: cookie.slice(cookie.indexOf('=') + 1), path: '/' })
-  const { origin } = world.config.public_url
+  const { origin } = world.config.auth_url
 
   const once = async (method: string, path: string, form?: Record<string, string | string[]>, headers: Record<string, string> = {}): Promise<Exchange> => {
     const cookies = [...jar].filter(([, one]) => path.split('?')[0]!.startsWith(one.path)).map(([name, { value }]) => `${name}=${value}`)
@@ -168,9 +168,9 @@ export const openGrant = async (world: World, user_id: string, organizations: re
     noteSecrets(secret.reveal())
     await transact(async (tx) => {
       const wall = tx.clock.wall()
-      const family = { id: newId(wall), client_id: app.client_id, user_id, created_at: wall, scopes: [...held], claims: null }
+      const family = { id: newId(wall), client_id: app.client_id, user_id, created_at: wall, scopes: [...held] }
       await insertFamily(tx, family)
-      const rest = { kind: 'oauth_access' as const, parent_id: null, consumed_at: null }
+      const rest = { kind: 'oauth_access' as const, parent_id: null, consumed_at: null, consumed_from: null }
       const payload = { clientId: app.client_id, accountId: user_id, kind: 'AccessToken' }
       await storeToken(tx, platform.hasher, secret, {
         ...rest,

@@ -54,7 +54,6 @@ for (const [name, method, port] of [
     await page.getByRole('button', { name: 'Allow' }).waitFor()
     for (const box of await page.locator('input[name=organizations]:checked').all()) await box.uncheck()
     await page.locator(`input[value="${chosen.id}"]`).check()
-    await page.waitForTimeout(600)
     await page.getByRole('button', { name: 'Allow' }).click()
     if (name === 'confidential') {
       await page.getByRole('heading', { name: `Hello ${person.email}` }).waitFor()

@@ -5,7 +5,11 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { codeAt, stepOf } from '../../src/modules/identity/factors/factors.ts'
 import { Secret } from '../../src/kernel/secrets.ts'
 import { openBrowser, openCallback, openContext, expectAccessible, signInOn, type Browser, type ContextOptions, type Page } from '../harness/browser.ts'
+import { openMail } from '../../src/gateways/mail/mail.ts'
+import { openApi } from '../../src/main/wire.ts'
+import { readConfig } from '../../src/platform/config.ts'
 import { codeIn } from '../harness/mail.ts'
+import { launch } from '../harness/process.ts'
 import { openApp } from '../harness/visitor.ts'
 import { eventually, openWorld, type World } from '../harness/world.ts'
 
@@ -31,13 +35,13 @@ const twoOrganizations = async () => {
 
 describe('an app, from discovery to revocation', () => {
   const ways = {
-    'confidential, secret in the form': { method: 'client_secret_post', auth: (secret: string) => client.ClientSecretPost(secret) },
-    'confidential, secret in the header': { method: 'client_secret_basic', auth: (secret: string) => client.ClientSecretBasic(secret) },
-    'public, with PKCE': { method: 'none', auth: () => client.None() },
+    'confidential, secret in the form [S4-18] [S5-05]': { method: 'client_secret_post', auth: (secret: string) => client.ClientSecretPost(secret) },
+    'confidential, secret in the header [S5-05]': { method: 'client_secret_basic', auth: (secret: string) => client.ClientSecretBasic(secret) },
+    'public, with PKCE [S5-04]': { method: 'none', auth: () => client.None() },
   } as const
 
   for (const [name, { method, auth }] of Object.entries(ways))
-    test(`${name} [S1-02] [S2-13] [S4-13] [S4-17] [S4-18] [S4-19] [S4-20] [S4-32] [S4-33] [S5-04] [S5-06] [S5-07] [S5-08] [S8-10]`, async () => {
+    test(`${name} [S1-02] [S4-13] [S4-17] [S4-19] [S4-20] [S4-32] [S4-33] [S5-06] [S5-07] [S5-08] [S8-10]`, async () => {
       const { person, here, there } = await twoOrganizations()
       const app = await openApp(world, { redirect_uris: [callback.uri], token_endpoint_auth_method: method })
       const config = await client.discovery(new URL(world.config.public_url), app.client_id, {}, auth(app.client_secret ?? ''), {
@@ -61,13 +65,14 @@ describe('an app, from discovery to revocation', () => {
       expect(await page.getByText('to continue to Ledgerly').isVisible()).toBe(true)
       await signInOn(page, world, person.email)
       await page.getByRole('heading', { name: 'Ledgerly wants to use your Bursar account' }).waitFor()
+      expect(await page.getByText('Not verified').isVisible()).toBe(true)
+      expect(await page.getByRole('note').textContent()).toContain('Nobody has checked')
       expect(await page.getByText(person.email).isVisible()).toBe(true)
       // One organization is ticked, and it is exactly one: the other is the choice here.
       const ticked = page.locator('input[name=organizations]:checked')
       expect(await ticked.count()).toBe(1)
       await ticked.uncheck()
       await page.locator(`input[value="${there.id}"]`).check()
-      await page.waitForTimeout(600)
       await page.getByRole('button', { name: 'Allow' }).click()
       const back = await callback.next()
       await close()
@@ -128,17 +133,17 @@ describe('pages', () => {
       await page.getByRole('button', { name: 'Allow' }).waitFor()
       await shown('consent')
       for (const box of await page.locator('input[name=organizations]:checked').all()) await box.uncheck()
-      await page.waitForTimeout(600)
       await page.getByRole('button', { name: 'Allow' }).click()
       await shown('consent-missing')
       await page.getByLabel('Every organization').check()
-      await page.waitForTimeout(600)
       await page.getByRole('button', { name: 'Allow' }).click()
       await callback.next()
       const go = (path: string) => page.goto(world.config.public_url.origin + path)
       await go('/settings/apps')
       await shown('apps')
-      await page.getByRole('button', { name: 'Remove Ledgerly' }).click()
+      await page.getByText('Remove Ledgerly').click()
+      await shown('apps-confirm')
+      await page.getByRole('button', { name: 'Yes, remove it' }).click()
       expect(await page.getByRole('status').textContent()).toContain('Ledgerly was removed')
       await shown('apps-empty')
       await go('/settings/tokens')
@@ -155,6 +160,14 @@ describe('pages', () => {
       await shown('security-off')
       await page.getByRole('button', { name: 'Set up a second factor' }).click()
       await shown('security-setup')
+      await page.getByLabel('Code from the app').fill(codeAt(await secretOn(page), stepOf(world.clock.wall())))
+      await page.getByRole('button', { name: 'Turn on' }).click()
+      await shown('security-on')
+      await context.clearCookies()
+      await go('/login')
+      await signInOn(page, world, person.email)
+      await page.getByRole('heading', { name: 'Second factor' }).waitFor()
+      await shown('factor')
       await go('/oauth2/authorize?client_id=unknown&response_type=code')
       await shown('problem')
       await close()
@@ -183,14 +196,13 @@ describe('pages', () => {
     const page = await context.newPage()
     await page.goto(`${world.config.public_url.origin}/oauth2/authorize?${new URLSearchParams(app.ask({ redirect_uri: callback.uri })).toString()}`)
     await signInOn(page, world, person.email)
-    await page.waitForTimeout(600)
     await page.getByRole('button', { name: 'Allow' }).click()
     expect((await callback.next()).searchParams.has('code')).toBe(true)
     await close()
   })
 
   test('by keyboard alone: sign in, choose, allow', async () => {
-    const { person } = await twoOrganizations()
+    const { person, there } = await twoOrganizations()
     const app = await openApp(world, { redirect_uris: [callback.uri] })
     const { context, close } = await openContext(browser, world)
     const page = await context.newPage()
@@ -202,11 +214,112 @@ describe('pages', () => {
     await page.keyboard.press('Enter')
     await page.getByRole('button', { name: 'Allow' }).waitFor()
     const focused = () => page.evaluate<string>('document.activeElement.textContent || document.activeElement.tagName')
+    const value = () => page.evaluate<string>('document.activeElement.value ?? ""')
+    for (let presses = 0; presses < 30 && (await value()) !== there.id; presses++) await page.keyboard.press('Tab')
+    if (!(await page.evaluate<boolean>('document.activeElement.checked'))) await page.keyboard.press('Space')
     for (let presses = 0; presses < 30 && (await focused()) !== 'Allow'; presses++) await page.keyboard.press('Tab')
-    await page.waitForTimeout(600)
     await page.keyboard.press('Enter')
+    const { body } = await app.redeem((await callback.next()).searchParams.get('code')!)
+    expect((await app.introspect(body.access_token as string)).body.organizations).toContain(there.id)
+    await close()
+  })
+
+  test('a click that was meant for another page does not allow anything: for half a second the button is not there', async () => {
+    const person = await world.person()
+    await world.organization({ owner: person.id })
+    const app = await openApp(world, { redirect_uris: [callback.uri] })
+    const { context, close } = await openContext(browser, world, { cookie: await person.cookie() })
+    const page = await context.newPage()
+    const address = `${world.config.public_url.origin}/oauth2/authorize?${new URLSearchParams(app.ask({ redirect_uri: callback.uri })).toString()}`
+    await page.goto(address)
+    const { x, y } = (await page.getByRole('button', { name: 'Allow' }).boundingBox())!
+    await page.goto(address, { waitUntil: 'commit' })
+    await page.getByRole('button', { name: 'Allow' }).waitFor()
+    await page.mouse.click(x + 5, y + 5)
+    expect(page.url()).toContain('/oauth2/interaction/')
+    // A click that waits for the button to be there does it.
+    await page.getByRole('button', { name: 'Allow' }).click()
     expect((await callback.next()).searchParams.has('code')).toBe(true)
     await close()
+  })
+
+  test('the language that the app asks for stays through the whole flow, until the person chooses another', async () => {
+    const { person } = await twoOrganizations()
+    const app = await openApp(world, { redirect_uris: [callback.uri] })
+    const { context, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    await page.goto(
+      `${world.config.public_url.origin}/oauth2/authorize?${new URLSearchParams(app.ask({ redirect_uri: callback.uri, ui_locales: 'fr de' })).toString()}`,
+    )
+    await page.getByLabel('E-Mail-Adresse').fill(person.email)
+    await page.getByRole('button', { name: 'Code zusenden' }).click()
+    await expectAccessible(page)
+    expect(await page.getByRole('heading').textContent()).toBe('Sehen Sie in Ihre Post')
+    await page.locator('select[name=locale]').selectOption('en')
+    await page.getByRole('button', { name: 'Übernehmen' }).click()
+    // Back at the beginning, with the app still waiting.
+    expect(await page.getByText('to continue to Ledgerly').isVisible()).toBe(true)
+    await page.locator('select[name=locale]').selectOption('de')
+    await page.getByRole('button', { name: 'Apply' }).click()
+    await page.getByLabel('E-Mail-Adresse').fill(person.email)
+    await page.getByRole('button', { name: 'Code zusenden' }).click()
+    let letter = await world.mail.next(person.email)
+    letter = await world.mail.next(person.email)
+    await page.getByLabel('Code aus der E-Mail').fill(codeIn(letter.text))
+    await page.getByRole('button', { name: 'Anmelden', exact: true }).click()
+    await page.getByRole('heading', { name: 'Ledgerly möchte Ihr Bursar-Konto nutzen' }).waitFor()
+    await expectAccessible(page)
+    await page.getByRole('button', { name: 'Abbrechen' }).click()
+    expect((await callback.next()).searchParams.get('error')).toBe('access_denied')
+    await close()
+  })
+
+  test('an app that the operator vouches for is shown so, and keys change by command', async () => {
+    const person = await world.person()
+    await world.organization({ owner: person.id })
+    const app = await openApp(world, { redirect_uris: [callback.uri] })
+    const command = async (...args: string[]) => {
+      const run = launch(args, world.environmentVariables)
+      return { code: await run.exited, output: run.output() }
+    }
+    expect(await command('client', 'verify', app.client_id)).toMatchObject({ code: 0 })
+    expect((await command('client', 'verify', 'nobody')).code).toBe(2)
+    const { context, close } = await openContext(browser, world, { cookie: await person.cookie() })
+    const page = await context.newPage()
+    await page.goto(
+      `${world.config.public_url.origin}/oauth2/authorize?${new URLSearchParams(app.ask({ redirect_uri: callback.uri, scope: 'openid refunds:write' })).toString()}`,
+    )
+    expect(await page.getByText('Verified by whoever runs this service').isVisible()).toBe(true)
+    // One warning at most, and this is the one that is left.
+    expect(await page.getByRole('note').textContent()).toContain('can move money')
+    await close()
+    await world.database.owner((owner) => owner.query(`update signing_keys set changed_at = changed_at - interval '10 minutes'`))
+    expect(await command('keys', 'rotate')).toMatchObject({ code: 0 })
+    expect((await command('keys', 'rotate')).output).toContain('five minutes')
+  })
+
+  test('the mailbox is for the machine of whoever develops, and nowhere else', async () => {
+    const directory = `${process.env.BURSAR_TEST_SCRATCH}/mailbox`
+    const settings: Record<string, string> = { ...world.environmentVariables, BURSAR_MAIL_DIR: directory, BURSAR_SMTP_URL: '' }
+    const local = readConfig(settings)
+    expect(local.mail.readable).toBe(true)
+    expect(readConfig({ ...settings, BURSAR_PUBLIC_URL: 'https://bursar.test' }).mail.readable).toBe(false)
+    expect(readConfig({ ...settings, BURSAR_ENV: 'production', BURSAR_PUBLIC_URL: 'https://localhost' }).mail.readable).toBe(false)
+    expect(readConfig(world.environmentVariables).mail.readable).toBe(false)
+    const { context, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    expect((await page.goto(`${world.config.public_url.origin}/mailbox`))!.status()).toBe(404)
+
+    const mail = openMail(local.mail, world.clock)
+    await mail.send({ to: 'somebody@people.test', subject: 'Your sign-in code', text: 'ABCD-EFGH is your code.' })
+    const api = await openApi({ ...world.base, config: local })
+    const address = await api.server.listen({ host: '127.0.0.1', port: 0 })
+    await page.goto(`${address}/mailbox`)
+    expect(await page.getByRole('heading', { name: 'Your sign-in code' }).isVisible()).toBe(true)
+    expect(await page.locator('pre').textContent()).toContain('ABCD-EFGH')
+    await expectAccessible(page)
+    await close()
+    await api.close()
   })
 
   test('the sizes that were promised: no script, small pages, one small stylesheet', async () => {
@@ -222,11 +335,17 @@ describe('pages', () => {
           () => undefined,
         ),
     )
-    await page.goto(`${world.config.public_url.origin}/settings/tokens`)
-    await page.waitForLoadState('networkidle')
-    expect(await page.locator('script').count()).toBe(0)
-    expect(sizes['/settings/tokens']).toBeLessThan(48 * 1024)
-    expect(Object.entries(sizes).find(([path]) => path.endsWith('.css'))![1]).toBeLessThan(10 * 1024)
+    const app = await openApp(world, { redirect_uris: [callback.uri] })
+    for (const path of [`/oauth2/authorize?${new URLSearchParams(app.ask({ redirect_uri: callback.uri })).toString()}`, '/login?again=1', '/settings/tokens']) {
+      await page.goto(world.config.public_url.origin + path)
+      await page.waitForLoadState('networkidle')
+      expect(await page.locator('script').count(), path).toBe(0)
+    }
+    const size = (start: string) => Object.entries(sizes).find(([path]) => path.startsWith(start))![1]
+    expect(size('/oauth2/interaction/')).toBeLessThan(6 * 1024)
+    expect(size('/login')).toBeLessThan(4 * 1024)
+    expect(size('/settings/tokens')).toBeLessThan(24 * 1024)
+    expect(size('/assets/')).toBeLessThan(10 * 1024)
     await close()
   })
 })
@@ -250,7 +369,8 @@ describe('tokens in the settings [S5-02]', () => {
       expect(seen.items.map(({ id }) => id)).toContain(here.id)
       await page.goto(world.config.public_url.origin + path)
       expect(await page.content()).not.toContain(token)
-      await page.getByRole('button', { name: 'Revoke export' }).click()
+      await page.getByText('Revoke export').click()
+      await page.getByRole('button', { name: 'Yes, revoke it' }).click()
       expect(await page.getByRole('status').textContent()).toContain('revoked')
       expect((await world.client({ token }).send(listOrganizations, {})).status).toBe(401)
     }
@@ -288,8 +408,7 @@ describe('a second factor', () => {
     const go = (path: string) => page.goto(world.config.public_url.origin + path)
     await go('/settings/security')
     await page.getByRole('button', { name: 'Set up a second factor' }).click()
-    const typed = (await page.getByLabel('Type this secret').textContent())!.replace(/\s/g, '')
-    const secret = new Secret(fromBase32(typed).toString('base64'))
+    const secret = await secretOn(page)
     const now = (steps = 0) => codeAt(secret, stepOf(world.clock.wall()) + steps)
     await page.getByLabel('Code from the app').fill('000000')
     await page.getByRole('button', { name: 'Turn on' }).click()
@@ -326,14 +445,40 @@ describe('a second factor', () => {
     await page.goto(`${world.config.public_url.origin}/login?return_to=/settings/security`)
     await signInOn(page, world, operator.email)
     expect(await page.getByRole('note').textContent()).toContain('required')
-    const cookies = await context.cookies()
-    const cookie = cookies.filter(({ name }) => name.endsWith('_session')).map(({ name, value }) => `${name}=${value}`)[0]!
-    const api = world.client({ cookie })
+    const session = async () => (await context.cookies()).filter(({ name }) => name.endsWith('_session')).map(({ name, value }) => `${name}=${value}`)[0]!
+    const api = world.client({ cookie: await session() })
     expect((await api.send(getCurrentUser, {})).status).toBe(200)
     expect((await api.send(listOrganizations, {})).status).toBe(403)
+    // Nor can anybody act for them: an app that asks leads to where a second factor is set up.
+    const app = await openApp(world, { redirect_uris: [callback.uri] })
+    await page.goto(`${world.config.public_url.origin}/oauth2/authorize?${new URLSearchParams(app.ask({ redirect_uri: callback.uri })).toString()}`)
+    expect(page.url()).toContain('/settings/security')
+    await page.goto(
+      `${world.config.public_url.origin}/oauth2/authorize?${new URLSearchParams(app.ask({ redirect_uri: callback.uri, prompt: 'none' })).toString()}`,
+    )
+    expect((await callback.next()).searchParams.get('error')).toBe('login_required')
+    // With one, everything is there; without it again, nothing.
+    await page.goto(`${world.config.public_url.origin}/settings/security`)
+    await page.getByRole('button', { name: 'Set up a second factor' }).click()
+    const secret = await secretOn(page)
+    await page.getByLabel('Code from the app').fill(codeAt(secret, stepOf(world.clock.wall())))
+    await page.getByRole('button', { name: 'Turn on' }).click()
+    await page.getByText('Your recovery codes').first().waitFor()
+    // In a new session: a copy of the one before is worth nothing.
+    expect((await api.send(listOrganizations, {})).status).toBe(401)
+    const strong = world.client({ cookie: await session() })
+    expect((await strong.send(listOrganizations, {})).status).toBe(200)
+    await page.locator('input[name=code]').fill(codeAt(secret, stepOf(world.clock.wall()) + 1))
+    await page.getByRole('button', { name: 'Turn the second factor off' }).click()
+    await page.getByText('You have no second factor.').waitFor()
+    expect((await strong.send(listOrganizations, {})).status).toBe(403)
     await close()
   })
 })
+
+/** The secret that an authenticator would be given. */
+const secretOn = async (page: Page): Promise<Secret> =>
+  new Secret(fromBase32((await page.getByLabel('Type this secret').textContent())!.replace(/\s/g, '')).toString('base64'))
 
 const fromBase32 = (text: string): Buffer => {
   const bits = text

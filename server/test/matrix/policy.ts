@@ -60,6 +60,8 @@ export interface Policy {
   readonly granted: number | [number, string]
   /** The request points at something of a tenant. How a foreign or absent one is answered. */
   readonly foreign?: 'absent' | 'invalid'
+  /** How an app is answered that was given some organizations, where even the right scope does not help it. */
+  readonly confined?: string
   /** The outer part of the address, which can be one's own while the rest is somebody else's. */
   readonly nested?: keyof Target
   /** The body names the organization, which a token of an organization must leave out. */
@@ -91,6 +93,7 @@ export const policy: Record<string, Policy> = {
     who: ['personal', 'oauth', 'session'],
     scopes: writers,
     ask: () => ({ path: '/v1/organizations/', body: { name: 'Matrix', slug: `matrix-${serial++}` } }),
+    confined: '403 CannotCreateOrganizationError',
     granted: 201,
   },
   'organizations:get': { who: tokens, scopes: readers, ask: (t) => ({ path: `/v1/organizations/${t.organization_id}` }), granted: 200, foreign: 'absent' },

@@ -220,6 +220,7 @@ const other: Target = { ...furnished, customer_external_id: renamed[0]!.customer
 // Apps of one person: restricted to us; restricted to another organization of theirs; of a person who has left us; of
 // one who joined us after they allowed it everything.
 const elsewhere = await world.organization({ owner: people.admin.id })
+await furnish(elsewhere.id, people.admin.id, people.admin.id)
 const leaver = await world.person()
 await join(ours.id, leaver.id, 'admin')
 const joiner = await world.person()
@@ -286,6 +287,8 @@ let plainly: Record<string, string> | undefined
 type Way = readonly [Credential, (fresh?: boolean) => Promise<Record<string, string>>]
 
 interface Answer {
+  /** As it came, ids and all. */
+  raw: string
   status: number
   error: string
   body: string
@@ -320,7 +323,7 @@ const send = async (operation: (typeof operations)[number], row: Policy, target:
   }
   // Ids of the request are masked: they may be echoed, and differ by design.
   const masked = Object.values(target).reduce((text: string, id: string) => (id === '' ? text : text.replaceAll(id, '<id>')), answer.body)
-  return { status: answer.statusCode, error, body: masked, headers: JSON.stringify(rest) }
+  return { raw: answer.body, status: answer.statusCode, error, body: masked, headers: JSON.stringify(rest) }
 }
 
 const wantedAnswer = (row: Policy): string => (typeof row.granted === 'number' ? `${row.granted}` : `${row.granted[0]} ${row.granted[1]}`)
@@ -352,7 +355,7 @@ for (const operation of operations.filter(({ id }) => only.length === 0 || only.
   const rest = scopes.filter((scope) => !row.scopes.includes(scope))
   const sets: readonly (readonly Scope[])[] = [...scopes.map((scope) => [scope]), rest]
   // Made before the digest is taken: the matrix's own doing must not look like the server's.
-  for (const held of sets) for (const kind of tokenKinds) await tokenOf(kind, held)
+  for (const held of [...sets, [...scopes]]) for (const kind of tokenKinds) await tokenOf(kind, held)
   const outside = [await apps.elsewhere([...scopes]), await apps.left([...scopes])].map((secret) => bearer(secret.reveal()))
   const portals = Object.fromEntries(await Promise.all(portalRoles.map(async (role) => [role, await portalOf(role)] as const))) as unknown as Record<
     PortalRole,
@@ -416,9 +419,9 @@ for (const operation of operations.filter(({ id }) => only.length === 0 || only.
         expectAnswer(at('organization, naming one'), await send(operation, row, other, await headers()), notMine)
         continue
       }
-      const elsewhere = await send(operation, row, other, await headers())
-      expectAnswer(at(`${kind}, somebody else's`), elsewhere, notMine)
-      expectSame(at(kind), elsewhere, await send(operation, row, absent(), await headers()))
+      const hidden = await send(operation, row, other, await headers())
+      expectAnswer(at(`${kind}, somebody else's`), hidden, notMine)
+      expectSame(at(kind), hidden, await send(operation, row, absent(), await headers()))
       if (!row.nested) continue
       const outer = { [row.nested]: standing[row.nested] }
       const smuggled = await send(operation, row, { ...other, ...outer }, await headers())
@@ -442,6 +445,14 @@ for (const operation of operations.filter(({ id }) => only.length === 0 || only.
       expectSame(at('an app elsewhere'), hidden, await send(operation, row, absent(), headers))
     }
 
+  // A list shows them nothing of ours, and an app that was given us shows nothing of the person's other organization.
+  if (!row.foreign && operation.method === 'GET' && row.who !== 'person' && row.who.includes('oauth')) {
+    for (const headers of outside)
+      if ((await send(operation, row, standing, headers)).raw.includes(ours.id)) leaks.push(`${operation.id} shows an app what it was not given`)
+    if ((await send(operation, row, standing, bearer(await tokenOf('oauth', [...scopes])))).raw.includes(elsewhere.id))
+      leaks.push(`${operation.id} shows an app an organization that it was not given`)
+  }
+
   // Roles that may not.
   for (const role of organizationRoles.filter((role) => row.roles && !row.roles.includes(role))) {
     expectAnswer(at(`${role}'s session`), await send(operation, row, standing, sessions[role]), '403 NotPermitted')
@@ -451,7 +462,11 @@ for (const operation of operations.filter(({ id }) => only.length === 0 || only.
   // Callers who may: each right scope alone, each credential, each role.
   for (const [kind, headers] of credentials) {
     const target = row.implied && kind === 'organization' ? { ...(await mine()), organization_id: '' } : await mine()
-    expectAnswer(at(`${kind}, granted`), await send(operation, row, target, await headers(true)), wantedAnswer(row))
+    expectAnswer(
+      at(`${kind}, granted`),
+      await send(operation, row, target, await headers(true)),
+      kind === 'oauth' && row.confined ? row.confined : wantedAnswer(row),
+    )
     await join(ours.id, people.admin.id, 'admin')
   }
   if (row.who !== 'person' && row.who.includes('oauth')) {

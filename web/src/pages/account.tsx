@@ -1,5 +1,5 @@
-import { scopes as everyScope, tokenPresets, type Frame, type TokenLine, type View } from '@bursar/contract'
-import { Document, Field, Form, Notice, ScopeLine, speak, Summary } from '../kit.tsx'
+import { scopes as everyScope, tokenDays, tokenPresets, type Frame, type TokenLine, type View } from '@bursar/contract'
+import { Confirm, Document, Field, Form, Notice, ScopeLine, speak, Summary } from '../kit.tsx'
 
 type Props<K extends View['kind']> = { view: Extract<View, { kind: K }>; frame: Frame }
 
@@ -38,10 +38,12 @@ export const Apps = ({ view, frame }: Props<'apps'>) => {
                 ))}
               </ul>
             </details>
-            <Form frame={frame} action="/settings/apps">
-              <input type="hidden" name="client_id" value={app.client_id} />
-              <button className="danger">{t.apps.remove(app.name)}</button>
-            </Form>
+            <Confirm label={t.apps.remove(app.name)} consequence={t.apps.consequence}>
+              <Form frame={frame} action="/settings/apps">
+                <input type="hidden" name="client_id" value={app.client_id} />
+                <button className="danger">{t.apps.confirm}</button>
+              </Form>
+            </Confirm>
           </li>
         ))}
       </ul>
@@ -93,7 +95,7 @@ export const Tokens = ({ view, frame }: Props<'tokens'>) => {
           )}
         </div>
       ) : (
-        <TokenTable frame={frame} tokens={view.tokens} here={here} />
+        <TokenTable tokens={view.tokens} action={here} />
       )}
       <section className="card" aria-labelledby="create">
         <h2 id="create">{t.tokens.create}</h2>
@@ -131,7 +133,7 @@ export const Tokens = ({ view, frame }: Props<'tokens'>) => {
           <div className="field">
             <label htmlFor="days">{t.tokens.expires}</label>
             <select id="days" name="days" defaultValue={draft.days}>
-              {[30, 90, 180, 365].map((count) => (
+              {tokenDays.map((count) => (
                 <option key={count} value={count}>
                   {t.tokens.days(count)}
                 </option>
@@ -149,7 +151,7 @@ export const Tokens = ({ view, frame }: Props<'tokens'>) => {
     </Document>
   )
 
-  function TokenTable({ tokens, here: action }: { frame: Frame; tokens: readonly TokenLine[]; here: string }) {
+  function TokenTable({ tokens, action }: { tokens: readonly TokenLine[]; action: string }) {
     const now = frame.now.getTime()
     const left = (at: Date) => Math.ceil((at.getTime() - now) / day)
     const used = (token: TokenLine) => {
@@ -201,10 +203,12 @@ export const Tokens = ({ view, frame }: Props<'tokens'>) => {
                 <td data-label={columns.used}>{used(token)}</td>
                 <td data-label={columns.expires}>{expiry(token)}</td>
                 <td>
-                  <Form frame={frame} action={action}>
-                    <input type="hidden" name="revoke" value={token.id} />
-                    <button className="danger">{t.tokens.revoke(token.comment)}</button>
-                  </Form>
+                  <Confirm label={t.tokens.revoke(token.comment)} consequence={t.tokens.consequence}>
+                    <Form frame={frame} action={action}>
+                      <input type="hidden" name="revoke" value={token.id} />
+                      <button className="danger">{t.tokens.confirm}</button>
+                    </Form>
+                  </Confirm>
                 </td>
               </tr>
             ))}
@@ -318,7 +322,7 @@ export const Problem = ({ view, frame }: Props<'problem'>) => {
       <div className="card">
         <h1>{t.problem.title}</h1>
         <p>{t.problem.known[view.error] ?? t.problem.other}</p>
-        <p className="soft">{t.problem.unchanged}</p>
+        {view.status < 500 && <p className="soft">{t.problem.unchanged}</p>}
         {(view.description !== '' || view.request_id) && (
           <details open={view.description !== ''}>
             <summary>{t.problem.developers}</summary>

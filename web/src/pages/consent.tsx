@@ -1,4 +1,4 @@
-import type { Frame, View } from '@bursar/contract'
+import { graveScopes, type Frame, type View } from '@bursar/contract'
 import { Document, Form, Notice, ScopeLine, speak, Summary } from '../kit.tsx'
 
 type Props = Extract<View, { kind: 'consent' }>
@@ -26,7 +26,11 @@ export const Consent = ({ view, frame }: { view: Props; frame: Frame }) => {
           <span>{t.consent.since(date(client.since))}</span>
         </p>
         <Summary frame={frame} mishap={view.mishap} />
-        {!client.verified && <Notice kind="warn">{t.consent.warning(client.host)}</Notice>}
+        {!client.verified ? (
+          <Notice kind="warn">{t.consent.warning(client.host)}</Notice>
+        ) : (
+          view.scopes.some(({ scope }) => graveScopes.includes(scope)) && <Notice kind="warn">{t.consent.grave}</Notice>
+        )}
         <div className="you">
           <p>
             <span className="soft">{t.consent.you}</span> <strong>{frame.person?.email}</strong>
@@ -45,8 +49,8 @@ export const Consent = ({ view, frame }: { view: Props; frame: Frame }) => {
           </ul>
           <fieldset>
             <legend>{t.consent.organizations}</legend>
-            {organizations.length === 0 && <p>{t.consent.none}</p>}
-            {single && <p className="soft">{t.consent.one}</p>}
+            {organizations.length === 0 && <p>{single ? t.consent.noneSingle : t.consent.none}</p>}
+            {single && organizations.length > 0 && <p className="soft">{t.consent.one}</p>}
             {!single && organizations.length > 0 && (
               <label className="choice">
                 <input type="radio" name="reach" value="chosen" defaultChecked={!everywhere} />
@@ -72,9 +76,11 @@ export const Consent = ({ view, frame }: { view: Props; frame: Frame }) => {
             <button name="action" value="deny">
               {t.consent.deny}
             </button>
-            <button name="action" value="allow" className="primary armed">
-              {t.consent.allow}
-            </button>
+            {(!single || organizations.length > 0) && (
+              <button name="action" value="allow" className="primary armed">
+                {t.consent.allow}
+              </button>
+            )}
           </div>
         </Form>
         <p className="soft">

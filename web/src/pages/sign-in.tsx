@@ -36,6 +36,7 @@ export const SignIn = ({ view, frame }: { view: Props; frame: Frame }) => {
           )}
           <button className="primary">{step === 'email' ? t.signIn.sendCode : t.signIn.submit}</button>
         </Form>
+        {step === 'factor' && <a href={`/login?again=1&return_to=${encodeURIComponent(return_to)}`}>{t.signIn.beginAgain}</a>}
         {step === 'code' && (
           <div className="row">
             <Form frame={frame} action="/login">

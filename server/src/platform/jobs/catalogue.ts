@@ -11,6 +11,8 @@ export const catalogue = {
   'mail.organization_invitation': z.object({ organization_id: id, invitation_id: id }),
   'mail.organization_token_leaked': z.object({ organization_id: id, token_id: id, user_id: id }),
   'mail.personal_token_leaked': z.object({ token_id: id }),
+  'mail.app_token_leaked': z.object({ user_id: id, client_id: id }),
+  'mail.client_secret_leaked': z.object({ client_id: id }),
   'mail.app_allowed': z.object({ user_id: id, client_id: id }),
   'mail.webhook_paused': z.object({ organization_id: id, endpoint_id: id, user_id: id }),
   'mail.customer_session_leaked': z.object({ organization_id: id, session_id: id }),

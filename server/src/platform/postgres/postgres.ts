@@ -107,6 +107,18 @@ export const isTwin = (error: unknown, constraint: string): boolean => {
 /** Whether the database refused to remove a row because another one refers to it. */
 export const isReferred = (error: unknown): boolean => (error as { code?: string }).code === '23503'
 
+const passing = ['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', '57P01', '57P02', '57P03', '57014', '55P03', '53300', '53200', '08006', '08001']
+
+/** The database is unreachable, overloaded, or gave up waiting: a retry may succeed. */
+export const isUnavailable = (error: unknown): boolean => {
+  const { severity, code = '' } = error as { severity?: string; code?: string }
+  return (
+    severity === 'FATAL' ||
+    passing.includes(code) ||
+    (error instanceof Error && /timeout exceeded when trying to connect|Connection terminated/.test(error.message))
+  )
+}
+
 const parseWhole = (text: string): number => {
   const value = Number(text)
   if (!Number.isSafeInteger(value)) throw new RangeError('a stored whole number is beyond what can be computed with exactly')

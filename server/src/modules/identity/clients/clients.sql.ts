@@ -32,11 +32,15 @@ declare module '../../../platform/postgres/postgres.ts' {
 
 const living = (db: Db) => db.q.selectFrom('oauth_clients').selectAll().where('deleted_at', 'is', null)
 
-export const findClient = (db: Db, client_id: string): Promise<ClientRow | undefined> => living(db).where('client_id', '=', client_id).executeTakeFirst()
+/** The form of every client id: whatever else somebody sends is nobody's, and not worth a question to the database. */
+const shape = /^bursar_(test_)?ci_[0-9A-Za-z]{43}$/
+
+export const findClient = async (db: Db, client_id: string): Promise<ClientRow | undefined> =>
+  shape.test(client_id) ? living(db).where('client_id', '=', client_id).executeTakeFirst() : undefined
 
 /** Holds the client: its registration is changed by one caller at a time, and nothing is issued to it meanwhile. */
 export const lockClient = async (tx: Tx, client_id: string): Promise<Locked<ClientRow> | undefined> =>
-  (await living(tx).where('client_id', '=', client_id).forUpdate().executeTakeFirst()) as Locked<ClientRow> | undefined
+  shape.test(client_id) ? ((await living(tx).where('client_id', '=', client_id).forUpdate().executeTakeFirst()) as Locked<ClientRow> | undefined) : undefined
 
 export const insertClient = (tx: Tx, client: ClientRow): Promise<ClientRow> =>
   tx.q.insertInto('oauth_clients').values(client).returningAll().executeTakeFirstOrThrow()

@@ -70,11 +70,12 @@ const admit = async (db: Db, { raw, actor, platform }: Visitor, client: ClientRo
     const subject =
       typeof reading !== 'string' && reading.kind === 'client_registration' ? await findSubject(db, platform.hasher, new Secret(presented)) : undefined
     if (client && subject?.kind === 'client_registration' && subject.subject_id === client.id) return client
-  } else if (client && actor.kind === 'user' && client.owner_id === actor.user_id) return client
+    // Whoever may not change their own account may not change what they own either: an operator without a second factor.
+  } else if (client && actor.kind === 'user' && actor.scopes.has('user:write') && client.owner_id === actor.user_id) return client
   throw new InvalidClient(undefined, { 'www-authenticate': 'Bearer realm="bursar", error="invalid_client"' })
 }
 
-/** Replaces the configuration. Becoming confidential brings a new secret, becoming public ends the old one. */
+/** Replaces the configuration. A confidential client without a secret gets one, becoming public ends the old one. */
 export const updateClient = async (
   tx: Tx,
   platform: Platform,
@@ -85,9 +86,16 @@ export const updateClient = async (
     throw new InvalidRequest({ loc: ['body', 'client_id'], msg: 'Expected the client_id of the address.', type: 'value_error', input: wish.client_id })
   if (wish.client_secret !== undefined && !(await isSecretOf(tx, platform, client, wish.client_secret)))
     throw new InvalidRequest({ loc: ['body', 'client_secret'], msg: 'This is not the current secret of the client.', type: 'value_error' })
-  const changed = await changeClient(tx, client.client_id, { ...configured(wish), modified_at: tx.clock.wall() })
+  const wanted = configured(wish)
+  // Vouched for was the app as it was: what people are shown, and where they are sent.
+  const same = (['client_name', 'client_uri', 'tos_uri', 'policy_uri', 'token_endpoint_auth_method', 'redirect_uris'] as const).every(
+    (field) => JSON.stringify(wanted[field]) === JSON.stringify(client[field]),
+  )
+  const changed = await changeClient(tx, client.client_id, { ...wanted, modified_at: tx.clock.wall(), ...(same ? {} : { verified_at: null }) })
   if (isPublic(changed) && !isPublic(client)) await dropCredentials(tx, 'client_secret', client.id)
-  return { client: changed, client_secret: isPublic(client) && !isPublic(changed) ? await issue(tx, platform, 'client_secret', client.id) : undefined }
+  // One that was public has none yet; one whose secret leaked has none any more.
+  const lacking = !isPublic(changed) && (await secretHashOf(tx, client.id)) === undefined
+  return { client: changed, client_secret: lacking ? await issue(tx, platform, 'client_secret', client.id) : undefined }
 }
 
 const isSecretOf = async (db: Db, { hasher }: Platform, client: ClientRow, secret: string) => {

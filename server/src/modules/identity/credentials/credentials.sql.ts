@@ -77,6 +77,8 @@ export interface Resolved {
   member_role: MemberRole | null
   client_id: string | null
   second_factor: boolean | null
+  /** An app that was given some organizations, not all. */
+  restricted: boolean
 }
 
 /**

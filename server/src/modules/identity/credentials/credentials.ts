@@ -71,11 +71,11 @@ const actorOf = (found: Resolved): Actor => {
         kind: 'user',
         via: found.kind === 'oauth_access' ? 'oauth' : found.kind,
         client_id: found.client_id,
+        restricted: found.restricted,
         user_id: found.user_id!,
         email: found.email!,
         // An app acts for the person, not for the deployment.
         is_operator: found.kind !== 'oauth_access' && found.is_operator!,
-        second_factor: found.second_factor === true,
         credential_id,
         credential_created_at: found.created_at,
         scopes: found.kind !== 'session' ? new Set(found.scopes) : found.is_operator && !found.second_factor ? enrolling : everyScope,

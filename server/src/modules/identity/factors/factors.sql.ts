@@ -3,7 +3,16 @@ import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
-    second_factors: { user_id: string; sealed: string; created_at: Date; confirmed_at: Date | null; last_step: number }
+    second_factors: {
+      user_id: string
+      session_id: string
+      sealed: string
+      created_at: Date
+      confirmed_at: Date | null
+      last_step: number
+      tries: number
+      tries_since: Date
+    }
     recovery_codes: { user_id: string; hash: string }
     pending_sign_ins: { id: string; user_id: string; created_at: Date; expires_at: Date; tries_left: number }
   }
@@ -15,18 +24,18 @@ export const findFactor = (db: Db, user_id: string) => db.q.selectFrom('second_f
 export const lockFactor = (tx: Tx, user_id: string) =>
   tx.q.selectFrom('second_factors').selectAll().where('user_id', '=', user_id).forUpdate().executeTakeFirst()
 
-export const storeFactor = async (tx: Tx, factor: { user_id: string; sealed: string; created_at: Date }): Promise<void> => {
+export const storeFactor = async (tx: Tx, factor: { user_id: string; session_id: string; sealed: string; created_at: Date }): Promise<void> => {
   await tx.q.deleteFrom('second_factors').where('user_id', '=', factor.user_id).execute()
   await tx.q
     .insertInto('second_factors')
-    .values({ ...factor, confirmed_at: null, last_step: 0 })
+    .values({ ...factor, confirmed_at: null, last_step: 0, tries: 0, tries_since: factor.created_at })
     .execute()
 }
 
 export const stepFactor = async (tx: Tx, user_id: string, last_step: number, confirmed_at: Date): Promise<void> => {
   await tx.q
     .updateTable('second_factors')
-    .set({ last_step, confirmed_at: sql`coalesce(confirmed_at, ${confirmed_at})` })
+    .set({ last_step, confirmed_at: sql`coalesce(confirmed_at, ${confirmed_at})`, tries: 0 })
     .where('user_id', '=', user_id)
     .execute()
 }
@@ -89,6 +98,28 @@ export const purgePending = async (tx: Tx, now: Date): Promise<void> => {
     delete from credentials where kind = 'sign_in' and subject_id in (select id from ended)`.execute(tx.q)
 }
 
-export const strengthenSession = async (tx: Tx, session_id: string): Promise<void> => {
-  await tx.q.updateTable('user_sessions').set({ second_factor: true }).where('id', '=', session_id).execute()
+/** Spends one try of this hour, whichever way it is tried. False: none is left. */
+export const spendFactorTry = async (tx: Tx, user_id: string, now: Date, hourAgo: Date, most: number): Promise<boolean> => {
+  const { rows } = await sql`
+    update second_factors set
+      tries = case when tries_since <= ${hourAgo} then 1 else tries + 1 end,
+      tries_since = case when tries_since <= ${hourAgo} then ${now} else tries_since end
+    where user_id = ${user_id} and (tries_since <= ${hourAgo} or tries < ${most}) returning user_id`.execute(tx.q)
+  return rows.length > 0
 }
+
+export const weakenSessions = async (tx: Tx, user_id: string): Promise<void> => {
+  await tx.q.updateTable('user_sessions').set({ second_factor: false }).where('user_id', '=', user_id).execute()
+}
+
+/** Whether a sign-in that waits for its second factor can still be tried. */
+export const isPending = async (db: Db, hashes: readonly string[], now: Date): Promise<boolean> =>
+  (await db.q
+    .selectFrom('credentials as c')
+    .innerJoin('pending_sign_ins as p', 'p.id', 'c.subject_id')
+    .select('p.id')
+    .where('c.hash', 'in', [...hashes])
+    .where('c.kind', '=', 'sign_in')
+    .where('p.tries_left', '>', 0)
+    .where('p.expires_at', '>', now)
+    .executeTakeFirst()) !== undefined

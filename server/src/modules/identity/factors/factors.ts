@@ -12,12 +12,13 @@ import {
   insertPending,
   lockFactor,
   recoveryCodesLeft,
+  spendFactorTry,
   spendPendingTry,
   stepFactor,
   storeFactor,
   storeRecoveryCodes,
-  strengthenSession,
   takeRecoveryCode,
+  weakenSessions,
 } from './factors.sql.ts'
 
 const stepSeconds = 30
@@ -25,6 +26,14 @@ const digits = 6
 const pendingLife = 10 * minutes
 const tries = 5
 const recoveryCodes = 10
+const setupLife = 10 * minutes
+const triesPerHour = 20
+
+/** A person in one of their sessions. */
+interface Seated {
+  readonly user_id: string
+  readonly credential_id: string
+}
 
 /** The code of a time step (RFC 6238, SHA-1, six digits: what every authenticator app speaks). */
 export const codeAt = (secret: Secret, step: number): string => {
@@ -49,20 +58,23 @@ export const base32 = (bytes: Buffer): string => {
 /** Whether a person has a second factor that counts. */
 export const hasFactor = async (db: Db, user_id: string): Promise<boolean> => (await findFactor(db, user_id))?.confirmed_at != null
 
-export const factorOf = async (db: Db, user_id: string) => {
-  const factor = await findFactor(db, user_id)
-  return {
-    state: !factor ? ('off' as const) : factor.confirmed_at ? ('on' as const) : ('pending' as const),
-    recovery_left: await recoveryCodesLeft(db, user_id),
-  }
+export const factorOf = async (db: Db, platform: Platform, person: Seated) => {
+  const factor = await findFactor(db, person.user_id)
+  const state = factor?.confirmed_at ? ('on' as const) : factor && isBeingSetUp(factor, person, platform.clock.wall()) ? ('pending' as const) : ('off' as const)
+  return { state, recovery_left: await recoveryCodesLeft(db, person.user_id) }
 }
 
-/** Begins to set one up: it counts once a code of it was typed. Null: there is one already. */
-export const beginFactor = async (tx: Tx, platform: Platform, person: { user_id: string; email: string }) => {
+/** A secret that one session was shown counts there, for ten minutes: nobody can lay one out for another to take. */
+const isBeingSetUp = (factor: { session_id: string; created_at: Date; confirmed_at: Date | null }, person: Seated, now: Date) =>
+  factor.confirmed_at === null && factor.session_id === person.credential_id && now.getTime() - factor.created_at.getTime() < setupLife
+
+/** Begins to set one up: it counts once a code of it was typed. */
+export const beginFactor = async (tx: Tx, platform: Platform, person: Seated & { email: string }) => {
   if ((await lockFactor(tx, person.user_id))?.confirmed_at) return null
   const bytes = randomBytes(20)
   await storeFactor(tx, {
     user_id: person.user_id,
+    session_id: person.credential_id,
     sealed: platform.sealer.seal(new Secret(bytes.toString('base64')), person.user_id),
     created_at: tx.clock.wall(),
   })
@@ -70,9 +82,9 @@ export const beginFactor = async (tx: Tx, platform: Platform, person: { user_id:
 }
 
 /** What an authenticator needs, while it is being set up. */
-export const pendingFactor = async (db: Db, platform: Platform, person: { user_id: string; email: string }) => {
+export const pendingFactor = async (db: Db, platform: Platform, person: Seated & { email: string }) => {
   const factor = await findFactor(db, person.user_id)
-  if (!factor || factor.confirmed_at) return null
+  if (!factor || !isBeingSetUp(factor, person, platform.clock.wall())) return null
   return describe(platform, person.email, Buffer.from(platform.sealer.open(factor.sealed, person.user_id).reveal(), 'base64'))
 }
 
@@ -80,6 +92,12 @@ const describe = ({ config }: Platform, email: string, bytes: Buffer) => {
   const secret = base32(bytes)
   const issuer = config.environment === 'sandbox' ? 'Bursar sandbox' : 'Bursar'
   return { secret, uri: `otpauth://totp/${encodeURIComponent(`${issuer}:${email}`)}?secret=${secret}&issuer=${encodeURIComponent(issuer)}` }
+}
+
+/** A try is spent before anything is compared, so that guesses run out however many there are, and wherever they come from. */
+const mayTry = (tx: Tx, user_id: string) => {
+  const wall = tx.clock.wall()
+  return spendFactorTry(tx, user_id, wall, later(wall, -60 * minutes), triesPerHour)
 }
 
 /** A code of the authenticator, this moment's or a neighbour's; none works twice. */
@@ -99,32 +117,30 @@ const proves = async (tx: Tx, platform: Platform, user_id: string, typed: string
 const bound = (user_id: string, code: Secret) => new Secret(`recovery:${user_id}:${code.reveal()}`)
 
 /** The first code makes the factor count. Answers with the codes for the day the authenticator is lost, or null. */
-export const confirmFactor = async (
-  tx: Tx,
-  platform: Platform,
-  { user_id, credential_id }: { user_id: string; credential_id: string },
-  typed: string,
-): Promise<string[] | null> => {
-  if ((await lockFactor(tx, user_id))?.confirmed_at !== null || !(await proves(tx, platform, user_id, typed))) return null
+export const confirmFactor = async (tx: Tx, platform: Platform, person: Seated, typed: string): Promise<string[] | null> => {
+  const { user_id } = person
+  const factor = await lockFactor(tx, user_id)
+  if (!factor || !isBeingSetUp(factor, person, tx.clock.wall())) return null
+  if (!(await mayTry(tx, user_id)) || !(await proves(tx, platform, user_id, typed))) return null
   const codes = Array.from({ length: recoveryCodes }, newCode)
   await storeRecoveryCodes(
     tx,
     user_id,
     codes.map((code) => platform.hasher.hash(bound(user_id, code))),
   )
-  // Whoever has just shown it has it: this session counts as signed in with it.
-  await strengthenSession(tx, credential_id)
   return codes.map((code) => code.reveal())
 }
 
 /** Whether this is the person's second factor: a code of the authenticator, or one of the recovery codes, each once. */
-export const isSecondFactor = async (tx: Tx, platform: Platform, user_id: string, typed: string): Promise<boolean> =>
-  (await proves(tx, platform, user_id, typed)) || takeRecoveryCode(tx, user_id, platform.hasher.candidates(bound(user_id, readCode(typed))))
+const isSecondFactor = async (tx: Tx, platform: Platform, user_id: string, typed: string): Promise<boolean> =>
+  (await mayTry(tx, user_id)) &&
+  ((await proves(tx, platform, user_id, typed)) || takeRecoveryCode(tx, user_id, platform.hasher.candidates(bound(user_id, readCode(typed)))))
 
 /** Takes the second factor away, for whoever can show it once more. */
 export const endFactor = async (tx: Tx, platform: Platform, user_id: string, typed: string): Promise<boolean> => {
   if (!(await isSecondFactor(tx, platform, user_id, typed))) return false
   await dropFactor(tx, user_id)
+  await weakenSessions(tx, user_id)
   return true
 }
 

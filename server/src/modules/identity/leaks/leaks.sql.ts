@@ -31,3 +31,11 @@ export const personalLeak = (db: Db, token_id: string) =>
     .select(['t.hint', 't.comment', 'u.email'])
     .where('t.id', '=', token_id)
     .executeTakeFirst()
+
+export const clientLeak = (db: Db, id: string) =>
+  db.q
+    .selectFrom('oauth_clients as c')
+    .innerJoin('users as u', 'u.id', 'c.owner_id')
+    .select(['c.client_id', 'c.client_name', 'u.email'])
+    .where('c.id', '=', id)
+    .executeTakeFirst()

@@ -9,7 +9,8 @@ import { dropCredentials, findSubject, forgetSubjects, type Subject } from '../c
 import { endFamilies, familyOf } from '../oauth/oauth.sql.ts'
 import { signOut } from '../sessions/sessions.ts'
 import { revokeOrganizationToken, revokePersonalToken } from '../tokens/tokens.ts'
-import { managersOf, organizationLeak, personalLeak } from './leaks.sql.ts'
+import { findAllowed } from '../grants/grants.sql.ts'
+import { clientLeak, managersOf, organizationLeak, personalLeak } from './leaks.sql.ts'
 
 /** Only a reporter whose key the operator has configured is believed: anyone else could probe which tokens are real. */
 export const checkReporter = (platform: Platform, headers: Readonly<Record<string, string | string[] | undefined>>, body: Buffer): void => {
@@ -54,12 +55,16 @@ const kill = async (tx: Tx, { kind, subject_id, organization_id }: Subject): Pro
     case 'oauth_refresh':
     case 'oauth_code': {
       // Whichever half leaked, the whole authorization ends; the app asks again.
-      const family_id = await familyOf(tx, subject_id)
-      return family_id === undefined ? undefined : endFamilies(tx, [family_id])
+      const family = await familyOf(tx, subject_id)
+      if (!family) return
+      await endFamilies(tx, [family.id])
+      return enqueue(tx, 'mail.app_token_leaked', { user_id: family.user_id, client_id: family.client })
     }
+    case 'client_secret':
+      await dropCredentials(tx, kind, subject_id)
+      return enqueue(tx, 'mail.client_secret_leaked', { client_id: subject_id })
     case 'invitation':
     case 'email_change':
-    case 'client_secret':
     case 'client_registration':
     case 'sign_in':
       await dropCredentials(tx, kind, subject_id)
@@ -89,5 +94,25 @@ export const mailPerson = async ({ db, gateways }: Means, { token_id }: { token_
       to: leak.email,
       subject: 'A leaked personal access token was revoked',
       text: warning('A personal access token of yours', leak.hint, leak.comment),
+    })
+}
+
+export const mailAppUser = async ({ db, gateways }: Means, { user_id, client_id }: { user_id: string; client_id: string }): Promise<void> => {
+  const found = await findAllowed(db, user_id, client_id)
+  if (found)
+    await gateways.mail.send({
+      to: found.email,
+      subject: `A leaked token of ${found.client_name} was revoked`,
+      text: `A token with which the app "${found.client_name}" acts for you was found in a public place and has been revoked.\n\nThe app will ask you again; if you do not trust it any more, remove it from your connected apps.`,
+    })
+}
+
+export const mailClientOwner = async ({ db, gateways }: Means, { client_id }: { client_id: string }): Promise<void> => {
+  const leak = await clientLeak(db, client_id)
+  if (leak)
+    await gateways.mail.send({
+      to: leak.email,
+      subject: `The leaked secret of ${leak.client_name} was revoked`,
+      text: `The client secret of your app "${leak.client_name}" (${leak.client_id}) was found in a public place and has been revoked: the app cannot get tokens any more.\n\nSend its configuration again (PUT /v1/oauth2/register/${leak.client_id}), and the answer holds a new secret.`,
     })
 }

@@ -2,12 +2,12 @@ import {
   describeConsent,
   getUserInfo,
   InvalidAuthorizationRequest,
+  isScope,
   introspectToken,
   NotPermitted,
   requestToken,
   revokeToken,
   scopeSentences,
-  scopes as everyScope,
   SignInNeeded,
   type Scope,
 } from '@bursar/contract'
@@ -25,6 +25,7 @@ export const operations = [
   speak(introspectToken),
   speak(getUserInfo),
   read(describeConsent, async (db, { actor, raw, query }) => {
+    // One of the official clients sends the word "undefined" where it has no token.
     if (raw.headers.authorization !== undefined && /^Bearer (?!undefined$)/i.test(String(raw.headers.authorization)))
       throw new NotPermitted('Tokens cannot do this: it is for the browser in which a person is signed in.')
     const refuse = (why: string) => new InvalidAuthorizationRequest(why)
@@ -33,7 +34,7 @@ export const operations = [
     if (!client) throw refuse('client_id is not the id of a client.')
     if (query.redirect_uri !== undefined && !client.redirect_uris.includes(query.redirect_uri)) throw refuse('redirect_uri is not registered with the client.')
     const wanted = query.scope === undefined || query.scope === '' ? client.scopes : [...new Set(query.scope.split(' '))]
-    const beyond = wanted.find((scope) => !client.scopes.includes(scope) || !(everyScope as readonly string[]).includes(scope))
+    const beyond = wanted.find((scope) => !client.scopes.includes(scope) || !isScope(scope))
     if (beyond !== undefined) throw refuse(`scope ${beyond} is not one that the client may ask for.`)
     const scopes = wanted as Scope[]
     if (actor.kind === 'anonymous' && scopes.includes('openid')) throw new SignInNeeded()

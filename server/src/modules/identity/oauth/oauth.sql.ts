@@ -10,7 +10,6 @@ export interface FamilyRow {
   user_id: string
   created_at: Date
   scopes: string[]
-  claims: string[] | null
 }
 
 export interface OAuthTokenRow {
@@ -21,6 +20,7 @@ export interface OAuthTokenRow {
   created_at: Date
   expires_at: Date
   consumed_at: Date | null
+  consumed_from: string | null
   scopes: string[]
   payload: Record<string, unknown>
 }
@@ -40,10 +40,7 @@ export const findFamily = (db: Db, id: string): Promise<FamilyRow | undefined> =
   db.q.selectFrom('oauth_families').selectAll().where('id', '=', id).executeTakeFirst()
 
 export const insertFamily = async (tx: Tx, family: FamilyRow): Promise<void> => {
-  await tx.q
-    .insertInto('oauth_families')
-    .values({ ...family, claims: family.claims === null ? null : (JSON.stringify(family.claims) as never) })
-    .execute()
+  await tx.q.insertInto('oauth_families').values(family).execute()
 }
 
 /**
@@ -63,7 +60,6 @@ export const storeToken = async (tx: Tx, hasher: Hasher, secret: Secret, token: 
 }
 
 export interface FoundToken extends OAuthTokenRow {
-  family_created_at: Date
   /** A token that replaced this one is stored. */
   replaced: boolean
 }
@@ -71,15 +67,20 @@ export interface FoundToken extends OAuthTokenRow {
 /** The token that a secret opens, if its kind is right. */
 export const findToken = async (db: Db, hasher: Hasher, secret: Secret, kind: OAuthTokenKind): Promise<FoundToken | undefined> => {
   const { rows } = await sql<FoundToken>`
-    select t.*, f.created_at as family_created_at, exists (select from oauth_tokens s where s.parent_id = t.id) as replaced
-    from credentials c join oauth_tokens t on t.id = c.subject_id and t.kind = c.kind join oauth_families f on f.id = t.family_id
+    select t.*, exists (select from oauth_tokens s where s.parent_id = t.id) as replaced
+    from credentials c join oauth_tokens t on t.id = c.subject_id and t.kind = c.kind
     where c.hash = any(${hasher.candidates(secret)}) and c.kind = ${kind}`.execute(db.q)
   return rows[0]
 }
 
 /** Uses a token up. False: somebody was first. */
-export const consumeToken = async (tx: Tx, id: string, now: Date): Promise<boolean> => {
-  const done = await tx.q.updateTable('oauth_tokens').set({ consumed_at: now }).where('id', '=', id).where('consumed_at', 'is', null).executeTakeFirst()
+export const consumeToken = async (tx: Tx, id: string, now: Date, from: string): Promise<boolean> => {
+  const done = await tx.q
+    .updateTable('oauth_tokens')
+    .set({ consumed_at: now, consumed_from: from })
+    .where('id', '=', id)
+    .where('consumed_at', 'is', null)
+    .executeTakeFirst()
   return done.numUpdatedRows > 0n
 }
 
@@ -107,8 +108,15 @@ export const dropToken = async (tx: Tx, id: string): Promise<void> => {
   await tx.q.deleteFrom('oauth_tokens').where('id', '=', id).execute()
 }
 
-export const familyOf = async (tx: Tx, token_id: string): Promise<string | undefined> =>
-  (await tx.q.selectFrom('oauth_tokens').select('family_id').where('id', '=', token_id).executeTakeFirst())?.family_id
+/** The authorization that a token came of, with whose it is and the inner id of the client. */
+export const familyOf = (tx: Tx, token_id: string) =>
+  tx.q
+    .selectFrom('oauth_tokens as t')
+    .innerJoin('oauth_families as f', 'f.id', 't.family_id')
+    .innerJoin('oauth_clients as c', 'c.client_id', 'f.client_id')
+    .select(['f.id', 'f.user_id', 'c.id as client'])
+    .where('t.id', '=', token_id)
+    .executeTakeFirst()
 
 export const storeVisit = async (
   tx: Tx,

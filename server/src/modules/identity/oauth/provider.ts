@@ -1,32 +1,18 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { scopes as everyScope, type Scope } from '@bursar/contract'
-import { errors, interactionPolicy, Provider, type Adapter, type AdapterPayload, type Configuration, type KoaContextWithOIDC } from 'oidc-provider'
+import { isScope, locales, scopes as everyScope, type Scope } from '@bursar/contract'
+import { errors, interactionPolicy, Provider, type Adapter, type Configuration, type KoaContextWithOIDC } from 'oidc-provider'
 import { newId } from '../../../kernel/ids.ts'
 import { derivedToken, newToken, sameText, Secret } from '../../../kernel/secrets.ts'
-import { days, later, seconds } from '../../../platform/clock.ts'
-import { isReferred, type Postgres } from '../../../platform/postgres/postgres.ts'
+import { days, seconds } from '../../../platform/clock.ts'
+import { isUnavailable, type Postgres } from '../../../platform/postgres/postgres.ts'
 import type { Platform } from '../../handlers.ts'
-import { isPublic } from '../clients/clients.ts'
-import { findClient, secretHashOf, type ClientRow } from '../clients/clients.sql.ts'
+import { findClient } from '../clients/clients.sql.ts'
 import { findGrant, membershipsOf, touchGrant } from '../grants/grants.sql.ts'
 import { ensureKeys, keysMayBeCached, openKeys } from '../keys/keys.ts'
 import { personBehind } from '../sessions/sessions.ts'
 import { findUser } from '../sessions/sessions.sql.ts'
-import {
-  consumeToken,
-  dropToken,
-  dropVisit,
-  endFamilies,
-  findFamily,
-  findToken,
-  findVisit,
-  findVisitByUid,
-  insertFamily,
-  storeToken,
-  storeVisit,
-  type OAuthTokenKind,
-  type VisitKind,
-} from './oauth.sql.ts'
+import { adapterOf, lifetimes, type Arrival } from './adapters.ts'
+import { findVisit, type OAuthTokenKind } from './oauth.sql.ts'
 
 /** The addresses of the protocol. What stands here is answered by the library, in its own words. */
 export const protocolPaths = {
@@ -38,21 +24,14 @@ export const protocolPaths = {
   jwks: '/.well-known/jwks.json',
 } as const
 
-export const accessTokenSeconds = 864_000
-const codeSeconds = 60
-const interactionSeconds = 3600
-const refreshSliding = 90 * days
-const refreshAbsolute = 365 * days
-/** Two tabs, or an answer that was lost: the same old refresh token gives the same new pair for so long. */
-const refreshGrace = 30 * seconds
-/** Two who redeem one code at once: the second is refused, and the first keeps what they got. Later it is a replay. */
-const codeGrace = 5 * seconds
-
 export interface OAuthOptions {
   readonly platform: Platform
   readonly postgres: Pick<Postgres, 'db' | 'transact'>
   /** Shows a person what went wrong before the request could be trusted: never a redirect. */
-  readonly showProblem: (request: IncomingMessage, problem: { error: string; description: string }) => { html: string; headers: Record<string, string> }
+  readonly showProblem: (
+    request: IncomingMessage,
+    problem: { error: string; description: string; request_id: string | null },
+  ) => { html: string; headers: Record<string, string> }
 }
 
 /** The protocol, running on our tables: every hash, expiry and single use is decided here and not by the library. */
@@ -60,8 +39,8 @@ export const openOAuth = async (options: OAuthOptions) => {
   const { platform, postgres } = options
   const { config, clock, log } = platform
   await postgres.transact((tx) => ensureKeys(tx, platform))
-  const arrivals = new WeakMap<IncomingMessage, Date>()
-  const model = (name: string) => adapterOf(name, options, (request) => arrivals.get(request) ?? clock.wall())
+  const arrivals = new WeakMap<IncomingMessage, Arrival>()
+  const model = (name: string) => adapterOf(name, options, (request) => arrivals.get(request) ?? { at: clock.wall(), from: '' })
 
   let keys = await openKeys(postgres.db, platform)
   let current = build(options, keys, model)
@@ -78,8 +57,8 @@ export const openOAuth = async (options: OAuthOptions) => {
 
   return {
     /** Answers a request of the protocol. Which host it came to is ours to say, not the request's. */
-    answer: async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-      arrivals.set(request, clock.wall())
+    answer: async (request: IncomingMessage, response: ServerResponse, arrival: Arrival): Promise<void> => {
+      arrivals.set(request, arrival)
       await current.callback()(direct(config, request), response)
     },
     /** What the browser is in the middle of, if it is. */
@@ -92,11 +71,11 @@ export const openOAuth = async (options: OAuthOptions) => {
       }
     },
     /** The app behind an interaction, which nobody can point at but the browser that is in it: its id is random and lives an hour. */
-    waitingApp: async (uid: string): Promise<{ name: string; redirect_uri: string } | undefined> => {
+    waitingApp: async (uid: string): Promise<{ name: string; redirect_uri: string; locales: string } | undefined> => {
       const visit = await findVisit(postgres.db, 'Interaction', platform.hasher.candidates(new Secret(uid)), clock.wall())
-      const { client_id = '', redirect_uri = '' } = (visit?.payload as { params?: { client_id?: string; redirect_uri?: string } } | undefined)?.params ?? {}
+      const { client_id = '', redirect_uri = '', ui_locales = '' } = (visit?.payload as { params?: Record<string, string> } | undefined)?.params ?? {}
       const client = await findClient(postgres.db, client_id)
-      return client && { name: client.client_name, redirect_uri }
+      return client && { name: client.client_name, redirect_uri, locales: ui_locales }
     },
     /** Notes how the person decided; the address to go on with. */
     decide: (request: IncomingMessage, response: ServerResponse, result: Parameters<Provider['interactionResult']>[2]): Promise<string> =>
@@ -112,7 +91,9 @@ export type Interaction = NonNullable<Awaited<ReturnType<OAuth['interaction']>>>
 
 /** Proxies in front of us are believed as far as the configuration says, which is elsewhere: here the public addresses stand. */
 const direct = (config: Platform['config'], request: IncomingMessage): IncomingMessage => {
-  const page = request.url?.startsWith(protocolPaths.authorization) || request.url?.startsWith('/oauth2/interaction')
+  // A request line may name a host of its own, and the library would build its addresses on it.
+  request.url = (request.url ?? '/').replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '') || '/'
+  const page = request.url.startsWith(protocolPaths.authorization) || request.url.startsWith('/oauth2/interaction')
   const { host, protocol } = page ? config.auth_url : config.public_url
   request.headers['x-forwarded-host'] = host
   request.headers['x-forwarded-proto'] = protocol.slice(0, -1)
@@ -143,12 +124,12 @@ const build = ({ platform, postgres, showProblem }: OAuthOptions, keys: Record<s
       short: cookie,
     },
     ttl: {
-      AccessToken: accessTokenSeconds,
-      AuthorizationCode: codeSeconds,
+      AccessToken: lifetimes.access / seconds,
+      AuthorizationCode: lifetimes.code / seconds,
       IdToken: 3600,
-      RefreshToken: refreshSliding / seconds,
-      Grant: (refreshAbsolute + refreshSliding) / seconds,
-      Interaction: interactionSeconds,
+      RefreshToken: lifetimes.refresh / seconds,
+      Grant: lifetimes.family / seconds,
+      Interaction: lifetimes.interaction / seconds,
       Session: (31 * days) / seconds,
     },
     scopes: [...everyScope],
@@ -215,7 +196,7 @@ const build = ({ platform, postgres, showProblem }: OAuthOptions, keys: Record<s
         ctx.body = out
         return
       }
-      const { html, headers } = showProblem(ctx.req, { error: out.error, description })
+      const { html, headers } = showProblem(ctx.req, { error: out.error, description, request_id: ctx.response.get('x-request-id') || null })
       const { 'set-cookie': cookie, ...rest } = headers
       ctx.set(rest)
       if (cookie !== undefined) ctx.append('set-cookie', cookie)
@@ -227,17 +208,21 @@ const build = ({ platform, postgres, showProblem }: OAuthOptions, keys: Record<s
       registration_endpoint: new URL('/v1/oauth2/register', config.public_url).href,
       revocation_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],
       introspection_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],
-      ui_locales_supported: ['en', 'de'],
+      ui_locales_supported: [...locales],
     },
   }
 
   const provider = new Provider(config.public_url.origin, configuration)
   provider.proxy = true
   ;(provider as NodeJS.EventEmitter).on('error', (error: Error) => log.error('oauth_failed', { operation: 'unrouted', error }))
-  provider.on('server_error', (ctx: KoaContextWithOIDC, error: Error) => log.error('oauth_failed', { operation: ctx.oidc?.route ?? 'unrouted', error }))
+  provider.on('server_error', (ctx: KoaContextWithOIDC, error: Error) => {
+    if (isUnavailable(error)) ctx.state.unavailable = true
+    log.error('oauth_failed', { operation: ctx.oidc?.route ?? 'unrouted', error })
+  })
   ownTokens(provider, platform)
   ownSecrets(provider, platform)
   ownSessions(provider, { platform, postgres })
+  provider.use(ownFailures(log))
   provider.use(ownWords(postgres, platform))
   return provider
 }
@@ -254,7 +239,7 @@ const policyOf = (postgres: OAuthOptions['postgres']) => {
     new Check('unknown_words', 'the request cannot be understood', 'invalid_request', (ctx) => {
       // The request as it came: the library has already dropped what it does not know.
       const asked = typeof ctx.query.scope === 'string' ? ctx.query.scope.split(' ') : []
-      const unknown = asked.find((scope) => !(everyScope as readonly string[]).includes(scope))
+      const unknown = asked.find((scope) => !isScope(scope))
       // Better said than passed over: a scope that does not exist is a mistake of the client's.
       if (unknown !== undefined) throw new errors.InvalidScope(`scope ${unknown} does not exist`, unknown)
       const sub_type = ctx.oidc.params?.sub_type
@@ -270,6 +255,15 @@ const policyOf = (postgres: OAuthOptions['postgres']) => {
       const { client, result, params } = ctx.oidc
       if (result?.consent || client?.clientAuthMethod !== 'none' || String(params?.redirect_uri).startsWith('https:')) return Check.NO_NEED_TO_PROMPT
       return (await findClient(postgres.db, client.clientId))?.verified_at ? Check.NO_NEED_TO_PROMPT : Check.REQUEST_PROMPT
+    }),
+  )
+  consent.checks.add(
+    new Check('one_wanted', 'exactly one organization has to be chosen', 'interaction_required', async (ctx) => {
+      const { client, session, result, params } = ctx.oidc
+      if (result?.consent || !client || !session?.accountId) return Check.NO_NEED_TO_PROMPT
+      if ((params?.sub_type ?? (await findClient(postgres.db, client.clientId))?.default_sub_type) !== 'organization') return Check.NO_NEED_TO_PROMPT
+      const grant = await findGrant(postgres.db, client.clientId, session.accountId)
+      return grant?.organizations?.length === 1 ? Check.NO_NEED_TO_PROMPT : Check.REQUEST_PROMPT
     }),
   )
   consent.checks.add(
@@ -336,7 +330,9 @@ const ownSessions = (provider: Provider, { platform, postgres }: Pick<OAuthOptio
   const original = Session.get
   Session.get = async function (this: typeof Session, ctx) {
     const session = await original.call(this, ctx)
-    const person = await personBehind(postgres.db, platform, ctx.req.headers.cookie)
+    const behind = await personBehind(postgres.db, platform, ctx.req.headers.cookie)
+    // Whoever may not change their own account may not let others act for them: an operator without a second factor.
+    const person = behind?.scopes.has('user:write') ? behind : undefined
     const loginTs = person && Math.floor(person.credential_created_at.getTime() / 1000)
     if (session.accountId === person?.user_id && session.loginTs === loginTs) return session
     if (session.accountId !== person?.user_id) delete session.authorizations
@@ -353,6 +349,24 @@ interface Shadow {
   accountId?: string
   loginTs?: number
   authorizations?: unknown
+}
+
+/** What breaks around the library is answered like what breaks in it, and our headers stay. */
+const ownFailures = (log: Platform['log']) => async (ctx: KoaContextWithOIDC, next: () => Promise<void>) => {
+  try {
+    await next()
+  } catch (error) {
+    log.error('oauth_failed', { operation: ctx.oidc?.route ?? 'unrouted', error })
+    ctx.state.unavailable = isUnavailable(error)
+    ctx.status = 500
+    ctx.body = { error: 'server_error', error_description: 'something went wrong on our side' }
+  }
+  // The database is restarting, or moving: worth another try.
+  if (ctx.state.unavailable === true && ctx.status === 500) {
+    ctx.status = 503
+    ctx.set('retry-after', '1')
+    ctx.body = { error: 'temporarily_unavailable', error_description: 'the service is busy or restarting' }
+  }
 }
 
 /** Where our contract says more, or other, than the library does. */
@@ -416,159 +430,3 @@ const ownWords =
         ctx.set('referrer-policy', 'no-referrer')
     }
   }
-
-const kinds: Record<string, OAuthTokenKind | undefined> = { AccessToken: 'oauth_access', RefreshToken: 'oauth_refresh', AuthorizationCode: 'oauth_code' }
-
-const adapterOf = (name: string, { platform, postgres }: OAuthOptions, arrivedAt: (request: IncomingMessage) => Date): Adapter => {
-  const kind = kinds[name]
-  if (kind) return tokenAdapter(kind, { platform, postgres }, arrivedAt)
-  if (name === 'Session' || name === 'Interaction') return visitAdapter(name, { platform, postgres })
-  if (name === 'Grant') return familyAdapter({ platform, postgres })
-  if (name === 'Client') return clientAdapter({ platform, postgres })
-  return nothing(name)
-}
-
-type Parts = Pick<OAuthOptions, 'platform' | 'postgres'>
-
-/** Whatever the library could keep and we have no table for: it is not in use, and a use of it is a mistake. */
-const nothing = (name: string): Adapter => {
-  const refuse = async () => {
-    throw new Error(`the protocol keeps no ${name}`)
-  }
-  return { upsert: refuse, find: refuse, findByUserCode: refuse, findByUid: refuse, consume: refuse, destroy: refuse, revokeByGrantId: refuse }
-}
-
-const epoch = (date: Date) => Math.floor(date.getTime() / 1000)
-
-const tokenAdapter = (kind: OAuthTokenKind, { platform, postgres }: Parts, arrivedAt: (request: IncomingMessage) => Date): Adapter => {
-  const { hasher, clock } = platform
-  const { db, transact } = postgres
-  const look = (id: string) => findToken(db, hasher, new Secret(id), kind)
-  const ends = (family_created_at: Date) => later(family_created_at, refreshAbsolute)
-  return {
-    ...nothing(kind),
-    upsert: async (id, payload, expiresIn) => {
-      const { jti: _, grantId, scope, ...rest } = payload
-      const wall = clock.wall()
-      const rotated = kind === 'oauth_refresh' ? Provider.ctx?.oidc.entities.RotatedRefreshToken?.jti : undefined
-      await transact(async (tx) => {
-        const family = await findFamily(tx, grantId!)
-        if (!family) throw new errors.InvalidGrant('the authorization has ended')
-        const expires = later(wall, expiresIn! * seconds)
-        await storeToken(tx, hasher, new Secret(id), {
-          id: newId(wall),
-          kind,
-          family_id: family.id,
-          parent_id: rotated === undefined ? null : ((await findToken(tx, hasher, new Secret(rotated), kind))?.id ?? null),
-          created_at: wall,
-          expires_at: kind === 'oauth_refresh' && expires > ends(family.created_at) ? ends(family.created_at) : expires,
-          consumed_at: null,
-          scopes: scope === undefined || scope === '' ? [] : scope.split(' '),
-          payload: rest,
-        })
-      }).catch((error: unknown) => {
-        // The person withdrew, or the family was ended, between the check and this.
-        throw isReferred(error) ? new errors.InvalidGrant('the authorization has ended') : error
-      })
-    },
-    find: async (id) => {
-      const token = await look(id)
-      const wall = clock.wall()
-      if (!token || token.expires_at <= wall) return undefined
-      const { consumed_at } = token
-      let consumed = consumed_at !== null
-      if (consumed_at && kind === 'oauth_refresh') consumed = token.replaced && wall.getTime() - consumed_at.getTime() > refreshGrace
-      // Whoever was on the way when the code was used has lost a race; whoever comes after has seen it somewhere.
-      if (consumed_at && kind === 'oauth_code') consumed = arrivedAt(Provider.ctx!.req).getTime() - consumed_at.getTime() > codeGrace
-      return {
-        ...(token.payload as AdapterPayload),
-        jti: id,
-        grantId: token.family_id,
-        scope: token.scopes.join(' '),
-        iat: epoch(token.created_at),
-        exp: epoch(token.expires_at),
-        ...(consumed ? { consumed: epoch(consumed_at!) } : {}),
-      }
-    },
-    consume: async (id) => {
-      const token = await look(id)
-      const first = token !== undefined && (await transact((tx) => consumeToken(tx, token.id, clock.wall())))
-      if (!first && kind === 'oauth_code') throw new errors.InvalidGrant('authorization code already consumed')
-    },
-    destroy: async (id) => {
-      const token = await look(id)
-      if (token) await transact((tx) => dropToken(tx, token.id))
-    },
-    revokeByGrantId: (family_id) => transact((tx) => endFamilies(tx, [family_id])),
-  }
-}
-
-const familyAdapter = ({ platform, postgres }: Parts): Adapter => ({
-  ...nothing('Grant'),
-  upsert: async (id, payload) => {
-    await postgres.transact((tx) =>
-      insertFamily(tx, {
-        id,
-        client_id: payload.clientId!,
-        user_id: payload.accountId!,
-        created_at: platform.clock.wall(),
-        scopes: ((payload.openid as { scope?: string } | undefined)?.scope ?? '').split(' ').filter((scope) => scope !== ''),
-        claims: null,
-      }),
-    )
-  },
-  find: async (id) => {
-    const family = await findFamily(postgres.db, id)
-    if (!family) return undefined
-    const { client_id: clientId, user_id: accountId, created_at, scopes } = family
-    const exp = epoch(later(created_at, refreshAbsolute + refreshSliding))
-    return { jti: id, kind: 'Grant', clientId, accountId, iat: epoch(created_at), exp, openid: { scope: scopes.join(' ') } }
-  },
-  destroy: (id) => postgres.transact((tx) => endFamilies(tx, [id])),
-})
-
-const visitAdapter = (kind: VisitKind, { platform, postgres }: Parts): Adapter => {
-  const { hasher, clock } = platform
-  return {
-    ...nothing(kind),
-    upsert: async (id, payload, expiresIn) => {
-      const { jti: _, uid, session, ...rest } = payload as AdapterPayload & { session?: Record<string, unknown> }
-      // The id of a session is a secret, and stands in its cookie alone.
-      const { cookie: __, ...named } = session ?? {}
-      const kept = { ...rest, ...(uid === undefined ? {} : { uid }), ...(session ? { session: named } : {}) }
-      const expires_at = later(clock.wall(), expiresIn! * seconds)
-      await postgres.transact((tx) =>
-        storeVisit(tx, { kind, hash: hasher.hash(new Secret(id)), uid: kind === 'Session' ? (uid ?? null) : null, payload: kept, expires_at }),
-      )
-    },
-    find: async (id) => {
-      const visit = await findVisit(postgres.db, kind, hasher.candidates(new Secret(id)), clock.wall())
-      return visit && { ...visit.payload, jti: id }
-    },
-    findByUid: async (uid) => (await findVisitByUid(postgres.db, uid, clock.wall()))?.payload,
-    destroy: (id) => postgres.transact((tx) => dropVisit(tx, kind, hasher.candidates(new Secret(id)))),
-  }
-}
-
-const clientAdapter = ({ postgres }: Parts): Adapter => ({
-  ...nothing('Client'),
-  find: async (client_id) => {
-    const client = await findClient(postgres.db, client_id)
-    return client && (metadataOf(client, isPublic(client) ? undefined : await secretHashOf(postgres.db, client.id)) as AdapterPayload)
-  },
-})
-
-/** The client as the library wants it. A confidential one whose secret is gone stays confidential, and nobody can be it. */
-const metadataOf = (client: ClientRow, secret: string | undefined) => ({
-  client_id: client.client_id,
-  client_name: client.client_name,
-  redirect_uris: client.redirect_uris,
-  // Schemes of an app's own are for what the library calls native.
-  application_type: client.redirect_uris.every((uri) => /^https?:/.test(uri)) ? 'web' : 'native',
-  token_endpoint_auth_method: client.token_endpoint_auth_method,
-  ...(isPublic(client) ? {} : { client_secret: secret ?? 'none' }),
-  grant_types: client.grant_types,
-  response_types: ['code'],
-  scope: client.scopes.join(' '),
-  id_token_signed_response_alg: 'RS256',
-})

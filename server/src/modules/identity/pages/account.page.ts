@@ -1,11 +1,13 @@
-import { scopes as everyScope, tokenPresets, type Mishap, type Scope, type View } from '@bursar/contract'
+import { isScope, tokenDays, tokenPresets, type Mishap, type Scope, type View } from '@bursar/contract'
 import { reachOf, type UserActor } from '../../../kernel/actors.ts'
-import { hours } from '../../../platform/clock.ts'
+import { hours, seconds } from '../../../platform/clock.ts'
 import type { Page, PageAnswer, PageCall } from '../../handlers.ts'
 import { permits } from '../../organizations/index.ts'
 import { beginFactor, confirmFactor, endFactor, factorOf, pendingFactor } from '../factors/factors.ts'
 import { listGrantsOf, organizationsOf } from '../grants/grants.sql.ts'
 import { withdraw } from '../grants/grants.ts'
+import { cookieName, setCookie } from '../sessions/cookies.ts'
+import { sessionLife, signOut, startSession } from '../sessions/sessions.ts'
 import { listOrganizationTokens, listPersonalTokens } from '../tokens/tokens.sql.ts'
 import {
   findOrganizationToken,
@@ -21,20 +23,18 @@ type Tokens = Extract<View, { kind: 'tokens' }>
 type Draft = Tokens['draft']
 
 const emptyDraft: Draft = { comment: '', preset: 'read_orders', scopes: [], days: '90' }
-const lifetimes = ['30', '90', '180', '365', 'forever']
 const first100 = { page: 1, limit: 100, sorting: ['-created_at'] }
 const absent: PageAnswer = { status: 404, view: { kind: 'problem', status: 404, error: 'not_found', description: '', request_id: null } }
 
 /** The scopes of a wish: those of a preset, or those that were ticked. */
 const scopesOf = ({ preset, scopes }: Draft): Scope[] => {
-  if (preset === 'read_everything') return everyScope.filter((scope) => scope.endsWith(':read'))
   return preset in tokenPresets ? [...tokenPresets[preset as keyof typeof tokenPresets]] : [...scopes]
 }
 
 const readDraft = (form: URLSearchParams): Draft => ({
   comment: (form.get('comment') ?? '').trim(),
   preset: form.get('preset') ?? 'custom',
-  scopes: form.getAll('scopes').filter((scope): scope is Scope => (everyScope as readonly string[]).includes(scope)),
+  scopes: form.getAll('scopes').filter(isScope),
   days: form.get('days') ?? '90',
 })
 
@@ -42,15 +42,18 @@ export const accountPages = ({ platform, postgres }: PageMeans): Page[] => {
   const { db, transact } = postgres
   const signedIn = ({ actor }: PageCall) => actor as UserActor
 
+  const isFresh = (actor: UserActor) => platform.clock.wall().getTime() - actor.credential_created_at.getTime() <= 1 * hours
+
   /** Making a token gives power: the sign-in behind it is at most an hour old, and whoever runs the deployment has shown a second factor. */
   const mayMake = (actor: UserActor): Mishap | null => {
     if (!actor.scopes.has('user:write')) return 'not_allowed'
-    return platform.clock.wall().getTime() - actor.credential_created_at.getTime() > 1 * hours ? 'session_old' : null
+    return isFresh(actor) ? null : 'session_old'
   }
   const wrong = (actor: UserActor, draft: Draft, form: URLSearchParams): Mishap | null => {
     if (draft.comment === '' || draft.comment.length > 256 || /\p{Cc}/u.test(draft.comment)) return 'name_missing'
     if (scopesOf(draft).length === 0) return 'scopes_missing'
-    if (!lifetimes.includes(draft.days) || (draft.days === 'forever' && !form.has('forever'))) return 'forever_unconfirmed'
+    if (!(draft.days === 'forever' || tokenDays.map(String).includes(draft.days)) || (draft.days === 'forever' && !form.has('forever')))
+      return 'forever_unconfirmed'
     return mayMake(actor)
   }
 
@@ -69,7 +72,7 @@ export const accountPages = ({ platform, postgres }: PageMeans): Page[] => {
   ): Promise<PageAnswer> => {
     const organizations = await manageable(actor)
     const chosen = organization_id === null ? null : organizations.find(({ id }) => id === organization_id)
-    if (chosen === undefined) return absent
+    if (chosen === undefined || (chosen !== null && !actor.scopes.has('organization_access_tokens:read'))) return absent
     const reach = reachOf(actor, organization_id ?? undefined)
     const { items } = chosen === null ? await listPersonalTokens(db, actor.user_id, first100) : await listOrganizationTokens(db, reach, first100)
     return {
@@ -131,7 +134,7 @@ export const accountPages = ({ platform, postgres }: PageMeans): Page[] => {
   }
 
   const showSecurity = async (actor: UserActor, more: { recovery_codes?: string[]; mishap?: Mishap } = {}): Promise<PageAnswer> => {
-    const { state, recovery_left } = await factorOf(db, actor.user_id)
+    const { state, recovery_left } = await factorOf(db, platform, actor)
     return {
       ...(more.mishap ? { status: 400 } : {}),
       view: {
@@ -175,11 +178,21 @@ export const accountPages = ({ platform, postgres }: PageMeans): Page[] => {
         const code = call.form.get('code') ?? ''
         switch (call.form.get('action')) {
           case 'begin':
+            if (!isFresh(actor)) return showSecurity(actor, { mishap: 'session_old' })
             await transact((tx) => beginFactor(tx, platform, actor))
             return showSecurity(actor)
           case 'confirm': {
-            const recovery_codes = await transact((tx) => confirmFactor(tx, platform, actor, code))
-            return recovery_codes ? showSecurity(actor, { recovery_codes }) : showSecurity(actor, { mishap: 'factor_wrong' })
+            if (!isFresh(actor)) return showSecurity(actor, { mishap: 'session_old' })
+            const done = await transact(async (tx) => {
+              const recovery_codes = await confirmFactor(tx, platform, actor, code)
+              if (!recovery_codes) return undefined
+              // More power, so a new session: a copy of the old one is worth nothing.
+              await signOut(tx, actor.credential_id)
+              return { recovery_codes, session: await startSession(tx, platform, actor.user_id, { second_factor: true }) }
+            })
+            if (!done) return showSecurity(actor, { mishap: 'factor_wrong' })
+            const cookie = setCookie(platform.config, cookieName(platform.config), done.session.reveal(), sessionLife / seconds)
+            return { ...(await showSecurity(actor, { recovery_codes: done.recovery_codes })), cookies: [cookie] }
           }
           default:
             return (await transact((tx) => endFactor(tx, platform, actor.user_id, code)))

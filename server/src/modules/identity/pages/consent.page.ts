@@ -1,4 +1,4 @@
-import { scopes as everyScope, type Mishap, type Scope } from '@bursar/contract'
+import { isScope, type Mishap } from '@bursar/contract'
 import type { UserActor } from '../../../kernel/actors.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import type { Page, PageAnswer, PageCall } from '../../handlers.ts'
@@ -27,11 +27,12 @@ export const consentPages = ({ oauth, postgres }: PageMeans): Page[] => {
     const { actor, request, response } = call
     const back = `return_to=${encodeURIComponent(`/oauth2/interaction/${interaction.uid}`)}`
     const hint = typeof interaction.params.login_hint === 'string' ? `&login_hint=${encodeURIComponent(interaction.params.login_hint)}` : ''
-    const spoken = typeof interaction.params.ui_locales === 'string' ? `&ui_locales=${encodeURIComponent(interaction.params.ui_locales)}` : ''
-    if (actor.kind === 'anonymous') return { redirect: `/login?${back}${hint}${spoken}` }
+    if (actor.kind === 'anonymous') return { redirect: `/login?${back}${hint}` }
+    // An operator without a second factor counts as nobody here, and is told where to set one up.
+    if (!actor.scopes.has('user:write')) return { redirect: '/settings/security' }
     const anew = interaction.prompt.reasons.some((reason) => reason !== 'no_session')
     const since = Math.floor(actor.credential_created_at.getTime() / 1000)
-    if (anew && since < interaction.iat) return { redirect: `/login?again=1&${back}${hint}${spoken}` }
+    if (anew && since < interaction.iat) return { redirect: `/login?again=1&${back}${hint}` }
     return { redirect: await oauth.decide(request, response, { login: { accountId: actor.user_id, ts: since } }) }
   }
 
@@ -48,6 +49,7 @@ export const consentPages = ({ oauth, postgres }: PageMeans): Page[] => {
     return {
       ...(mishap ? { status: 400 } : {}),
       leadsTo: [placeOf(redirect_uri)],
+      locales: textOf(interaction.params.ui_locales),
       view: {
         kind: 'consent',
         action: `/oauth2/interaction/${interaction.uid}`,
@@ -60,7 +62,8 @@ export const consentPages = ({ oauth, postgres }: PageMeans): Page[] => {
           tos_uri: client.tos_uri,
           policy_uri: client.policy_uri,
         },
-        scopes: scopes.map((scope) => ({ scope, fresh: grant !== undefined && !grant.scopes.includes(scope) })),
+        // All of it, also what was allowed before: the organizations are chosen for the whole.
+        scopes: [...new Set([...(grant?.scopes ?? []), ...scopes])].map((scope) => ({ scope, fresh: grant !== undefined && !grant.scopes.includes(scope) })),
         // What was chosen before; the first time one, so that nothing is given by oversight.
         organizations: organizations.map(({ id, name, slug }, at) => ({ id, name, slug, chosen: before ? before.includes(id) : at === 0 })),
         everywhere: !single && (organizations.length === 0 || (grant !== undefined && before === null)),
@@ -73,9 +76,7 @@ export const consentPages = ({ oauth, postgres }: PageMeans): Page[] => {
   const readAsked = async ({ params }: Interaction, actor: UserActor) => {
     const client = await findClient(db, textOf(params.client_id))
     if (!client) return undefined
-    const scopes = textOf(params.scope)
-      .split(' ')
-      .filter((scope): scope is Scope => (everyScope as readonly string[]).includes(scope))
+    const scopes = textOf(params.scope).split(' ').filter(isScope)
     const single = (params.sub_type ?? client.default_sub_type) === 'organization'
     return { client, scopes, single, redirect_uri: textOf(params.redirect_uri), grant: await findGrant(db, client.client_id, actor.user_id) }
   }
@@ -85,7 +86,7 @@ export const consentPages = ({ oauth, postgres }: PageMeans): Page[] => {
     if (!single && form.get('reach') === 'all') return null
     const chosen = [...new Set(form.getAll('organizations'))]
     if (chosen.length === 0) return 'organization_missing'
-    if (chosen.some((id) => !actor.memberships.has(id))) return 'not_allowed'
+    if (chosen.some((id) => !actor.memberships.has(id))) return 'organization_missing'
     return single && chosen.length > 1 ? 'organization_single' : chosen
   }
 

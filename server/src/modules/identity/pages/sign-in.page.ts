@@ -3,6 +3,7 @@ import { readLetters } from '../../../gateways/mail/mail.ts'
 import { readCode, Secret } from '../../../kernel/secrets.ts'
 import { seconds } from '../../../platform/clock.ts'
 import type { Page, PageAnswer, PageCall } from '../../handlers.ts'
+import { isPending } from '../factors/factors.sql.ts'
 import { cookieName, hostCookie, pendingCookieName, readCookie, setCookie } from '../sessions/cookies.ts'
 import { triesLeft } from '../sessions/sessions.sql.ts'
 import { requestCode, sessionLife, signIn, signInFully, signOut } from '../sessions/sessions.ts'
@@ -28,7 +29,8 @@ export const signInPages = ({ oauth, platform, postgres }: PageMeans): Page[] =>
     return {
       ...rest,
       // Where everything is allowed already, signing in leads straight back to the app.
-      ...(waiting ? { leadsTo: [placeOf(waiting.redirect_uri)] } : {}),
+      ...(waiting ? { leadsTo: [placeOf(waiting.redirect_uri)], locales: waiting.locales } : {}),
+      here: `/login?again=1&return_to=${encodeURIComponent(more.return_to)}`,
       view: {
         kind: 'sign-in',
         step,
@@ -80,7 +82,12 @@ export const signInPages = ({ oauth, platform, postgres }: PageMeans): Page[] =>
           const pending = readCookie(request.headers.cookie, pendingCookieName(config))
           if (pending === undefined) return view('email', { email: '', return_to, mishap: 'code_expired' }, { status: 400 })
           const done = await transact((tx) => signInFully(tx, platform, new Secret(pending), form.get('code') ?? ''))
-          if (!done) return view('factor', { email, return_to, mishap: 'factor_wrong' }, { status: 400 })
+          if (!done) {
+            const again = await isPending(db, platform.hasher.candidates(new Secret(pending)), platform.clock.wall())
+            return again
+              ? view('factor', { email, return_to, mishap: 'factor_wrong' }, { status: 400 })
+              : view('email', { email, return_to, mishap: 'code_expired' }, { status: 400 })
+          }
           await leaveOld(call)
           return enter(done.session, return_to)
         }
@@ -127,7 +134,7 @@ export const signInPages = ({ oauth, platform, postgres }: PageMeans): Page[] =>
         return { redirect: back.pathname + back.search, cookies: [...chosen('theme', themes), ...chosen('locale', locales)] }
       },
     },
-    ...(config.mail.directory === undefined
+    ...(!config.mail.readable
       ? []
       : [
           {

@@ -19,7 +19,7 @@ export const operations = [
   }),
 
   write(createOrganization, async (tx, { actor, reach, body, platform }) => {
-    if (actor.kind !== 'user' || reach.confined)
+    if (actor.kind !== 'user' || actor.restricted || reach.confined)
       throw new CannotCreateOrganizationError('This credential is confined to one organization, so it cannot create another.')
     if (!actor.is_operator && !(await readSwitches(tx)).organization_creation_open) throw new CannotCreateOrganizationError()
     const organization = await create(tx, body, platform.config.environment)
