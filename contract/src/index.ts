@@ -1,5 +1,6 @@
 import type { Operation, Webhook } from './kit/index.ts'
 import * as customFields from './catalog/custom-fields.ts'
+import * as meters from './catalog/meters.ts'
 import * as products from './catalog/products.ts'
 import * as storefront from './catalog/storefront.ts'
 import * as customerSessions from './customers/customer-sessions.ts'
@@ -17,6 +18,7 @@ import * as webhookEndpoints from './webhooks/webhooks.ts'
 export * from './catalog/benefits.ts'
 export * from './catalog/custom-fields.ts'
 export * from './catalog/metadata.ts'
+export * from './catalog/meters.ts'
 export * from './catalog/products.ts'
 export * from './catalog/storefront.ts'
 export * from './customers/addresses.ts'
@@ -45,6 +47,7 @@ const exported = [
   oauth,
   leaks,
   products,
+  meters,
   customFields,
   storefront,
   customers,

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import {
   failure,
   filter,
+  flagInText,
   merchant,
   named,
   NotPermitted,
@@ -23,6 +24,7 @@ import { PresentmentCurrency } from '../world.ts'
 import { Benefit } from './benefits.ts'
 import { CustomField } from './custom-fields.ts'
 import { Metadata, metadataFilter, metadataInput } from './metadata.ts'
+import { MeterUnit } from './meters.ts'
 
 export const RecurringInterval = named('RecurringInterval', z.enum(['day', 'week', 'month', 'year']))
 export type RecurringInterval = z.infer<typeof RecurringInterval>
@@ -78,7 +80,7 @@ export const ProductPrice = z.discriminatedUnion('amount_type', [
     meter: resource('ProductPriceMeter', {
       id: uuid(),
       name: z.string(),
-      unit: named('MeterUnit', z.enum(['scalar', 'token', 'custom'])),
+      unit: MeterUnit,
       custom_label: z.string().nullable(),
       custom_multiplier: z.int().nullable(),
     }),
@@ -224,11 +226,6 @@ export const ProductInUse = failure('ProductInUse', 409, 'This product has been 
 const read = merchant(['products:read', 'products:write'])
 const write = merchant('products:write')
 const byId = z.object({ id: uuid() })
-const flagInText = () =>
-  z.preprocess(
-    (value) => (value === 'true' || value === '1' ? true : value === 'false' || value === '0' ? false : value === '' ? undefined : value),
-    z.boolean().optional(),
-  )
 
 export const listProducts = operation({
   id: 'products:list',

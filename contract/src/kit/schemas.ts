@@ -39,3 +39,9 @@ export const integerInText = (schema: z.ZodNumber) =>
 /** A repeatable filter: absent, one value, or the key repeated. In code it is always a list; an empty list filters nothing. */
 export const filter = <T extends z.ZodType>(item: T) =>
   z.preprocess((value) => (value === '' || value === null ? [] : Array.isArray(value) ? value : [value]), z.array(item).max(100)).default([])
+
+export const flagInText = () =>
+  z.preprocess(
+    (value) => (value === 'true' || value === '1' ? true : value === 'false' || value === '0' ? false : value === '' ? undefined : value),
+    z.boolean().optional(),
+  )

@@ -151,15 +151,18 @@ interface Branch {
   /** The fields that tell this kind of record from the others. */
   readonly marks: readonly (readonly [string, unknown])[]
   readonly type: unknown
+  readonly choices: readonly (readonly [string, readonly unknown[]])[]
+  readonly required: readonly string[]
 }
 
 /** The branch is chosen by what marks it, and then answers for the whole value: nothing is tried and thrown away. */
 const union = (nodes: readonly Node[], scope: Scope): Writer => {
   const branches = nodes.flatMap((node) => branchesOf(node, scope))
+  const records = branches.filter(({ type }) => type === 'object')
   const fitting = (value: unknown): Branch | undefined => {
     if (value === null) return branches.find(({ type }) => type === 'null')
     if (typeof value === 'object' && !Array.isArray(value) && !(value instanceof Date))
-      return branches.find(({ marks, type }) => type === 'object' && marks.every(([name, mark]) => (value as Node)[name] === mark))
+      return records.find((branch) => fits(branch, value as Node)) ?? records.find(({ marks }) => marks.every(([name, mark]) => (value as Node)[name] === mark))
     const types = Array.isArray(value)
       ? ['array']
       : typeof value === 'number'
@@ -174,6 +177,12 @@ const union = (nodes: readonly Node[], scope: Scope): Writer => {
   return (value) => fitting(value)?.write(value) ?? refuse('one of the declared forms')
 }
 
+/** Its fixed fields are as declared, its choices among the declared ones, and nothing that it needs is absent. */
+const fits = ({ marks, choices, required }: Branch, value: Node): boolean =>
+  marks.every(([name, mark]) => value[name] === mark) &&
+  choices.every(([name, known]) => value[name] === undefined || known.includes(value[name])) &&
+  required.every((name) => value[name] !== undefined)
+
 const branchesOf = (node: Node, scope: Scope): Branch[] => {
   const plain = typeof node.$ref === 'string' ? scope.defs[node.$ref.replace('#/$defs/', '')]! : node
   const inner = (plain.anyOf ?? plain.oneOf) as Node[] | undefined
@@ -181,6 +190,10 @@ const branchesOf = (node: Node, scope: Scope): Branch[] => {
   const marks = Object.entries((plain.properties ?? {}) as Record<string, Node>).flatMap(([name, field]) =>
     'const' in field ? [[name, field.const] as const] : [],
   )
+  const choices = Object.entries((plain.properties ?? {}) as Record<string, Node>).flatMap(([name, field]) =>
+    Array.isArray(field.enum) ? [[name, field.enum as readonly unknown[]] as const] : [],
+  )
+  const required = (plain.required ?? []) as readonly string[]
   const type = plain.type ?? ('const' in plain ? typeof plain.const : Array.isArray(plain.enum) ? 'string' : undefined)
-  return [{ write: compile(node, scope), marks, type }]
+  return [{ write: compile(node, scope), marks, choices, required, type }]
 }

@@ -8,6 +8,7 @@ export interface Target {
   readonly organization_token_id: string
   readonly personal_token_id: string
   readonly product_id: string
+  readonly meter_id: string
   readonly custom_field_id: string
   readonly customer_id: string
   readonly customer_external_id: string
@@ -86,6 +87,7 @@ const leaders: readonly PortalRole[] = ['owner', 'billing_manager']
 const external = (t: Target) => `/v1/customers/external/${t.customer_external_id}`
 
 let serial = 0
+const meter = { name: 'Matrix', filter: { conjunction: 'and', clauses: [] }, aggregation: { func: 'count' } }
 
 export const policy: Record<string, Policy> = {
   'organizations:list': { who: tokens, scopes: readers, ask: () => ({ path: '/v1/organizations/?limit=100' }), granted: 200 },
@@ -359,6 +361,31 @@ export const policy: Record<string, Policy> = {
     foreign: 'absent',
   },
 
+  'meters:list': { who: tokens, scopes: ['meters:read', 'meters:write'], ask: () => ({ path: '/v1/meters/?limit=100' }), granted: 200 },
+  'meters:create': {
+    who: tokens,
+    scopes: ['meters:write'],
+    roles: crew,
+    ask: (t) => ({ path: '/v1/meters/', body: { ...meter, ...(t.organization_id === '' ? {} : { organization_id: t.organization_id }) } }),
+    granted: 201,
+    foreign: 'invalid',
+    implied: true,
+  },
+  'meters:get': {
+    who: tokens,
+    scopes: ['meters:read', 'meters:write'],
+    ask: (t) => ({ path: `/v1/meters/${t.meter_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'meters:update': {
+    who: tokens,
+    scopes: ['meters:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/meters/${t.meter_id}`, body: { name: 'Renamed' } }),
+    granted: 200,
+    foreign: 'absent',
+  },
   'custom-fields:list': {
     who: tokens,
     scopes: ['custom_fields:read', 'custom_fields:write'],

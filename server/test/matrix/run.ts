@@ -3,7 +3,7 @@ import { organizationRoles, operations, scopes, type OrganizationRole, type Scop
 import { cookieName, issueOrganizationToken, issuePersonalToken, startSession } from '../../src/modules/identity/index.ts'
 import { addMember, createCustomer, openCustomerSession } from '../../src/modules/customers/index.ts'
 import { createWebhookEndpoint } from '../../src/modules/webhooks/index.ts'
-import { createCustomField, createProduct } from '../../src/modules/catalog/index.ts'
+import { createCustomField, createMeter, createProduct } from '../../src/modules/catalog/index.ts'
 import { insertMembership } from '../../src/modules/organizations/index.ts'
 import { within } from '../../src/kernel/actors.ts'
 import { newToken } from '../../src/kernel/secrets.ts'
@@ -128,6 +128,14 @@ const furnish = async (organization_id: string, owner_id: string, actor_id: stri
         prices: [{ amount_type: 'fixed', price_currency: 'usd', price_amount: 1000 }],
       })
     ).product.id,
+    meter_id: (
+      await createMeter(tx, inside(organization_id), {
+        name: 'Target',
+        unit: 'scalar',
+        filter: { conjunction: 'and', clauses: [] },
+        aggregation: { func: 'count' },
+      })
+    ).id,
     custom_field_id: (await createCustomField(tx, inside(organization_id), { type: 'text', slug: `target-${fields++}`, name: 'Target', properties: {} })).id,
     personal_token_id: (await issuePersonalToken(tx, platform, actor_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
     client_id: await furnishClient(tx, actor_id),
@@ -142,6 +150,7 @@ const absent = (): Target => ({
   organization_token_id: absentId(),
   personal_token_id: absentId(),
   product_id: absentId(),
+  meter_id: absentId(),
   custom_field_id: absentId(),
   customer_id: absentId(),
   customer_external_id: absentId(),
@@ -583,6 +592,8 @@ async function plantCanaries(): Promise<string[]> {
       'meter_interval',
       'source',
       'amount_type',
+      'unit',
+      'unit_amount',
       'price_currency',
       'tax_behavior',
       'collection',

@@ -185,3 +185,17 @@ export const foldDeltas = async (db: Db): Promise<void> => {
     )
     insert into collection_deltas (organization_id, collection, delta) select organization_id, collection, sum(delta) from gone group by 1, 2`.execute(db.q)
 }
+
+/** One page of a list: its keys first, then their rows, in the order of the keys. */
+export const listRows = async <R extends { id: string }>(
+  db: Db,
+  spec: ListSpec<string>,
+  tenants: readonly string[],
+  request: PageRequest & { sorting: readonly string[] },
+  filters: readonly RawBuilder<unknown>[],
+  load: (ids: readonly string[]) => Promise<R[]>,
+) => {
+  const { keys, total, next_cursor } = await listKeys(db, spec, tenants, request, filters)
+  const rows = keys.length === 0 ? [] : await load(keys.map(({ id }) => id))
+  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
+}

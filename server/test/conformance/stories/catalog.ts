@@ -19,6 +19,12 @@ export const catalog: Story = async ({ world, clients }) => {
   assert.equal((await current.customFields.get(field.id)).slug, 'text-field')
   assert.equal((await current.customFields.update(field.id, { type: 'text', name: 'Renamed' })).name, 'Renamed')
 
+  const rule = { conjunction: 'and' as const, clauses: [{ property: 'name', operator: 'eq' as const, value: 'call' }] }
+  const meter = await current.meters.create({ name: 'Calls', filter: rule, aggregation: { func: 'sum', property: 'tokens' } })
+  assert.equal((await current.meters.get(meter.id)).name, 'Calls')
+  assert.equal((await current.meters.update(meter.id, { name: 'API calls' })).name, 'API calls')
+  assert.equal((await current.meters.list({})).items.length, 1)
+
   const made = await current.products.create({
     name: 'Team plan',
     recurring_interval: 'month',
@@ -27,6 +33,7 @@ export const catalog: Story = async ({ world, clients }) => {
     metadata: { plan: 'team', rank: 1, beta: true },
     prices: [
       { amount_type: 'fixed', price_amount: 900 },
+      { amount_type: 'metered_unit', meter_id: meter.id, unit_amount: '0.5', cap_amount: null },
       {
         amount_type: 'seat_based',
         seat_tiers: {
@@ -42,7 +49,7 @@ export const catalog: Story = async ({ world, clients }) => {
   } as never)
   assert.deepEqual(
     made.prices.map(({ amount_type }) => amount_type),
-    ['fixed', 'seat_based'],
+    ['fixed', 'metered_unit', 'seat_based'],
   )
   assert.equal((await current.products.get(made.id)).attached_custom_fields[0]?.custom_field.slug, 'text-field')
   assert.deepEqual(
@@ -59,6 +66,12 @@ export const catalog: Story = async ({ world, clients }) => {
   await current.customFields.delete(field.id)
 
   const strict = clients.strict(token)
+  const counted = await strict.meters.create({ name: 'Runs', filter: { ...rule, clauses: [rule] }, aggregation: { func: 'count' } })
+  assert.equal((await strict.meters.get({ id: counted.id })).aggregation.func, 'count')
+  await strict.meters.update({ id: counted.id, meterUpdate: { isArchived: true } })
+  const meters: string[] = []
+  for await (const page of await strict.meters.list({ isArchived: false })) meters.push(...page.result.items.map(({ name }) => name))
+  assert.deepEqual(meters, ['API calls'])
   const asked = await strict.customFields.create({ type: 'select', slug: 'size', name: 'Size', properties: { options: [{ value: 's', label: 'Small' }] } })
   assert.equal((await strict.customFields.get({ id: asked.id })).slug, 'size')
   await strict.customFields.update({ id: asked.id, customFieldUpdate: { type: 'select', name: 'T-shirt size' } })

@@ -8,6 +8,7 @@ import { divides } from './products.ts'
 const setting: Setting = {
   organization: { default_presentment_currency: 'usd', feature_settings: { seat_based_pricing_enabled: true } },
   recurring: true,
+  meters: new Set(['known']),
 }
 const problems = (prices: ProductPriceCreate[], given: Setting = setting) =>
   priceProblems(
@@ -61,6 +62,7 @@ describe('prices', () => {
     const metered = { amount_type: 'metered_unit', price_currency: 'usd', meter_id: 'x', unit_amount: '1' } as ProductPriceCreate
     expect(problems([metered], { ...setting, recurring: false })).toEqual(['0'])
     expect(problems([metered])).toEqual(['0.meter_id'])
+    expect(problems([{ ...metered, meter_id: 'known' } as ProductPriceCreate])).toEqual([])
   })
 
   test('contiguous tiers are always accepted, and any shift of one bound never is', () => {

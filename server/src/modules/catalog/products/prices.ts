@@ -13,6 +13,8 @@ export interface Setting {
     readonly feature_settings: Pick<NonNullable<Organization['feature_settings']>, 'seat_based_pricing_enabled'> | null
   }
   readonly recurring: boolean
+  /** The organization's meters that are in use. */
+  readonly meters: ReadonlySet<string>
 }
 
 /**
@@ -31,7 +33,7 @@ const problem = (at: number, field: string | undefined, msg: string, input?: unk
   ...(input === undefined ? {} : { input }),
 })
 
-const alone = ({ price, at }: Wanted, { organization, recurring }: Setting): Invalid[] => {
+const alone = ({ price, at }: Wanted, { organization, recurring, meters }: Setting): Invalid[] => {
   switch (price.amount_type) {
     case 'fixed':
       return amount(at, 'price_amount', price.price_amount, price.price_currency)
@@ -52,7 +54,7 @@ const alone = ({ price, at }: Wanted, { organization, recurring }: Setting): Inv
       return tiers(at, price.seat_tiers.tiers)
     case 'metered_unit':
       if (!recurring) return [problem(at, undefined, 'A metered price needs a recurring product.')]
-      return [problem(at, 'meter_id', 'There is no meter with this id.', price.meter_id)]
+      return meters.has(price.meter_id) ? [] : [problem(at, 'meter_id', 'There is no meter with this id, or it is archived.', price.meter_id)]
   }
 }
 

@@ -32,12 +32,18 @@ export interface PriceTable {
   maximum_amount: number | null
   preset_amount: number | null
   seat_tiers: { seat_tier_type: 'volume' | 'graduated'; tiers: ProductPriceSeatTier[] } | null
+  meter_id: string | null
+  unit_amount: string | null
+  cap_amount: number | null
 }
+
+/** A price, with what is to be shown of its meter. */
+export type PriceRow = PriceTable & { meter: Extract<ProductPrice, { amount_type: 'metered_unit' }>['meter'] | null }
 
 export type ProductRow = Selectable<Stored>
 export interface Loaded {
   readonly product: ProductRow
-  readonly prices: readonly PriceTable[]
+  readonly prices: readonly PriceRow[]
   readonly fields: readonly { custom_field: CustomField; position: number; required: boolean }[]
 }
 
@@ -112,9 +118,12 @@ export const loadProducts = async (db: Db, keys: readonly Key[]): Promise<Loaded
       select organization_id, id, created_at, modified_at, name, description, visibility, recurring_interval, recurring_interval_count,
         trial_interval, trial_interval_count, meter_interval, meter_interval_count, is_archived, metadata
       from products where organization_id = any(${tenants}::uuid[]) and id = any(${ids}::uuid[])`.execute(db.q),
-    sql<PriceTable>`
-      select * from product_prices where organization_id = any(${tenants}::uuid[]) and product_id = any(${ids}::uuid[]) and is_archived = false
-      order by position, id`.execute(db.q),
+    sql<PriceRow>`
+      select r.*, case when m.id is null then null else jsonb_build_object(
+        'id', m.id, 'name', m.name, 'unit', m.unit, 'custom_label', m.custom_label, 'custom_multiplier', m.custom_multiplier) end as meter
+      from product_prices r left join meters m on m.organization_id = r.organization_id and m.id = r.meter_id
+      where r.organization_id = any(${tenants}::uuid[]) and r.product_id = any(${ids}::uuid[]) and r.is_archived = false
+      order by r.position, r.id`.execute(db.q),
     sql<CustomField & { product_id: string; position: number; required: boolean }>`
       select a.product_id, a.position, a.required, f.organization_id, f.id, f.created_at, f.modified_at, f.type, f.slug, f.name, f.properties, f.metadata
       from product_custom_fields a join custom_fields f on f.organization_id = a.organization_id and f.id = a.custom_field_id and f.deleted_at is null
@@ -195,6 +204,9 @@ export const insertPrices = async (
     maximum_amount: price.amount_type === 'custom' ? (price.maximum_amount ?? null) : null,
     preset_amount: price.amount_type === 'custom' ? (price.preset_amount ?? null) : null,
     seat_tiers: price.amount_type === 'seat_based' ? json(price.seat_tiers) : null,
+    meter_id: price.amount_type === 'metered_unit' ? price.meter_id : null,
+    unit_amount: price.amount_type === 'metered_unit' ? price.unit_amount : null,
+    cap_amount: price.amount_type === 'metered_unit' ? (price.cap_amount ?? null) : null,
   })
   await tx.q.insertInto('product_prices').values(prices.map(row)).execute()
 }

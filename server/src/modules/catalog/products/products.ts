@@ -18,6 +18,7 @@ import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import { isReferred, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
 import { chooseOrganization, findOrganization, permit } from '../../organizations/index.ts'
 import { unknownFields } from '../custom-fields/custom-fields.sql.ts'
+import { knownMeters } from '../meters/meters.sql.ts'
 import { priceProblems, type Wanted } from './prices.ts'
 import {
   archivePrices,
@@ -31,6 +32,7 @@ import {
   nextPosition,
   replaceFields,
   type Loaded,
+  type PriceRow,
   type PriceTable,
   type ProductRow,
 } from './products.sql.ts'
@@ -48,7 +50,7 @@ export const present = ({ product, prices, fields }: Loaded): Product => ({
 const rank = ({ amount_type }: { amount_type: ProductPrice['amount_type'] }) =>
   amount_type === 'fixed' || amount_type === 'custom' ? 0 : amount_type === 'metered_unit' ? 1 : 2
 
-const presentPrice = (row: PriceTable): ProductPrice => {
+const presentPrice = (row: PriceRow): ProductPrice => {
   const { id, created_at, modified_at, source, price_currency, tax_behavior, is_archived, product_id } = row
   const common = { id, created_at, modified_at, source, price_currency, tax_behavior, is_archived, product_id }
   switch (row.amount_type) {
@@ -65,7 +67,7 @@ const presentPrice = (row: PriceTable): ProductPrice => {
       }
     }
     case 'metered_unit':
-      throw new Error('a metered price is stored, and there are no meters yet')
+      return { ...common, amount_type: 'metered_unit', unit_amount: row.unit_amount!, cap_amount: row.cap_amount, meter_id: row.meter_id!, meter: row.meter! }
   }
 }
 
@@ -81,7 +83,7 @@ export const create = async (tx: Tx, reach: Reach, body: Create): Promise<Loaded
   const recurring = !!body.recurring_interval
   refuse([
     ...rhythmProblems(body),
-    ...priceProblems(wanted, { organization, recurring }),
+    ...priceProblems(wanted, { organization, recurring, meters: await metersOf(tx, organization_id, wanted) }),
     ...(await fieldProblems(tx, organization_id, body.attached_custom_fields ?? [])),
     ...mediaProblems(body.medias ?? []),
   ])
@@ -122,7 +124,9 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: Update): Pr
   refuse([
     ...changeProblems(product, body),
     ...(plan?.problems ?? []),
-    ...(plan && plan.problems.length === 0 ? priceProblems(plan.whole, { organization, recurring: product.recurring_interval !== null }) : []),
+    ...(plan && plan.problems.length === 0
+      ? priceProblems(plan.whole, { organization, recurring: product.recurring_interval !== null, meters: await metersOf(tx, organization_id, plan.whole) })
+      : []),
     ...(await fieldProblems(tx, organization_id, body.attached_custom_fields ?? [])),
     ...mediaProblems(body.medias ?? []),
   ])
@@ -163,6 +167,10 @@ export const get = async (tx: Parameters<typeof findProduct>[0], reach: Reach, i
   permit(reach, found.product.organization_id, 'products:read')
   return found
 }
+
+/** The meters among those that the prices name which can be counted by, held so that none is archived meanwhile. */
+const metersOf = (tx: Tx, organization_id: string, wanted: readonly Wanted[]) =>
+  knownMeters(tx, organization_id, [...new Set(wanted.flatMap(({ price }) => (price.amount_type === 'metered_unit' ? [price.meter_id] : [])))])
 
 const hold = async (tx: Tx, reach: Reach, id: string): Promise<Locked<ProductRow>> => {
   const product = await lockProduct(tx, reach, id)

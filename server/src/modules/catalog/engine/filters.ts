@@ -1,0 +1,77 @@
+import type { Filter, FilterClause } from '@bursar/contract'
+
+/** An event, as far as a filter looks at it. */
+export interface Counted {
+  readonly name: string
+  readonly source: string
+  readonly timestamp: Date
+  readonly metadata: Readonly<Record<string, unknown>>
+}
+
+type Scalar = string | number | boolean
+
+/**
+ * Whether an event counts. The rules are those of `filters.sql.ts`, so that what is shown and what is billed cannot
+ * differ: the property's own type decides. Text is compared as text, numbers with numbers alone, flags with flags alone;
+ * what is absent never matches, whatever is asked of it.
+ */
+export const matches = (filter: Filter | FilterClause, event: Counted): boolean => {
+  if (!('clauses' in filter)) return holds(filter, event)
+  if (filter.clauses.length === 0) return true
+  return filter.conjunction === 'and' ? filter.clauses.every((one) => matches(one, event)) : filter.clauses.some((one) => matches(one, event))
+}
+
+/** Where a clause looks: at the event itself, or into its metadata. */
+export const placeOf = (property: string): { own: 'name' | 'source' | 'timestamp' } | { key: string } =>
+  property === 'name' || property === 'source' || property === 'timestamp' ? { own: property } : { key: property.replace(/^metadata\./, '') }
+
+const valueAt = (property: string, event: Counted): Scalar | undefined => {
+  const place = placeOf(property)
+  if ('key' in place) {
+    const found = Object.hasOwn(event.metadata, place.key) ? event.metadata[place.key] : undefined
+    return typeof found === 'string' || typeof found === 'number' || typeof found === 'boolean' ? found : undefined
+  }
+  return place.own === 'timestamp' ? Math.floor(event.timestamp.getTime() / 1000) : event[place.own]
+}
+
+const holds = ({ property, operator, value }: FilterClause, event: Counted): boolean => {
+  const found = valueAt(property, event)
+  if (found === undefined) return false
+  if (operator === 'like' || operator === 'not_like') return textOf(found).includes(textOf(value)) === (operator === 'like')
+  const order = compare(found, value)
+  if (order === undefined) return false
+  switch (operator) {
+    case 'eq':
+      return order === 0
+    case 'ne':
+      return order !== 0
+    case 'gt':
+      return order > 0
+    case 'gte':
+      return order >= 0
+    case 'lt':
+      return order < 0
+    case 'lte':
+      return order <= 0
+  }
+}
+
+/** Undefined: the two cannot be compared. */
+const compare = (found: Scalar, value: Scalar): number | undefined => {
+  // By code point, as the database does under the C collation; strings of this language compare by half of one.
+  if (typeof found === 'string') return Buffer.compare(Buffer.from(found), Buffer.from(textOf(value)))
+  if (typeof found !== typeof value) return undefined
+  return Number(found) - Number(value)
+}
+
+/** A value as text: numbers without exponent, as the database writes them. */
+export const textOf = (value: Scalar): string => {
+  if (typeof value !== 'number') return String(value)
+  const [, sign = '', whole = '', fraction = '', exponent = '0'] = /^(-?)(\d+)(?:\.(\d+))?(?:e([+-]\d+))?$/.exec(String(value)) ?? []
+  const shift = Number(exponent)
+  if (shift === 0) return String(value)
+  const digits = whole + fraction
+  const point = whole.length + shift
+  if (point <= 0) return `${sign}0.${'0'.repeat(-point)}${digits}`
+  return point >= digits.length ? sign + digits + '0'.repeat(point - digits.length) : `${sign}${digits.slice(0, point)}.${digits.slice(point)}`
+}

@@ -1,0 +1,159 @@
+import { createMeter, createProduct, getMeter, listMeters, updateMeter, updateProduct, type Filter, type FilterClause } from '@bursar/contract'
+import fc from 'fast-check'
+import { sql } from 'kysely'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { openWorld, type World } from '../../../../test/harness/world.ts'
+import { matches, textOf, type Counted } from '../engine/filters.ts'
+import { filterSql } from './filters.sql.ts'
+
+let world: World
+beforeAll(async () => {
+  world = await openWorld()
+})
+afterAll(() => world.close())
+
+const counting = { name: 'API calls', filter: { conjunction: 'and' as const, clauses: [] }, aggregation: { func: 'count' as const } }
+const nested: Filter = {
+  conjunction: 'or',
+  clauses: [
+    { property: 'name', operator: 'eq', value: 'call' },
+    { conjunction: 'and', clauses: [{ property: 'metadata.tokens', operator: 'gte', value: 10 }] },
+  ],
+}
+
+describe('a meter', () => {
+  test('is made, read, listed and changed, with filters within filters [S1-16]', async () => {
+    const { api, organization } = await world.shop()
+    const made = await api.call(createMeter, {
+      body: { ...counting, filter: nested, aggregation: { func: 'sum', property: 'tokens' }, metadata: { team: 'a' } },
+    })
+    expect(made).toMatchObject({ name: 'API calls', unit: 'scalar', custom_label: null, filter: nested, archived_at: null, organization_id: organization.id })
+    expect(await api.call(getMeter, { params: { id: made.id } })).toEqual(made)
+    const other = await api.call(createMeter, { body: { ...counting, name: 'Storage', unit: 'custom', custom_label: 'GB hours', custom_multiplier: 1000 } })
+    const names = async (query: object) => (await api.call(listMeters, { query })).items.map(({ name }) => name)
+    expect(await names({})).toEqual(['API calls', 'Storage'])
+    expect(await names({ sorting: '-created_at' })).toEqual(['Storage', 'API calls'])
+    expect(await names({ query: 'stor' })).toEqual(['Storage'])
+    expect(await names({ metadata: { team: 'a' } })).toEqual(['API calls'])
+    const changed = await api.call(updateMeter, {
+      params: { id: other.id },
+      body: { name: 'Disk', aggregation: { func: 'unique', property: 'disk' }, is_archived: true },
+    })
+    expect(changed).toMatchObject({
+      name: 'Disk',
+      aggregation: { func: 'unique', property: 'disk' },
+      archived_at: expect.any(String) as string,
+      custom_label: 'GB hours',
+    })
+    expect(await names({ is_archived: true })).toEqual(['Disk'])
+    expect((await api.call(updateMeter, { params: { id: other.id }, body: { is_archived: false } })).archived_at).toBeNull()
+  })
+
+  test('is refused when it makes no sense, with the place where', async () => {
+    const { api } = await world.shop()
+    const place = async (body: object) => {
+      const answer = await api.sendRaw(createMeter, { body: { ...counting, ...body } })
+      expect(answer.status).toBe(422)
+      return (answer.body as { detail: { loc: unknown[] }[] }).detail[0]!.loc.slice(0, 2)
+    }
+    expect(await place({ name: 'ab' })).toEqual(['body', 'name'])
+    expect(await place({ unit: 'custom' })).toEqual(['body', 'custom_label'])
+    expect(await place({ custom_multiplier: 0 })).toEqual(['body', 'custom_multiplier'])
+    expect(await place({ aggregation: { func: 'median', property: 'x' } })).toEqual(['body', 'aggregation'])
+    expect(await place({ aggregation: { func: 'sum' } })).toEqual(['body', 'aggregation'])
+    expect(await place({ filter: { conjunction: 'xor', clauses: [] } })).toEqual(['body', 'filter'])
+    const deep = (levels: number): Filter => ({ conjunction: 'and', clauses: levels === 0 ? [] : [deep(levels - 1)] })
+    expect(await place({ filter: deep(6) })).toEqual(['body', 'filter'])
+    const made = await api.call(createMeter, { body: { ...counting, unit: 'custom', custom_label: 'runs' } })
+    expect((await api.send(updateMeter, { params: { id: made.id }, body: { custom_label: null } })).status).toBe(422)
+  })
+
+  test('can be charged by: a metered price shows it, and while it is in sale the meter stays', async () => {
+    const { api } = await world.shop()
+    const meter = await api.call(createMeter, { body: counting })
+    const price = { amount_type: 'metered_unit' as const, meter_id: meter.id, unit_amount: '0.25', cap_amount: 5000 }
+    const product = await api.call(createProduct, { body: { name: 'Metered', recurring_interval: 'month', prices: [price] } })
+    expect(product.prices).toMatchObject([
+      { amount_type: 'metered_unit', unit_amount: '0.25', cap_amount: 5000, meter_id: meter.id, meter: { id: meter.id, name: 'API calls', unit: 'scalar' } },
+    ])
+    const archive = () => api.send(updateMeter, { params: { id: meter.id }, body: { is_archived: true } })
+    expect(await archive()).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'is_archived'] }] } })
+    await api.call(updateProduct, { params: { id: product.id }, body: { is_archived: true } })
+    expect((await archive()).status).toBe(200)
+    expect((await api.send(createProduct, { body: { name: 'Again', recurring_interval: 'month', prices: [price] } })).status).toBe(422)
+    expect((await api.send(createProduct, { body: { name: 'Once', prices: [price] } })).status).toBe(422)
+    const stranger = await world.shop()
+    expect((await stranger.api.send(createProduct, { body: { name: 'Theirs', recurring_interval: 'month', prices: [price] } })).status).toBe(422)
+  })
+})
+
+describe('the filter', () => {
+  const event: Counted = {
+    name: 'call',
+    source: 'user',
+    timestamp: new Date('2026-01-02T03:04:05.678Z'),
+    metadata: { model: 'gpt', tokens: 12, free: true, nested: { a: 1 } },
+  }
+  const clause = (property: string, operator: FilterClause['operator'], value: FilterClause['value']) => matches({ property, operator, value }, event)
+
+  test('asks each property in its own type, and what is absent never matches', () => {
+    expect(clause('name', 'eq', 'call')).toBe(true)
+    expect(clause('metadata.model', 'like', 'p')).toBe(true)
+    expect(clause('model', 'not_like', 'P')).toBe(true)
+    expect(clause('tokens', 'gte', 12)).toBe(true)
+    expect(clause('tokens', 'eq', '12')).toBe(false)
+    expect(clause('tokens', 'ne', '12')).toBe(false)
+    expect(clause('tokens', 'like', 2)).toBe(true)
+    expect(clause('free', 'eq', true)).toBe(true)
+    expect(clause('free', 'eq', 1)).toBe(false)
+    expect(clause('timestamp', 'eq', 1767323045)).toBe(true)
+    expect(clause('absent', 'ne', 'x')).toBe(false)
+    expect(clause('absent', 'not_like', 'x')).toBe(false)
+    expect(clause('nested', 'ne', 'x')).toBe(false)
+    expect(clause('__proto__', 'ne', 'x')).toBe(false)
+    expect(matches({ conjunction: 'or', clauses: [] }, event)).toBe(true)
+    for (const [value, text] of [
+      [1e21, '1000000000000000000000'],
+      [1.5e-7, '0.00000015'],
+      [-2.5e22, '-25000000000000000000000'],
+      [12.5, '12.5'],
+    ] as const)
+      expect(textOf(value)).toBe(text)
+  })
+
+  test('10,000 random filters over random events give the same answer in the database and in memory', async () => {
+    const words = fc.constantFrom('call', 'ca', '', 'C', 'é', '𝔘', '￿', '5', '12', 'true', 't', '%', '_', '\\', '1e21')
+    const numbers = fc.oneof(fc.integer({ min: -20, max: 20 }), fc.constantFrom(0.5, 1e21, 1.5e-7, -0.001, 1767323045, 2_147_483_647))
+    const scalar = fc.oneof(words, numbers, fc.boolean())
+    const keys = ['a', 'b', 'name', 'x y', 'metadata.a']
+    const metadata = fc.dictionary(fc.constantFrom(...keys), fc.oneof(scalar, fc.constant(null), fc.constant([1]), fc.constant({ a: 1 })), {
+      noNullPrototype: true,
+    })
+    const moment = fc.date({ min: new Date('2025-12-31T23:59:58Z'), max: new Date('2026-01-01T00:00:03Z'), noInvalidDate: true })
+    const counted = fc.record({ name: words, source: fc.constantFrom('user', 'system'), timestamp: moment, metadata })
+    const leaf = fc.record({
+      property: fc.constantFrom('name', 'source', 'timestamp', 'a', 'metadata.a', 'b', 'x y', 'absent', 'metadata.name'),
+      operator: fc.constantFrom('eq', 'ne', 'gt', 'gte', 'lt', 'lte', 'like', 'not_like'),
+      value: fc.oneof(words, fc.integer({ min: -20, max: 20 }), fc.constantFrom(1767225600, 1767225601), fc.boolean()),
+    })
+    const { filter } = fc.letrec<{ filter: Filter; clause: FilterClause | Filter }>((tie) => ({
+      clause: fc.oneof({ depthSize: 'small', withCrossShrink: true }, leaf, tie('filter')),
+      filter: fc.record({ conjunction: fc.constantFrom('and', 'or'), clauses: fc.array(tie('clause'), { maxLength: 4 }) }),
+    }))
+    const batches = fc.record({ events: fc.array(counted, { minLength: 10, maxLength: 10 }), filters: fc.array(filter, { minLength: 100, maxLength: 100 }) })
+    let filters = 0
+    await fc.assert(
+      fc.asyncProperty(batches, async (batch) => {
+        const rows = JSON.stringify(batch.events.map((one, at) => ({ ...one, at })))
+        const verdicts = sql.join(batch.filters.map((one) => sql`coalesce(${filterSql(one)}, false)`))
+        const found = await sql<{ verdicts: boolean[] }>`
+          select array[${verdicts}] as verdicts from jsonb_to_recordset(${rows}::jsonb) as e(at int, name text, source text, timestamp timestamptz, metadata jsonb)
+          order by at`.execute(world.api.postgres.db.q)
+        filters += batch.filters.length
+        expect(found.rows.map((row) => row.verdicts)).toEqual(batch.events.map((one) => batch.filters.map((filter_) => matches(filter_, one))))
+      }),
+      { numRuns: 100 },
+    )
+    expect(filters).toBe(10_000)
+  }, 120_000)
+})

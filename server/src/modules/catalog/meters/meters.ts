@@ -1,0 +1,63 @@
+import { InvalidRequest, ResourceNotFound, type Meter, type MeterCreate, type MeterUpdate } from '@bursar/contract'
+import type { z } from 'zod'
+import type { Reach } from '../../../kernel/actors.ts'
+import { newId } from '../../../kernel/ids.ts'
+import type { Tx } from '../../../platform/postgres/postgres.ts'
+import { chooseOrganization, permit } from '../../organizations/index.ts'
+import { changeMeter, insertMeter, isPriced, lockMeter } from './meters.sql.ts'
+
+/** A unit of one's own has a name: without it nobody could say what was counted. */
+const refuseNameless = (unit: Meter['unit'], custom_label: string | null) => {
+  if (unit === 'custom' && custom_label === null)
+    throw new InvalidRequest({ loc: ['body', 'custom_label'], msg: 'A unit of your own needs a label.', type: 'missing' })
+}
+
+export const create = (tx: Tx, reach: Reach, body: z.output<typeof MeterCreate>): Promise<Meter> => {
+  const organization_id = chooseOrganization(reach, body.organization_id ?? undefined)
+  permit(reach, organization_id, 'analytics:manage')
+  const custom_label = body.custom_label ?? null
+  refuseNameless(body.unit, custom_label)
+  return insertMeter(tx, {
+    organization_id,
+    id: newId(tx.clock.wall()),
+    created_at: tx.clock.business(),
+    modified_at: null,
+    archived_at: null,
+    name: body.name,
+    unit: body.unit,
+    custom_label,
+    custom_multiplier: body.custom_multiplier ?? null,
+    filter: body.filter,
+    aggregation: body.aggregation,
+    metadata: body.metadata ?? {},
+  })
+}
+
+/** A meter by which something in sale is charged stays: archiving it would leave a price that counts nothing. */
+export const update = async (tx: Tx, reach: Reach, id: string, body: z.output<typeof MeterUpdate>): Promise<Meter> => {
+  const meter = await lockMeter(tx, reach, id)
+  if (!meter) throw new ResourceNotFound()
+  permit(reach, meter.organization_id, 'analytics:manage')
+  const unit = body.unit ?? meter.unit
+  const custom_label = body.custom_label === undefined ? meter.custom_label : body.custom_label
+  refuseNameless(unit, custom_label)
+  if (body.is_archived && !meter.archived_at && (await isPriced(tx, meter)))
+    throw new InvalidRequest({
+      loc: ['body', 'is_archived'],
+      msg: 'A price in sale counts by this meter. Archive that price or its product first.',
+      type: 'value_error',
+      input: true,
+    })
+  const now = tx.clock.business()
+  return changeMeter(tx, meter, {
+    modified_at: now,
+    unit,
+    custom_label,
+    ...(body.name ? { name: body.name } : {}),
+    ...(body.custom_multiplier === undefined ? {} : { custom_multiplier: body.custom_multiplier }),
+    ...(body.filter ? { filter: body.filter } : {}),
+    ...(body.aggregation ? { aggregation: body.aggregation } : {}),
+    ...(body.metadata === undefined ? {} : { metadata: body.metadata }),
+    ...(typeof body.is_archived === 'boolean' ? { archived_at: body.is_archived ? (meter.archived_at ?? now) : null } : {}),
+  })
+}
