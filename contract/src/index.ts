@@ -1,5 +1,6 @@
 import type { Operation, Webhook } from './kit/index.ts'
 import * as customFields from './catalog/custom-fields.ts'
+import * as discounts from './catalog/discounts.ts'
 import * as meters from './catalog/meters.ts'
 import * as products from './catalog/products.ts'
 import * as storefront from './catalog/storefront.ts'
@@ -17,6 +18,7 @@ import * as webhookEndpoints from './webhooks/webhooks.ts'
 
 export * from './catalog/benefits.ts'
 export * from './catalog/custom-fields.ts'
+export * from './catalog/discounts.ts'
 export * from './catalog/metadata.ts'
 export * from './catalog/meters.ts'
 export * from './catalog/products.ts'
@@ -48,6 +50,7 @@ const exported = [
   leaks,
   products,
   meters,
+  discounts,
   customFields,
   storefront,
   customers,

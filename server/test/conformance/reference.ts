@@ -10,13 +10,20 @@ interface Reference {
   webhooks: Record<string, unknown>
 }
 
+/** Forms that overlap: one that fits the narrower fits the wider too, so "exactly one" without a mark to tell them by can only mean "any". */
+const forgiving = (_: string, node: unknown): unknown => {
+  if (typeof node !== 'object' || node === null || !('oneOf' in node) || 'discriminator' in node) return node
+  const { oneOf, ...rest } = node
+  return { ...rest, anyOf: oneOf }
+}
+
 /**
  * The structure of the public contract, where a copy of it lies beside the project; nothing where it does not. An
  * answer is checked against the schema of its own status.
  */
 export const openReference = () => {
   if (!existsSync(file)) return undefined
-  const document = JSON.parse(readFileSync(file, 'utf8')) as Reference
+  const document = JSON.parse(readFileSync(file, 'utf8'), forgiving) as Reference
   const ajv = new Ajv2020({ strict: false, allErrors: true, validateSchema: false })
   addFormats.default(ajv)
   // Ours are shaped as version 4, and any version is a good id.

@@ -2,6 +2,7 @@ import { createHmac } from 'node:crypto'
 import { operations, webhooks } from '@bursar/contract'
 import { webhooks as currentWebhooks } from 'polar-sdk/2026-04'
 import { validateEvent } from 'polar-sdk-strict/webhooks'
+import { randomText } from '../../src/kernel/secrets.ts'
 import { beginRun, endRun } from '../harness/runs.ts'
 import { find, openWorld, type World } from '../harness/world.ts'
 import * as official from './clients.ts'
@@ -28,7 +29,7 @@ export type Story = (stage: Stage) => Promise<void>
 
 const stories: Record<string, Story> = { organizations, oauth, catalog, customers, webhooks: webhookStory }
 
-await beginRun('conformance')
+await beginRun(`conformance${randomText(4, 'abcdefghijklmnopqrstuvwxyz')}`)
 const world = await openWorld({ worker: true, settings: { BURSAR_EGRESS_LOOPBACK: 'true' } })
 const seen: Seen[] = []
 const witness = {
@@ -93,7 +94,7 @@ for (const { kind, payload } of rows) {
   const found: string[] = reference?.webhook(kind, payload) ?? []
   await currentWebhooks.validateEvent(body, headers, secret).catch((error: unknown) => found.push(`${official.clients.current}: ${String(error)}`))
   try {
-    validateEvent(body, headers, secret)
+    if (!official.unheard.includes(kind)) validateEvent(body, headers, secret)
   } catch (error) {
     found.push(`${official.clients.strict}: ${String(error)}`)
   }

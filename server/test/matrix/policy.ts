@@ -9,6 +9,7 @@ export interface Target {
   readonly personal_token_id: string
   readonly product_id: string
   readonly meter_id: string
+  readonly discount_id: string
   readonly custom_field_id: string
   readonly customer_id: string
   readonly customer_external_id: string
@@ -384,6 +385,48 @@ export const policy: Record<string, Policy> = {
     roles: crew,
     ask: (t) => ({ path: `/v1/meters/${t.meter_id}`, body: { name: 'Renamed' } }),
     granted: 200,
+    foreign: 'absent',
+  },
+  'discounts:list': { who: tokens, scopes: ['discounts:read', 'discounts:write'], ask: () => ({ path: '/v1/discounts/?limit=100' }), granted: 200 },
+  'discounts:create': {
+    who: tokens,
+    scopes: ['discounts:write'],
+    roles: crew,
+    ask: (t) => ({
+      path: '/v1/discounts/',
+      body: {
+        name: 'Matrix',
+        type: 'percentage',
+        duration: 'once',
+        basis_points: 100,
+        ...(t.organization_id === '' ? {} : { organization_id: t.organization_id }),
+      },
+    }),
+    granted: 201,
+    foreign: 'invalid',
+    implied: true,
+  },
+  'discounts:get': {
+    who: tokens,
+    scopes: ['discounts:read', 'discounts:write'],
+    ask: (t) => ({ path: `/v1/discounts/${t.discount_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'discounts:update': {
+    who: tokens,
+    scopes: ['discounts:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/discounts/${t.discount_id}`, body: { name: 'Renamed' } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'discounts:delete': {
+    who: tokens,
+    scopes: ['discounts:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/discounts/${t.discount_id}` }),
+    granted: 204,
     foreign: 'absent',
   },
   'custom-fields:list': {

@@ -3,10 +3,10 @@ import { organizationRoles, operations, scopes, type OrganizationRole, type Scop
 import { cookieName, issueOrganizationToken, issuePersonalToken, startSession } from '../../src/modules/identity/index.ts'
 import { addMember, createCustomer, openCustomerSession } from '../../src/modules/customers/index.ts'
 import { createWebhookEndpoint } from '../../src/modules/webhooks/index.ts'
-import { createCustomField, createMeter, createProduct } from '../../src/modules/catalog/index.ts'
+import { createCustomField, createDiscount, createMeter, createProduct } from '../../src/modules/catalog/index.ts'
 import { insertMembership } from '../../src/modules/organizations/index.ts'
 import { within } from '../../src/kernel/actors.ts'
-import { newToken } from '../../src/kernel/secrets.ts'
+import { newToken, randomText } from '../../src/kernel/secrets.ts'
 import { newId } from '../../src/kernel/ids.ts'
 import { beginRun, endRun } from '../harness/runs.ts'
 import { noteSecrets } from '../harness/secrets.ts'
@@ -18,7 +18,7 @@ import type { Tx } from '../../src/platform/postgres/postgres.ts'
 import { openGrant } from '../harness/visitor.ts'
 import { policy, type Credential, type Policy, type PortalRole, type Target, type Verdicts } from './policy.ts'
 
-await beginRun('matrix')
+await beginRun(`matrix${randomText(4, 'abcdefghijklmnopqrstuvwxyz')}`)
 const world = await openWorld()
 const { transact, platform, database } = world
 await database.owner((owner) => owner.query('update deployment set organization_creation_open = true'))
@@ -136,6 +136,7 @@ const furnish = async (organization_id: string, owner_id: string, actor_id: stri
         aggregation: { func: 'count' },
       })
     ).id,
+    discount_id: (await createDiscount(tx, inside(organization_id), { name: 'Target', type: 'percentage', duration: 'once', basis_points: 100 })).id,
     custom_field_id: (await createCustomField(tx, inside(organization_id), { type: 'text', slug: `target-${fields++}`, name: 'Target', properties: {} })).id,
     personal_token_id: (await issuePersonalToken(tx, platform, actor_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
     client_id: await furnishClient(tx, actor_id),
@@ -151,6 +152,7 @@ const absent = (): Target => ({
   personal_token_id: absentId(),
   product_id: absentId(),
   meter_id: absentId(),
+  discount_id: absentId(),
   custom_field_id: absentId(),
   customer_id: absentId(),
   customer_external_id: absentId(),
@@ -592,6 +594,8 @@ async function plantCanaries(): Promise<string[]> {
       'meter_interval',
       'source',
       'amount_type',
+      'duration',
+      'code',
       'unit',
       'unit_amount',
       'price_currency',

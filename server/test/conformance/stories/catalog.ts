@@ -62,6 +62,18 @@ export const catalog: Story = async ({ world, clients }) => {
     [made.prices[0]!.id],
   )
   await assert.rejects(current.products.create({ name: 'No price', prices: [] }), (error: { name: string }) => error.name === 'HTTPValidationError')
+  const off = await current.discounts.create({
+    name: 'Tenth',
+    type: 'percentage',
+    duration: 'once',
+    basis_points: 1000,
+    code: 'TENTH',
+    products: [made.id],
+  } as never)
+  assert.equal((await current.discounts.get(off.id)).code, 'TENTH')
+  assert.equal((await current.discounts.update(off.id, { name: 'A tenth', products: [] })).name, 'A tenth')
+  assert.equal((await current.discounts.list({})).items.length, 1)
+  await current.discounts.delete(off.id)
   await current.products.delete(made.id)
   await current.customFields.delete(field.id)
 
@@ -88,5 +100,19 @@ export const catalog: Story = async ({ world, clients }) => {
   const names: string[] = []
   for await (const page of await strict.products.list({ isArchived: true })) names.push(...page.result.items.map(({ name }) => name))
   assert.deepEqual(names, ['T-shirt'])
+  const cheaper = await strict.discounts.create({
+    name: 'Five',
+    type: 'fixed',
+    duration: 'repeating',
+    durationInMonths: 3,
+    amounts: { usd: 500 },
+    products: [shirt.id],
+  } as never)
+  assert.equal((await strict.discounts.get({ id: cheaper.id })).name, 'Five')
+  await strict.discounts.update({ id: cheaper.id, discountUpdate: { name: 'Five off', maxRedemptions: 10 } })
+  const offers: string[] = []
+  for await (const page of await strict.discounts.list({})) offers.push(...page.result.items.map(({ name }) => name))
+  assert.deepEqual(offers, ['Five off'])
+  await strict.discounts.delete({ id: cheaper.id })
   await strict.customFields.delete({ id: asked.id })
 }
