@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import {
   discountCreated,
   discountDeleted,
@@ -161,8 +162,7 @@ const fixedProblems = (discount: DiscountTable, body: Update, amounts: Record<st
   if (typeof body.basis_points === 'number' && discount.type !== 'percentage')
     problems.push(wrong('basis_points', 'A fixed discount has no percentage.', body.basis_points))
   if (discount.redemptions_count === 0) return problems
-  const same = (a: object, b: object | null) => JSON.stringify(Object.entries(a).toSorted()) === JSON.stringify(Object.entries(b ?? {}).toSorted())
-  if (amounts && !same(amounts, discount.amounts)) problems.push(wrong('amounts', 'It has been redeemed: what it takes off stays.'))
+  if (amounts && !isDeepStrictEqual(amounts, discount.amounts)) problems.push(wrong('amounts', 'It has been redeemed: what it takes off stays.'))
   if (typeof body.basis_points === 'number' && body.basis_points !== discount.basis_points)
     problems.push(wrong('basis_points', 'It has been redeemed: what it takes off stays.', body.basis_points))
   if (typeof body.duration_in_months === 'number' && body.duration_in_months !== discount.duration_in_months)
