@@ -1,7 +1,7 @@
 import type { CustomField, CustomFieldType, Metadata } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
-import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
@@ -60,19 +60,7 @@ export const listCustomFields = async (
   }
   if (query.type.length > 0) filters.push(sql`type = any(${query.type})`)
   const ids = organizationIds(reach).filter((id) => query.organization_id.length === 0 || query.organization_id.includes(id))
-  const { keys, total, next_cursor } = await listKeys(db, list, ids, query, filters)
-  const rows =
-    keys.length === 0
-      ? []
-      : await live(db, reach)
-          .select(columns)
-          .where(
-            'id',
-            'in',
-            keys.map(({ id }) => id),
-          )
-          .execute()
-  return { items: inOrder(keys, rows, ({ id }) => id) as CustomField[], total, next_cursor }
+  return listRows(db, list, ids, query, filters, async (found) => (await live(db, reach).select(columns).where('id', 'in', found).execute()) as CustomField[])
 }
 
 export const findCustomField = async (db: Db, reach: Reach, id: string): Promise<CustomField | undefined> =>

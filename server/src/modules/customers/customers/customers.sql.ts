@@ -1,7 +1,7 @@
 import type { Address, CustomerType, Metadata, PageRequest, PaymentMethod, TaxIDFormat } from '@bursar/contract'
 import { sql, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
-import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { inOrder, listKeys, listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
@@ -122,18 +122,7 @@ export const listCustomers = async (db: Db, reach: Reach, query: CustomerFilters
   if (query.active === true) filters.push(sql`false`)
   for (const [key, values] of Object.entries(query.metadata ?? {})) filters.push(sql`metadata ->> ${key} = any(${values})`)
   const ids = organizationIds(reach).filter((id) => query.organization_id.length === 0 || query.organization_id.includes(id))
-  const { keys, total, next_cursor } = await listKeys(db, list(reach), ids, query, filters)
-  const rows =
-    keys.length === 0
-      ? []
-      : await living(db, reach)
-          .where(
-            'id',
-            'in',
-            keys.map(({ id }) => id),
-          )
-          .execute()
-  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
+  return listRows(db, list(reach), ids, query, filters, (found) => living(db, reach).where('id', 'in', found).execute())
 }
 
 /** How a caller names a customer: by our id, or by their own. */

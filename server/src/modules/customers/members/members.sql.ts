@@ -1,7 +1,7 @@
 import type { MemberRole, PageRequest } from '@bursar/contract'
 import { sql, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
-import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { exists, type CustomerRow } from '../customers/customers.sql.ts'
@@ -82,22 +82,15 @@ export const listMembers = async (
       sql`(organization_id, customer_id) in (select organization_id, id from customers where organization_id = ${withinReach(reach)} and external_id = ${query.external_customer_id} and ${exists(reach)})`,
     )
   if (query.role) filters.push(sql`role = ${query.role}`)
-  const { keys, total, next_cursor } = await listKeys(db, list(reach), organizationIds(reach), query, filters)
-  const rows =
-    keys.length === 0
-      ? []
-      : await db.q
-          .selectFrom('members')
-          .select(columns)
-          .where('organization_id', '=', withinReach(reach))
-          .where('deleted_at', 'is', null)
-          .where(
-            'id',
-            'in',
-            keys.map(({ id }) => id),
-          )
-          .execute()
-  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
+  return listRows(db, list(reach), organizationIds(reach), query, filters, (found) =>
+    db.q
+      .selectFrom('members')
+      .select(columns)
+      .where('organization_id', '=', withinReach(reach))
+      .where('deleted_at', 'is', null)
+      .where('id', 'in', found)
+      .execute(),
+  )
 }
 
 export const insertMember = async (tx: Tx, member: MemberRow): Promise<void> => {

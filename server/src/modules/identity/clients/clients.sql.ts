@@ -1,7 +1,7 @@
 import type { OAuth2Client } from '@bursar/contract'
 import type { PageRequest } from '@bursar/contract'
 import { sql } from 'kysely'
-import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 export interface ClientRow {
@@ -61,17 +61,5 @@ const list = {
 } satisfies ListSpec<string>
 
 export const listClientsOf = async (db: Db, user_id: string, query: PageRequest & { sorting: readonly string[] }) => {
-  const { keys, total, next_cursor } = await listKeys(db, list, [user_id], query)
-  const rows =
-    keys.length === 0
-      ? []
-      : await living(db)
-          .where('owner_id', '=', user_id)
-          .where(
-            'id',
-            'in',
-            keys.map(({ id }) => id),
-          )
-          .execute()
-  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
+  return listRows(db, list, [user_id], query, [], (found) => living(db).where('owner_id', '=', user_id).where('id', 'in', found).execute())
 }

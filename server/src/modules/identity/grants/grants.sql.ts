@@ -1,6 +1,6 @@
 import type { PageRequest, Scope } from '@bursar/contract'
 import { sql } from 'kysely'
-import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 
 export interface GrantRow {
@@ -53,31 +53,24 @@ const list = {
 
 export const listGrantsOf = async (db: Db, user_id: string, query: PageRequest & { sorting: readonly string[]; client_id: readonly string[] }) => {
   const filters = query.client_id.length === 0 ? [] : [sql`client_id = any(${query.client_id})`]
-  const { keys, total, next_cursor } = await listKeys(db, list, [user_id], query, filters)
-  const rows =
-    keys.length === 0
-      ? []
-      : await db.q
-          .selectFrom('oauth_grants as g')
-          .innerJoin('oauth_clients as c', 'c.client_id', 'g.client_id')
-          .select(['g.id', 'g.created_at', 'g.modified_at', 'g.scopes', 'g.organizations', 'g.last_authorized_at', 'g.client_id', 'c.verified_at'])
-          .select([
-            'c.client_name',
-            'c.client_uri',
-            'c.logo_uri',
-            'c.tos_uri',
-            'c.policy_uri',
-            'c.created_at as client_created_at',
-            'c.modified_at as client_modified_at',
-          ])
-          .where('g.user_id', '=', user_id)
-          .where(
-            'g.id',
-            'in',
-            keys.map(({ id }) => id),
-          )
-          .execute()
-  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
+  return listRows(db, list, [user_id], query, filters, (found) =>
+    db.q
+      .selectFrom('oauth_grants as g')
+      .innerJoin('oauth_clients as c', 'c.client_id', 'g.client_id')
+      .select(['g.id', 'g.created_at', 'g.modified_at', 'g.scopes', 'g.organizations', 'g.last_authorized_at', 'g.client_id', 'c.verified_at'])
+      .select([
+        'c.client_name',
+        'c.client_uri',
+        'c.logo_uri',
+        'c.tos_uri',
+        'c.policy_uri',
+        'c.created_at as client_created_at',
+        'c.modified_at as client_modified_at',
+      ])
+      .where('g.user_id', '=', user_id)
+      .where('g.id', 'in', found)
+      .execute(),
+  )
 }
 export type ListedGrant = Awaited<ReturnType<typeof listGrantsOf>>['items'][number]
 

@@ -2,7 +2,7 @@ import type { Invitation, PageRequest } from '@bursar/contract'
 import { sql } from 'kysely'
 import type { Reach } from '../../../kernel/actors.ts'
 import type { Lease } from '../../../platform/jobs/leases.sql.ts'
-import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { permissions } from '../../organizations/index.ts'
@@ -33,19 +33,9 @@ const list = {
 } as const satisfies ListSpec<string>
 
 export const listInvitations = async (db: Db, reach: Reach, organization_id: string, query: PageRequest) => {
-  const { keys, total, next_cursor } = await listKeys(db, list, [organization_id], { ...query, sorting: ['-created_at'] })
-  const rows =
-    keys.length === 0
-      ? []
-      : await within(db, reach, organization_id)
-          .select(columns)
-          .where(
-            'id',
-            'in',
-            keys.map(({ id }) => id),
-          )
-          .execute()
-  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
+  return listRows(db, list, [organization_id], { ...query, sorting: ['-created_at'] }, [], (found) =>
+    within(db, reach, organization_id).select(columns).where('id', 'in', found).execute(),
+  )
 }
 
 /** Opens an invitation, or renews the one that is open for the same address. */

@@ -150,6 +150,8 @@ export const accountPages = ({ platform, postgres }: PageMeans): Page[] => {
   }
 
   return [
+    // Whoever opens the bare address wants a page, and this is the first there is.
+    { method: 'GET', path: '/', signedIn: false, handle: async () => ({ redirect: '/settings/apps' }) },
     { method: 'GET', path: '/settings/apps', signedIn: true, handle: async (call) => showApps(signedIn(call), null) },
     {
       method: 'POST',

@@ -1,7 +1,7 @@
 import type { OrganizationAccessToken, PageRequest, PersonalAccessToken } from '@bursar/contract'
 import { sql } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
-import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
@@ -34,35 +34,13 @@ const organizationList = { table: 'organization_access_tokens', tenant: 'organiz
 const personalList = { table: 'personal_access_tokens', tenant: 'user_id', id: 'id', always, sortable: personal } satisfies ListSpec<string>
 
 export const listOrganizationTokens = async (db: Db, reach: Reach, query: Sorted) => {
-  const { keys, total, next_cursor } = await listKeys(db, organizationList, organizationIds(reach), query)
-  const rows =
-    keys.length === 0
-      ? []
-      : await ofOrganizations(db, reach)
-          .select(organizational)
-          .where(
-            'id',
-            'in',
-            keys.map(({ id }) => id),
-          )
-          .execute()
-  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
+  return listRows(db, organizationList, organizationIds(reach), query, [], (found) =>
+    ofOrganizations(db, reach).select(organizational).where('id', 'in', found).execute(),
+  )
 }
 
 export const listPersonalTokens = async (db: Db, user_id: string, query: Sorted) => {
-  const { keys, total, next_cursor } = await listKeys(db, personalList, [user_id], query)
-  const rows =
-    keys.length === 0
-      ? []
-      : await ofUser(db, user_id)
-          .select(common)
-          .where(
-            'id',
-            'in',
-            keys.map(({ id }) => id),
-          )
-          .execute()
-  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
+  return listRows(db, personalList, [user_id], query, [], (found) => ofUser(db, user_id).select(common).where('id', 'in', found).execute())
 }
 
 /** Holds the token: it is changed or revoked by one caller at a time. */

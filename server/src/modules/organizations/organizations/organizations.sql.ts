@@ -1,7 +1,7 @@
 import type { Organization, OrganizationRole, OrganizationStatus, PageRequest } from '@bursar/contract'
 import { sql, type Selectable } from 'kysely'
 import { organizationIds, type MemberPhase, type Reach } from '../../../kernel/actors.ts'
-import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { json, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
@@ -62,19 +62,9 @@ const list = {
 } satisfies ListSpec<string>
 
 export const listOrganizations = async (db: Db, reach: Reach, query: PageRequest & { slug?: string | undefined; sorting: readonly string[] }) => {
-  const { keys, total, next_cursor } = await listKeys(db, list, organizationIds(reach), query, query.slug === undefined ? [] : [sql`slug = ${query.slug}`])
-  const rows =
-    keys.length === 0
-      ? []
-      : await visible(db, reach)
-          .selectAll()
-          .where(
-            'id',
-            'in',
-            keys.map(({ id }) => id),
-          )
-          .execute()
-  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
+  return listRows(db, list, organizationIds(reach), query, query.slug === undefined ? [] : [sql`slug = ${query.slug}`], (found) =>
+    visible(db, reach).selectAll().where('id', 'in', found).execute(),
+  )
 }
 
 /** JSON columns are written as text: the driver would turn an array into a PostgreSQL array. */

@@ -1,7 +1,7 @@
 import type { PageRequest, WebhookEndpoint } from '@bursar/contract'
 import { sql, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
-import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
@@ -32,18 +32,7 @@ const list = {
 
 export const listEndpoints = async (db: Db, reach: Reach, query: PageRequest & { organization_id: readonly string[] }) => {
   const ids = organizationIds(reach).filter((id) => query.organization_id.length === 0 || query.organization_id.includes(id))
-  const { keys, total, next_cursor } = await listKeys(db, list, ids, { ...query, sorting: ['-created_at'] })
-  const rows =
-    keys.length === 0
-      ? []
-      : await living(db, reach)
-          .where(
-            'id',
-            'in',
-            keys.map(({ id }) => id),
-          )
-          .execute()
-  return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
+  return listRows(db, list, ids, { ...query, sorting: ['-created_at'] }, [], (found) => living(db, reach).where('id', 'in', found).execute())
 }
 
 export const findEndpoint = (db: Db, reach: Reach, id: string): Promise<EndpointRow | undefined> => living(db, reach).where('id', '=', id).executeTakeFirst()
