@@ -1,4 +1,5 @@
 import type { Operation, Webhook } from './kit/index.ts'
+import * as benefits from './catalog/benefits.ts'
 import * as customFields from './catalog/custom-fields.ts'
 import * as discounts from './catalog/discounts.ts'
 import * as meters from './catalog/meters.ts'
@@ -51,6 +52,7 @@ const exported = [
   products,
   meters,
   discounts,
+  benefits,
   customFields,
   storefront,
   customers,

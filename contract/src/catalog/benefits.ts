@@ -1,6 +1,22 @@
 import { z } from 'zod'
-import { named, resource, stamps, uuid } from '../kit/index.ts'
-import { Metadata } from './metadata.ts'
+import {
+  filter,
+  merchant,
+  named,
+  NotPermitted,
+  operation,
+  page,
+  pageQuery,
+  prose,
+  resource,
+  ResourceNotFound,
+  sorting,
+  stamps,
+  text,
+  uuid,
+  webhook,
+} from '../kit/index.ts'
+import { Metadata, metadataFilter, metadataInput } from './metadata.ts'
 
 export const BenefitType = named(
   'BenefitType',
@@ -53,8 +69,8 @@ export const Benefit = z.discriminatedUnion('type', [
     'license_keys',
     resource('BenefitLicenseKeysProperties', {
       prefix: z.string().nullable(),
-      expires: resource('BenefitLicenseKeyExpiration', { ttl: z.int(), timeframe: z.enum(['year', 'month', 'day']) }).nullable(),
-      activations: resource('BenefitLicenseKeyActivations', { limit: z.int(), enable_customer_admin: z.boolean() }).nullable(),
+      expires: resource('BenefitLicenseKeyExpirationProperties', { ttl: z.int(), timeframe: z.enum(['year', 'month', 'day']) }).nullable(),
+      activations: resource('BenefitLicenseKeyActivationProperties', { limit: z.int(), enable_customer_admin: z.boolean() }).nullable(),
       limit_usage: z.int().nullable(),
     }),
   ),
@@ -74,3 +90,167 @@ export const Benefit = z.discriminatedUnion('type', [
   ),
 ])
 export type Benefit = z.output<typeof Benefit>
+
+const count = () => z.int().min(1).max(2_147_483_647)
+
+/** How long a key lives, in units that end within a lifetime or four. */
+const expiry = resource('BenefitLicenseKeyExpirationCreateProperties', { ttl: z.int().min(1), timeframe: z.enum(['year', 'month', 'day']) }).refine(
+  ({ ttl, timeframe }) => ttl <= { year: 457, month: 1200, day: 36_500 }[timeframe],
+  'At most 457 years, 1200 months or 36500 days.',
+)
+
+const githubName = () => z.string().regex(/^[A-Za-z0-9._-]{1,100}$/, 'Use the name as GitHub writes it.')
+
+/** What has to be said to define a benefit of each kind. */
+const wanted = {
+  custom: resource('BenefitCustomCreateProperties', { note: prose(10_000).nullish() }),
+  discord: resource('BenefitDiscordCreateProperties', {
+    guild_token: z.string().min(1).max(2000).describe('Given to you when our bot was added to your server.'),
+    role_id: z.string().regex(/^\d{1,25}$/, 'Expected the number of a role.'),
+    kick_member: z.boolean(),
+  }),
+  github_repository: resource('BenefitGitHubRepositoryCreateProperties', {
+    repository_owner: githubName(),
+    repository_name: githubName(),
+    permission: z.enum(['pull', 'triage', 'push', 'maintain', 'admin']),
+  }),
+  downloadables: resource('BenefitDownloadablesCreateProperties', {
+    archived: z.record(uuid(), z.boolean()).default({}),
+    files: z.array(uuid()).min(1).max(100),
+  }),
+  license_keys: resource('BenefitLicenseKeysCreateProperties', {
+    prefix: z
+      .string()
+      .regex(/^[A-Za-z0-9_-]{1,50}$/, 'Use letters, digits, hyphens and underscores.')
+      .nullish(),
+    expires: expiry.nullish(),
+    activations: resource('BenefitLicenseKeyActivationCreateProperties', { limit: count(), enable_customer_admin: z.boolean() }).nullish(),
+    limit_usage: count().nullish(),
+  }),
+  meter_credit: resource('BenefitMeterCreditCreateProperties', { units: count(), rollover: z.boolean(), meter_id: uuid() }),
+  feature_flag: resource('BenefitFeatureFlagCreateProperties', {}),
+  slack_shared_channel: resource('BenefitSlackSharedChannelCreateProperties', {
+    slack_integration_id: uuid(),
+    channel_name_template: text(1, 80),
+    private: z.boolean().default(true),
+    welcome_message: prose(4000).nullish(),
+    archive_on_revoke: z.boolean().default(true),
+    team_invitees: z.array(z.string().max(320)).max(100).default([]),
+  }),
+}
+type Kind = keyof typeof wanted
+
+const creating = <T extends Kind>(name: string, type: T) =>
+  resource(name, {
+    metadata: metadataInput().optional(),
+    type: z.literal(type),
+    description: text(3, 42),
+    organization_id: uuid().nullish(),
+    visibility: BenefitVisibility.nullish(),
+    properties: wanted[type],
+  })
+
+const changing = <T extends Kind>(name: string, type: T) =>
+  resource(name, {
+    metadata: metadataInput().optional(),
+    type: z.literal(type),
+    description: text(3, 42).nullish(),
+    visibility: BenefitVisibility.nullish(),
+    properties: wanted[type].nullish(),
+  })
+
+export const BenefitCreate = z.discriminatedUnion('type', [
+  creating('BenefitCustomCreate', 'custom'),
+  creating('BenefitDiscordCreate', 'discord'),
+  creating('BenefitGitHubRepositoryCreate', 'github_repository'),
+  creating('BenefitDownloadablesCreate', 'downloadables'),
+  creating('BenefitLicenseKeysCreate', 'license_keys'),
+  creating('BenefitMeterCreditCreate', 'meter_credit'),
+  creating('BenefitFeatureFlagCreate', 'feature_flag'),
+  creating('BenefitSlackSharedChannelCreate', 'slack_shared_channel'),
+])
+
+export const BenefitUpdate = z.discriminatedUnion('type', [
+  changing('BenefitCustomUpdate', 'custom'),
+  changing('BenefitDiscordUpdate', 'discord'),
+  changing('BenefitGitHubRepositoryUpdate', 'github_repository'),
+  changing('BenefitDownloadablesUpdate', 'downloadables'),
+  changing('BenefitLicenseKeysUpdate', 'license_keys'),
+  changing('BenefitMeterCreditUpdate', 'meter_credit'),
+  changing('BenefitFeatureFlagUpdate', 'feature_flag'),
+  changing('BenefitSlackSharedChannelUpdate', 'slack_shared_channel'),
+])
+
+const read = merchant(['benefits:read', 'benefits:write'])
+const write = merchant('benefits:write')
+const byId = z.object({ id: uuid() })
+
+export const listBenefits = operation({
+  id: 'benefits:list',
+  method: 'GET',
+  path: '/v1/benefits/',
+  summary: 'List benefits',
+  access: read,
+  query: z.object({
+    organization_id: filter(uuid()),
+    type: filter(BenefitType),
+    id: filter(uuid()),
+    exclude_id: filter(uuid()),
+    query: z.string().max(256).optional().describe('Part of the description.'),
+    metadata: metadataFilter(),
+    ...pageQuery,
+    sorting: sorting('BenefitSortProperty', ['created_at', 'description', 'type', 'user_order'], ['-created_at']),
+  }),
+  returns: page('BenefitPage', Benefit),
+  fails: [],
+})
+
+export const createBenefit = operation({
+  id: 'benefits:create',
+  method: 'POST',
+  path: '/v1/benefits/',
+  summary: 'Create a benefit',
+  access: write,
+  body: BenefitCreate,
+  returns: Benefit,
+  status: 201,
+  fails: [NotPermitted],
+})
+
+export const getBenefit = operation({
+  id: 'benefits:get',
+  method: 'GET',
+  path: '/v1/benefits/{id}',
+  summary: 'Get a benefit',
+  access: read,
+  params: byId,
+  returns: Benefit,
+  fails: [NotPermitted, ResourceNotFound],
+})
+
+export const updateBenefit = operation({
+  id: 'benefits:update',
+  method: 'PATCH',
+  path: '/v1/benefits/{id}',
+  summary: 'Update a benefit',
+  description: 'Its type never changes.',
+  access: write,
+  params: byId,
+  body: BenefitUpdate,
+  returns: Benefit,
+  fails: [NotPermitted, ResourceNotFound],
+})
+
+export const deleteBenefit = operation({
+  id: 'benefits:delete',
+  method: 'DELETE',
+  path: '/v1/benefits/{id}',
+  summary: 'Delete a benefit',
+  description: 'It is taken from every product.',
+  access: write,
+  params: byId,
+  fails: [NotPermitted, ResourceNotFound],
+})
+
+export const benefitCreated = webhook('benefit.created', Benefit, 'A benefit is created.')
+export const benefitUpdated = webhook('benefit.updated', Benefit, 'A benefit changes or is deleted.')

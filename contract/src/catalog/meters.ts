@@ -146,7 +146,7 @@ export const updateMeter = operation({
   method: 'PATCH',
   path: '/v1/meters/{id}',
   summary: 'Update a meter',
-  description: 'A meter that a price in sale uses cannot be archived.',
+  description: 'A meter that a price in sale or a benefit uses cannot be archived.',
   access: write,
   params: byId,
   body: MeterUpdate,

@@ -296,5 +296,18 @@ export const deleteProduct = operation({
   fails: [NotPermitted, ResourceNotFound, ProductInUse],
 })
 
+export const updateProductBenefits = operation({
+  id: 'products:update_benefits',
+  method: 'POST',
+  path: '/v1/products/{id}/benefits',
+  summary: 'Set the benefits of a product',
+  description: 'The whole list, in order: what is left out is taken away.',
+  access: write,
+  params: byId,
+  body: resource('ProductBenefitsUpdate', { benefits: z.array(uuid()).max(100) }),
+  returns: Product,
+  fails: [NotPermitted, ResourceNotFound],
+})
+
 export const productCreated = webhook('product.created', Product, 'A product is created.')
 export const productUpdated = webhook('product.updated', Product, 'A product, its prices or its benefits change.')

@@ -10,6 +10,7 @@ export interface Target {
   readonly product_id: string
   readonly meter_id: string
   readonly discount_id: string
+  readonly benefit_id: string
   readonly custom_field_id: string
   readonly customer_id: string
   readonly customer_external_id: string
@@ -427,6 +428,50 @@ export const policy: Record<string, Policy> = {
     roles: crew,
     ask: (t) => ({ path: `/v1/discounts/${t.discount_id}` }),
     granted: 204,
+    foreign: 'absent',
+  },
+  'benefits:list': { who: tokens, scopes: ['benefits:read', 'benefits:write'], ask: () => ({ path: '/v1/benefits/?limit=100' }), granted: 200 },
+  'benefits:create': {
+    who: tokens,
+    scopes: ['benefits:write'],
+    roles: crew,
+    ask: (t) => ({
+      path: '/v1/benefits/',
+      body: { type: 'custom', description: 'Matrix', properties: {}, ...(t.organization_id === '' ? {} : { organization_id: t.organization_id }) },
+    }),
+    granted: 201,
+    foreign: 'invalid',
+    implied: true,
+  },
+  'benefits:get': {
+    who: tokens,
+    scopes: ['benefits:read', 'benefits:write'],
+    ask: (t) => ({ path: `/v1/benefits/${t.benefit_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'benefits:update': {
+    who: tokens,
+    scopes: ['benefits:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/benefits/${t.benefit_id}`, body: { type: 'custom', description: 'Renamed' } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'benefits:delete': {
+    who: tokens,
+    scopes: ['benefits:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/benefits/${t.benefit_id}` }),
+    granted: 204,
+    foreign: 'absent',
+  },
+  'products:update_benefits': {
+    who: tokens,
+    scopes: ['products:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/products/${t.product_id}/benefits`, body: { benefits: [] } }),
+    granted: 200,
     foreign: 'absent',
   },
   'custom-fields:list': {

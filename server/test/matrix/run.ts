@@ -3,7 +3,7 @@ import { organizationRoles, operations, scopes, type OrganizationRole, type Scop
 import { cookieName, issueOrganizationToken, issuePersonalToken, startSession } from '../../src/modules/identity/index.ts'
 import { addMember, createCustomer, openCustomerSession } from '../../src/modules/customers/index.ts'
 import { createWebhookEndpoint } from '../../src/modules/webhooks/index.ts'
-import { createCustomField, createDiscount, createMeter, createProduct } from '../../src/modules/catalog/index.ts'
+import { createBenefit, createCustomField, createDiscount, createMeter, createProduct } from '../../src/modules/catalog/index.ts'
 import { insertMembership } from '../../src/modules/organizations/index.ts'
 import { within } from '../../src/kernel/actors.ts'
 import { newToken, randomText } from '../../src/kernel/secrets.ts'
@@ -136,6 +136,7 @@ const furnish = async (organization_id: string, owner_id: string, actor_id: stri
         aggregation: { func: 'count' },
       })
     ).id,
+    benefit_id: (await createBenefit(tx, inside(organization_id), platform, { type: 'custom', description: 'Target', properties: {} })).id,
     discount_id: (await createDiscount(tx, inside(organization_id), { name: 'Target', type: 'percentage', duration: 'once', basis_points: 100 })).id,
     custom_field_id: (await createCustomField(tx, inside(organization_id), { type: 'text', slug: `target-${fields++}`, name: 'Target', properties: {} })).id,
     personal_token_id: (await issuePersonalToken(tx, platform, actor_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
@@ -153,6 +154,7 @@ const absent = (): Target => ({
   product_id: absentId(),
   meter_id: absentId(),
   discount_id: absentId(),
+  benefit_id: absentId(),
   custom_field_id: absentId(),
   customer_id: absentId(),
   customer_external_id: absentId(),

@@ -1,13 +1,15 @@
 import type { Area } from '../handlers.ts'
 import { operations as customFields } from './custom-fields/custom-fields.api.ts'
+import { operations as benefits } from './benefits/benefits.api.ts'
 import { operations as discounts } from './discounts/discounts.api.ts'
 import { operations as meters } from './meters/meters.api.ts'
 import { operations as products } from './products/products.api.ts'
 import { operations as storefront } from './storefront/storefront.api.ts'
 
-export const area: Area = { operations: [...products, ...customFields, ...meters, ...discounts, ...storefront], jobs: [], sweeps: [], chores: [] }
+export const area: Area = { operations: [...products, ...customFields, ...meters, ...discounts, ...benefits, ...storefront], jobs: [], sweeps: [], chores: [] }
 
 export { create as createCustomField } from './custom-fields/custom-fields.ts'
+export { create as createBenefit } from './benefits/benefits.ts'
 export { create as createDiscount } from './discounts/discounts.ts'
 export { create as createMeter } from './meters/meters.ts'
 export { create as createProduct } from './products/products.ts'

@@ -62,6 +62,15 @@ export const catalog: Story = async ({ world, clients }) => {
     [made.prices[0]!.id],
   )
   await assert.rejects(current.products.create({ name: 'No price', prices: [] }), (error: { name: string }) => error.name === 'HTTPValidationError')
+  const gift = await current.benefits.create({ type: 'custom', description: 'A handshake', properties: { note: 'Psst' } } as never)
+  assert.equal((await current.benefits.get(gift.id)).description, 'A handshake')
+  assert.equal((await current.benefits.update(gift.id, { type: 'custom', description: 'A wink' } as never)).description, 'A wink')
+  assert.equal((await current.benefits.list({})).items.length, 1)
+  assert.deepEqual(
+    (await current.products.updateBenefits(made.id, { benefits: [gift.id] })).benefits.map(({ id }) => id),
+    [gift.id],
+  )
+  await current.benefits.delete(gift.id)
   const off = await current.discounts.create({
     name: 'Tenth',
     type: 'percentage',
@@ -100,6 +109,19 @@ export const catalog: Story = async ({ world, clients }) => {
   const names: string[] = []
   for await (const page of await strict.products.list({ isArchived: true })) names.push(...page.result.items.map(({ name }) => name))
   assert.deepEqual(names, ['T-shirt'])
+  const keys = await strict.benefits.create({
+    type: 'license_keys',
+    description: 'Keys',
+    properties: { prefix: 'ACME', expires: { ttl: 1, timeframe: 'year' }, activations: { limit: 3, enableCustomerAdmin: true } },
+  })
+  const credit = await strict.benefits.create({ type: 'meter_credit', description: 'Credit', properties: { units: 10, rollover: false, meterId: meter.id } })
+  assert.equal((await strict.benefits.get({ id: keys.id })).type, 'license_keys')
+  await strict.benefits.update({ id: credit.id, requestBody: { type: 'meter_credit', description: 'More credit' } })
+  const gifts: string[] = []
+  for await (const page of await strict.benefits.list({ sorting: ['created_at'] })) gifts.push(...page.result.items.map(({ description }) => description))
+  assert.deepEqual(gifts, ['Keys', 'More credit'])
+  assert.equal((await strict.products.updateBenefits({ id: shirt.id, productBenefitsUpdate: { benefits: [credit.id, keys.id] } })).benefits.length, 2)
+  await strict.benefits.delete({ id: credit.id })
   const cheaper = await strict.discounts.create({
     name: 'Five',
     type: 'fixed',

@@ -65,17 +65,16 @@ export const changeMeter = (tx: Tx, meter: Locked<Meter>, changes: Partial<Meter
     .returningAll()
     .executeTakeFirstOrThrow()
 
-/** Whether a price in sale counts by this meter. */
-export const isPriced = async (tx: Tx, meter: Locked<Meter>): Promise<boolean> =>
-  (await tx.q
-    .selectFrom('product_prices as r')
-    .innerJoin('products as p', (on) => on.onRef('p.organization_id', '=', 'r.organization_id').onRef('p.id', '=', 'r.product_id'))
-    .select('r.id')
-    .where('r.organization_id', '=', meter.organization_id)
-    .where('r.meter_id', '=', meter.id)
-    .where('r.is_archived', '=', false)
-    .where('p.is_archived', '=', false)
-    .executeTakeFirst()) !== undefined
+/** Whether a price in sale, or a benefit, counts by this meter. */
+export const isCountedBy = async (tx: Tx, { organization_id, id }: Locked<Meter>): Promise<boolean> => {
+  const { rows } = await sql`
+    select 1 from product_prices r join products p on p.organization_id = r.organization_id and p.id = r.product_id
+    where r.organization_id = ${organization_id} and r.meter_id = ${id} and not r.is_archived and not p.is_archived
+    union all
+    select 1 from benefits where organization_id = ${organization_id} and meter_id = ${id} and deleted_at is null
+    limit 1`.execute(tx.q)
+  return rows.length > 0
+}
 
 /** Those of the ids that are meters in use of the organization. They are held as they are until the transaction ends. */
 export const knownMeters = async (tx: Tx, organization_id: string, ids: readonly string[]): Promise<ReadonlySet<string>> => {

@@ -4,7 +4,7 @@ import type { Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import { chooseOrganization, permit } from '../../organizations/index.ts'
-import { changeMeter, insertMeter, isPriced, lockMeter } from './meters.sql.ts'
+import { changeMeter, insertMeter, isCountedBy, lockMeter } from './meters.sql.ts'
 
 /** A unit of one's own has a name: without it nobody could say what was counted. */
 const refuseNameless = (unit: Meter['unit'], custom_label: string | null) => {
@@ -41,10 +41,10 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: z.output<ty
   const unit = body.unit ?? meter.unit
   const custom_label = body.custom_label === undefined ? meter.custom_label : body.custom_label
   refuseNameless(unit, custom_label)
-  if (body.is_archived && !meter.archived_at && (await isPriced(tx, meter)))
+  if (body.is_archived && !meter.archived_at && (await isCountedBy(tx, meter)))
     throw new InvalidRequest({
       loc: ['body', 'is_archived'],
-      msg: 'A price in sale counts by this meter. Archive that price or its product first.',
+      msg: 'A price in sale or a benefit counts by this meter. Archive or delete that first.',
       type: 'value_error',
       input: true,
     })

@@ -1,8 +1,8 @@
-import { createProduct, deleteProduct, getProduct, listProducts, paginate, updateProduct } from '@bursar/contract'
+import { createProduct, deleteProduct, getProduct, listProducts, paginate, updateProduct, updateProductBenefits } from '@bursar/contract'
 import { read, write } from '../../handlers.ts'
 import { confine } from '../../organizations/index.ts'
 import { listProducts as list } from './products.sql.ts'
-import { create, get, present, remove, update } from './products.ts'
+import { create, get, present, remove, setBenefits, update } from './products.ts'
 
 export const operations = [
   read(listProducts, async (db, { reach, query }) => {
@@ -12,5 +12,6 @@ export const operations = [
   write(createProduct, async (tx, { reach, body }) => present(await create(tx, reach, body))),
   read(getProduct, async (db, { reach, params }) => present(await get(db, reach, params.id))),
   write(updateProduct, async (tx, { reach, params, body }) => present(await update(tx, reach, params.id, body))),
+  write(updateProductBenefits, async (tx, { reach, params, body }) => present(await setBenefits(tx, reach, params.id, body.benefits))),
   write(deleteProduct, (tx, { reach, params }) => remove(tx, reach, params.id)),
 ]

@@ -4,6 +4,7 @@ import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { inOrder, listKeys, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import { benefitsOf, type BenefitTable } from '../benefits/benefits.sql.ts'
 
 type Stored = Omit<Product, 'prices' | 'benefits' | 'medias' | 'attached_custom_fields' | 'is_recurring'>
 
@@ -44,6 +45,7 @@ export type ProductRow = Selectable<Stored>
 export interface Loaded {
   readonly product: ProductRow
   readonly prices: readonly PriceRow[]
+  readonly benefits: readonly BenefitTable[]
   readonly fields: readonly { custom_field: CustomField; position: number; required: boolean }[]
 }
 
@@ -100,8 +102,10 @@ export const listProducts = async (
   if (query.is_archived !== undefined) filters.push(sql`is_archived = ${query.is_archived}`)
   if (query.is_recurring !== undefined) filters.push(sql`(recurring_interval is not null) = ${query.is_recurring}`)
   if (query.visibility.length > 0) filters.push(sql`visibility = any(${query.visibility})`)
-  // No benefit exists yet, so no product has one.
-  if (query.benefit_id.length > 0) filters.push(sql`false`)
+  if (query.benefit_id.length > 0)
+    filters.push(
+      sql`exists (select from product_benefits a where a.organization_id = products.organization_id and a.product_id = products.id and a.benefit_id = any(${query.benefit_id}::uuid[]))`,
+    )
   for (const [key, values] of Object.entries(query.metadata ?? {})) filters.push(sql`metadata ->> ${key} = any(${values})`)
   const ids = organizationIds(reach).filter((id) => query.organization_id.length === 0 || query.organization_id.includes(id))
   const { keys, total, next_cursor } = await listKeys(db, list, ids, query, filters)
@@ -113,7 +117,7 @@ export const loadProducts = async (db: Db, keys: readonly Key[]): Promise<Loaded
   if (keys.length === 0) return []
   const tenants = [...new Set(keys.map(({ tenant }) => tenant))]
   const ids = keys.map(({ id }) => id)
-  const [{ rows: products }, { rows: prices }, { rows: fields }] = await Promise.all([
+  const [{ rows: products }, { rows: prices }, { rows: fields }, benefits] = await Promise.all([
     sql<ProductRow>`
       select organization_id, id, created_at, modified_at, name, description, visibility, recurring_interval, recurring_interval_count,
         trial_interval, trial_interval_count, meter_interval, meter_interval_count, is_archived, metadata
@@ -129,10 +133,12 @@ export const loadProducts = async (db: Db, keys: readonly Key[]): Promise<Loaded
       from product_custom_fields a join custom_fields f on f.organization_id = a.organization_id and f.id = a.custom_field_id and f.deleted_at is null
       where a.organization_id = any(${tenants}::uuid[]) and a.product_id = any(${ids}::uuid[])
       order by a.position`.execute(db.q),
+    benefitsOf(db, tenants, ids),
   ])
   return inOrder(keys, products, ({ id }) => id).map((product) => ({
     product,
     prices: prices.filter(({ product_id }) => product_id === product.id),
+    benefits: benefits.filter(({ product_id }) => product_id === product.id).map(({ product_id: _, ...benefit }) => benefit),
     fields: fields
       .filter(({ product_id }) => product_id === product.id)
       .map(({ product_id: _product, position, required, ...custom_field }) => ({ position, required, custom_field })),

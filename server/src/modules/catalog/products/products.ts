@@ -17,6 +17,8 @@ import { newId } from '../../../kernel/ids.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import { isReferred, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
 import { chooseOrganization, findOrganization, permit } from '../../organizations/index.ts'
+import { holdBenefits, replaceBenefits } from '../benefits/benefits.sql.ts'
+import { present as presentBenefit } from '../benefits/benefits.ts'
 import { unknownFields } from '../custom-fields/custom-fields.sql.ts'
 import { knownMeters } from '../meters/meters.sql.ts'
 import { priceProblems, type Wanted } from './prices.ts'
@@ -38,11 +40,11 @@ import {
 } from './products.sql.ts'
 
 /** The product as the wire shows it: what is charged at once first, then what is metered, in the order of making. */
-export const present = ({ product, prices, fields }: Loaded): Product => ({
+export const present = ({ product, prices, fields, benefits }: Loaded): Product => ({
   ...product,
   is_recurring: product.recurring_interval !== null,
   prices: prices.map(presentPrice).toSorted((a, b) => rank(a) - rank(b)),
-  benefits: [],
+  benefits: benefits.map(presentBenefit),
   medias: [],
   attached_custom_fields: fields.map(({ custom_field, position, required }) => ({ custom_field_id: custom_field.id, custom_field, order: position, required })),
 })
@@ -146,6 +148,36 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: Update): Pr
     ...(body.trial_interval === undefined ? {} : { trial_interval: body.trial_interval, trial_interval_count: body.trial_interval_count ?? null }),
     ...(plan ? leading(plan.lasting) : {}),
   })
+  const [after] = await loadProducts(tx, [{ tenant: organization_id, id }])
+  await emit(tx, productUpdated, { organization_id, resource_id: id }, present(after!))
+  return after!
+}
+
+/** Sets the whole list, in order. A benefit that belongs to the service can neither be added nor taken away. */
+export const setBenefits = async (tx: Tx, reach: Reach, id: string, wanted: readonly string[]): Promise<Loaded> => {
+  const product = await hold(tx, reach, id)
+  const { organization_id } = product
+  const before = (await loadProducts(tx, [{ tenant: organization_id, id }]))[0]!.benefits
+  const list = [...new Set(wanted)]
+  const known = await holdBenefits(tx, organization_id, list)
+  const wrong = (at: number, msg: string): Invalid => ({ loc: ['body', 'benefits', at], msg, type: 'value_error', input: list[at] })
+  const had = (benefit_id: string) => before.some((one) => one.id === benefit_id)
+  refuse([
+    ...list.flatMap((benefit_id, at) => {
+      const benefit = known.find((one) => one.id === benefit_id)
+      if (!benefit) return [wrong(at, 'There is no benefit with this id.')]
+      return benefit.selectable || had(benefit_id) ? [] : [wrong(at, 'This benefit belongs to the service, and cannot be added.')]
+    }),
+    ...before
+      .filter((one) => !one.selectable && !list.includes(one.id))
+      .map((one): Invalid => ({
+        loc: ['body', 'benefits'],
+        msg: `The benefit ${one.id} belongs to the service, and cannot be taken away.`,
+        type: 'value_error',
+      })),
+  ])
+  await replaceBenefits(tx, product, list)
+  await changeProduct(tx, product, { modified_at: tx.clock.business() })
   const [after] = await loadProducts(tx, [{ tenant: organization_id, id }])
   await emit(tx, productUpdated, { organization_id, resource_id: id }, present(after!))
   return after!

@@ -1,0 +1,154 @@
+import {
+  benefitCreated,
+  benefitUpdated,
+  InvalidRequest,
+  NotPermitted,
+  ResourceNotFound,
+  type Benefit,
+  type BenefitCreate,
+  type BenefitUpdate,
+  type Invalid,
+} from '@bursar/contract'
+import type { z } from 'zod'
+import type { Reach } from '../../../kernel/actors.ts'
+import { newId } from '../../../kernel/ids.ts'
+import { emit } from '../../../platform/outbox/outbox.sql.ts'
+import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Platform } from '../../handlers.ts'
+import { chooseOrganization, permit } from '../../organizations/index.ts'
+import { knownMeters } from '../meters/meters.sql.ts'
+import { changeBenefit, detachBenefit, insertBenefit, lockBenefit, type BenefitTable } from './benefits.sql.ts'
+
+type Create = z.output<typeof BenefitCreate>
+type Properties = Create['properties']
+
+/** Kinds for which a seller decides who sees them. */
+const configurable: readonly Benefit['type'][] = ['custom', 'license_keys', 'meter_credit', 'feature_flag']
+
+/** The benefit as the wire shows it. */
+export const present = ({ deleted_at, meter_id: _, ...rest }: BenefitTable): Benefit =>
+  ({ ...rest, is_deleted: deleted_at !== null, visibility_configurable: configurable.includes(rest.type) }) as Benefit
+
+const wrong = (field: string, msg: string, input?: unknown): Invalid => ({
+  loc: ['body', 'properties', field],
+  msg,
+  type: 'value_error',
+  ...(input === undefined ? {} : { input }),
+})
+
+/** What is stored of the properties: everything said, what was left out said as well, and what others must vouch for vouched for. */
+const settle = async (tx: Tx, platform: Platform, organization_id: string, type: Benefit['type'], given: Properties) => {
+  switch (type) {
+    case 'custom':
+      return { note: (given as { note?: string | null }).note ?? null }
+    case 'license_keys': {
+      const { prefix, expires, activations, limit_usage } = given as Extract<Create, { type: 'license_keys' }>['properties']
+      return { prefix: prefix ?? null, expires: expires ?? null, activations: activations ?? null, limit_usage: limit_usage ?? null }
+    }
+    case 'meter_credit': {
+      const { meter_id } = given as Extract<Create, { type: 'meter_credit' }>['properties']
+      if (!(await knownMeters(tx, organization_id, [meter_id])).has(meter_id))
+        throw new InvalidRequest(wrong('meter_id', 'There is no meter with this id, or it is archived.', meter_id))
+      return given
+    }
+    case 'discord': {
+      const { guild_token, ...rest } = given as Extract<Create, { type: 'discord' }>['properties']
+      return { ...rest, guild_token, guild_id: guildOf(platform, organization_id, guild_token) }
+    }
+    case 'downloadables':
+      // Files come with storage: until then there is nothing to give.
+      throw new InvalidRequest(wrong('files', 'There is no file with this id.', (given as { files: string[] }).files))
+    case 'slack_shared_channel':
+      throw new InvalidRequest(wrong('slack_integration_id', 'There is no Slack workspace connected under this id.'))
+    case 'github_repository':
+    case 'feature_flag':
+      return given
+  }
+}
+
+/** The server that a token stands for: sealed by us when the bot was added, and for this organization alone. */
+const guildOf = ({ sealer }: Platform, organization_id: string, token: string): string => {
+  try {
+    return sealer.open(token, `discord:${organization_id}`).reveal()
+  } catch {
+    throw new InvalidRequest(wrong('guild_token', 'This is not a token that was given when the bot was added to a server of yours.'))
+  }
+}
+
+const meterOf = (type: Benefit['type'], properties: unknown): string | null => (type === 'meter_credit' ? (properties as { meter_id: string }).meter_id : null)
+
+/** A repository is given by a person who may give it, in their own name: a machine of the organization cannot say who that is. */
+const refuseMachine = (reach: Reach, organization_id: string, type: Benefit['type']) => {
+  if (type === 'github_repository' && reach.organizations.get(organization_id) === 'machine')
+    throw new NotPermitted('A GitHub benefit is set up by a person: use a personal token, an app, or the settings.')
+}
+
+const refuseVisibility = (type: Benefit['type'], visibility: Benefit['visibility'] | null | undefined) => {
+  if (visibility && !configurable.includes(type))
+    throw new InvalidRequest({
+      loc: ['body', 'visibility'],
+      msg: `Who sees a benefit of the type ${type} cannot be chosen.`,
+      type: 'value_error',
+      input: visibility,
+    })
+}
+
+export const create = async (tx: Tx, reach: Reach, platform: Platform, body: Create): Promise<BenefitTable> => {
+  const organization_id = chooseOrganization(reach, body.organization_id ?? undefined)
+  permit(reach, organization_id, 'products:manage')
+  refuseMachine(reach, organization_id, body.type)
+  refuseVisibility(body.type, body.visibility)
+  const properties = await settle(tx, platform, organization_id, body.type, body.properties)
+  const benefit = await insertBenefit(tx, {
+    organization_id,
+    id: newId(tx.clock.wall()),
+    created_at: tx.clock.business(),
+    modified_at: null,
+    deleted_at: null,
+    type: body.type,
+    description: body.description,
+    visibility: body.visibility ?? (body.type === 'feature_flag' ? 'private' : 'public'),
+    selectable: true,
+    deletable: true,
+    properties,
+    meter_id: meterOf(body.type, properties),
+    metadata: body.metadata ?? {},
+  })
+  await emit(tx, benefitCreated, { organization_id, resource_id: benefit.id }, present(benefit))
+  return benefit
+}
+
+export const update = async (tx: Tx, reach: Reach, platform: Platform, id: string, body: z.output<typeof BenefitUpdate>): Promise<BenefitTable> => {
+  const benefit = await hold(tx, reach, id)
+  const { organization_id, type } = benefit
+  if (body.type !== type)
+    throw new InvalidRequest({ loc: ['body', 'type'], msg: `The type of a benefit never changes: this one is ${type}.`, type: 'value_error', input: body.type })
+  if (body.properties) refuseMachine(reach, organization_id, type)
+  refuseVisibility(type, body.visibility)
+  const properties = body.properties ? await settle(tx, platform, organization_id, type, body.properties) : undefined
+  const changed = await changeBenefit(tx, benefit, {
+    modified_at: tx.clock.business(),
+    ...(body.description ? { description: body.description } : {}),
+    ...(body.visibility ? { visibility: body.visibility } : {}),
+    ...(body.metadata === undefined ? {} : { metadata: body.metadata }),
+    ...(properties ? { properties, meter_id: meterOf(type, properties) } : {}),
+  })
+  await emit(tx, benefitUpdated, { organization_id, resource_id: id }, present(changed))
+  return changed
+}
+
+/** Gone from the catalog and from every product. */
+export const remove = async (tx: Tx, reach: Reach, id: string): Promise<void> => {
+  const benefit = await hold(tx, reach, id)
+  if (!benefit.deletable) throw new NotPermitted('This benefit belongs to the service, and cannot be deleted.')
+  await detachBenefit(tx, benefit)
+  const gone = await changeBenefit(tx, benefit, { deleted_at: tx.clock.business() })
+  await emit(tx, benefitUpdated, { organization_id: benefit.organization_id, resource_id: id }, present(gone))
+}
+
+const hold = async (tx: Tx, reach: Reach, id: string): Promise<Locked<BenefitTable>> => {
+  const benefit = await lockBenefit(tx, reach, id)
+  if (!benefit) throw new ResourceNotFound()
+  permit(reach, benefit.organization_id, 'products:manage')
+  return benefit
+}
