@@ -20,7 +20,8 @@ import { knownMeters } from '../meters/meters.sql.ts'
 import { changeBenefit, detachBenefit, insertBenefit, lockBenefit, type BenefitTable } from './benefits.sql.ts'
 
 type Create = z.output<typeof BenefitCreate>
-type Properties = Create['properties']
+/** A kind, with the properties that go with it. */
+type Said = { [K in Create['type']]: Pick<Extract<Create, { type: K }>, 'type' | 'properties'> }[Create['type']]
 
 /** Kinds for which a seller decides who sees them. */
 const configurable: readonly Benefit['type'][] = ['custom', 'license_keys', 'meter_credit', 'feature_flag']
@@ -37,32 +38,30 @@ const wrong = (field: string, msg: string, input?: unknown): Invalid => ({
 })
 
 /** What is stored of the properties: everything said, what was left out said as well, and what others must vouch for vouched for. */
-const settle = async (tx: Tx, platform: Platform, organization_id: string, type: Benefit['type'], given: Properties) => {
-  switch (type) {
+const settle = async (tx: Tx, platform: Platform, organization_id: string, said: Said) => {
+  switch (said.type) {
     case 'custom':
-      return { note: (given as { note?: string | null }).note ?? null }
+      return { note: said.properties.note ?? null }
     case 'license_keys': {
-      const { prefix, expires, activations, limit_usage } = given as Extract<Create, { type: 'license_keys' }>['properties']
+      const { prefix, expires, activations, limit_usage } = said.properties
       return { prefix: prefix ?? null, expires: expires ?? null, activations: activations ?? null, limit_usage: limit_usage ?? null }
     }
     case 'meter_credit': {
-      const { meter_id } = given as Extract<Create, { type: 'meter_credit' }>['properties']
+      const { meter_id } = said.properties
       if (!(await knownMeters(tx, organization_id, [meter_id])).has(meter_id))
         throw new InvalidRequest(wrong('meter_id', 'There is no meter with this id, or it is archived.', meter_id))
-      return given
+      return said.properties
     }
-    case 'discord': {
-      const { guild_token, ...rest } = given as Extract<Create, { type: 'discord' }>['properties']
-      return { ...rest, guild_token, guild_id: guildOf(platform, organization_id, guild_token) }
-    }
+    case 'discord':
+      return { ...said.properties, guild_id: guildOf(platform, organization_id, said.properties.guild_token) }
     case 'downloadables':
       // Files come with storage: until then there is nothing to give.
-      throw new InvalidRequest(wrong('files', 'There is no file with this id.', (given as { files: string[] }).files))
+      throw new InvalidRequest(wrong('files', 'There is no file with this id.', said.properties.files))
     case 'slack_shared_channel':
-      throw new InvalidRequest(wrong('slack_integration_id', 'There is no Slack workspace connected under this id.'))
+      throw new InvalidRequest(wrong('slack_integration_id', 'There is no Slack workspace connected under this id.', said.properties.slack_integration_id))
     case 'github_repository':
     case 'feature_flag':
-      return given
+      return said.properties
   }
 }
 
@@ -75,7 +74,7 @@ const guildOf = ({ sealer }: Platform, organization_id: string, token: string): 
   }
 }
 
-const meterOf = (type: Benefit['type'], properties: unknown): string | null => (type === 'meter_credit' ? (properties as { meter_id: string }).meter_id : null)
+const meterOf = (said: Said): string | null => (said.type === 'meter_credit' ? said.properties.meter_id : null)
 
 /** A repository is given by a person who may give it, in their own name: a machine of the organization cannot say who that is. */
 const refuseMachine = (reach: Reach, organization_id: string, type: Benefit['type']) => {
@@ -98,7 +97,7 @@ export const create = async (tx: Tx, reach: Reach, platform: Platform, body: Cre
   permit(reach, organization_id, 'products:manage')
   refuseMachine(reach, organization_id, body.type)
   refuseVisibility(body.type, body.visibility)
-  const properties = await settle(tx, platform, organization_id, body.type, body.properties)
+  const properties = await settle(tx, platform, organization_id, body)
   const benefit = await insertBenefit(tx, {
     organization_id,
     id: newId(tx.clock.wall()),
@@ -111,7 +110,7 @@ export const create = async (tx: Tx, reach: Reach, platform: Platform, body: Cre
     selectable: true,
     deletable: true,
     properties,
-    meter_id: meterOf(body.type, properties),
+    meter_id: meterOf(body),
     metadata: body.metadata ?? {},
   })
   await emit(tx, benefitCreated, { organization_id, resource_id: benefit.id }, present(benefit))
@@ -125,13 +124,14 @@ export const update = async (tx: Tx, reach: Reach, platform: Platform, id: strin
     throw new InvalidRequest({ loc: ['body', 'type'], msg: `The type of a benefit never changes: this one is ${type}.`, type: 'value_error', input: body.type })
   if (body.properties) refuseMachine(reach, organization_id, type)
   refuseVisibility(type, body.visibility)
-  const properties = body.properties ? await settle(tx, platform, organization_id, type, body.properties) : undefined
+  // The type and its own properties, as the request was parsed: only the pairing is lost on the compiler.
+  const said = body.properties ? ({ type, properties: body.properties } as Said) : undefined
   const changed = await changeBenefit(tx, benefit, {
     modified_at: tx.clock.business(),
     ...(body.description ? { description: body.description } : {}),
     ...(body.visibility ? { visibility: body.visibility } : {}),
     ...(body.metadata === undefined ? {} : { metadata: body.metadata }),
-    ...(properties ? { properties, meter_id: meterOf(type, properties) } : {}),
+    ...(said ? { properties: await settle(tx, platform, organization_id, said), meter_id: meterOf(said) } : {}),
   })
   await emit(tx, benefitUpdated, { organization_id, resource_id: id }, present(changed))
   return changed
