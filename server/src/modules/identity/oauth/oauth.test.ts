@@ -431,14 +431,14 @@ describe('the protocol beside the rest', () => {
   })
 
   test('what has run out is swept away, and what has not is kept', async () => {
-    const own = await openWorld()
+    const own = await openWorld({ worker: true })
     try {
       const { visitor } = await openPerson(own)
       const app = await openApp(own)
       const { refresh_token } = await app.tokens(visitor)
       await visitor.authorize(app.ask({ prompt: 'consent' }), { deny: true })
       own.clock.advance(12 * 24 * 3600 * seconds)
-      await purge({ transact: own.transact, platform: own.platform } as Means)
+      await purge({ transact: own.transactAsWorker, platform: own.platform } as Means)
       const { rows } = await own.database.owner((owner) => owner.query<{ kind: string }>('select kind from oauth_tokens'))
       expect(rows.map(({ kind }) => kind)).toEqual(['oauth_refresh'])
       const { rows: orphans } = await own.database.owner((owner) =>
@@ -499,9 +499,9 @@ describe('signing keys', () => {
   }, 90_000)
 
   test('are tended by schedule: a new one each month, and a retired one has lost its private half', async () => {
-    const own = await openWorld()
+    const own = await openWorld({ worker: true })
     try {
-      const means = { transact: own.transact, platform: own.platform } as Means
+      const means = { transact: own.transactAsWorker, platform: own.platform } as Means
       const states = async () => (await publishedKeys(own.api.postgres.db)).map(({ state }) => state)
       await tendKeys(means)
       expect(await states()).toEqual(['active', 'next'])
