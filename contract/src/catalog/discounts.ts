@@ -23,42 +23,8 @@ import { Product } from './products.ts'
 export const DiscountType = named('DiscountType', z.enum(['fixed', 'percentage']))
 export const DiscountDuration = named('DiscountDuration', z.enum(['once', 'forever', 'repeating']))
 
-const {
-  metadata,
-  id,
-  created_at,
-  modified_at,
-  trial_interval,
-  trial_interval_count,
-  name,
-  description,
-  visibility,
-  recurring_interval,
-  recurring_interval_count,
-  meter_interval,
-  meter_interval_count,
-  is_recurring,
-  is_archived,
-  organization_id,
-} = Product.shape
-export const DiscountProduct = resource('DiscountProduct', {
-  metadata,
-  id,
-  created_at,
-  modified_at,
-  trial_interval,
-  trial_interval_count,
-  name,
-  description,
-  visibility,
-  recurring_interval,
-  recurring_interval_count,
-  meter_interval,
-  meter_interval_count,
-  is_recurring,
-  is_archived,
-  organization_id,
-})
+/** A product as a discount shows it: without what hangs on it. */
+export const DiscountProduct = resource('DiscountProduct', Product.omit({ prices: true, benefits: true, medias: true, attached_custom_fields: true }).shape)
 export type DiscountProduct = z.output<typeof DiscountProduct>
 
 const common = {

@@ -45,6 +45,14 @@ export interface Invalid {
   ctx?: Record<string, unknown>
 }
 
+/** A value that a rule refuses: where it stands, why, and what came. */
+export const invalidAt = (loc: (string | number)[], msg: string, input?: unknown): Invalid => ({
+  loc,
+  msg,
+  type: 'value_error',
+  ...(input === undefined ? {} : { input }),
+})
+
 /** Input that no retry can mend. Every problem of the request is reported together. */
 export class InvalidRequest extends Error {
   readonly problems: readonly Invalid[]

@@ -103,12 +103,11 @@ interface Mounting {
   readonly door: Doorman
   readonly platform: Platform
   readonly budgets: Budgets
-  readonly log: Platform['log']
 }
 
 /** Every page, behind the same steps: budget, who looks, the form's proof, and then the page's own door. */
-export const mountPages = (room: FastifyInstance, doors: readonly Page[], { pages, door, platform, budgets, log }: Mounting): void => {
-  const { config } = platform
+export const mountPages = (room: FastifyInstance, doors: readonly Page[], { pages, door, platform, budgets }: Mounting): void => {
+  const { config, log } = platform
   const origins = [config.public_url.origin, config.auth_url.origin]
   room.removeAllContentTypeParsers()
   room.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'string', bodyLimit: 64 * 1024 }, (_, body, done) =>

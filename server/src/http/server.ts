@@ -208,7 +208,7 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
         handler: (request, reply) => handOver(request, reply),
       })
   })
-  void server.register(async (room) => mountPages(room, pageDoors, { pages, door, platform, budgets, log }))
+  void server.register(async (room) => mountPages(room, pageDoors, { pages, door, platform, budgets }))
 
   const flushing = setInterval(() => void usage.flush().catch((error: unknown) => log.warn('usage_not_written', { error })), 5 * seconds)
   flushing.unref()

@@ -94,7 +94,9 @@ export const within = (organization_id: string, as: OrganizationRole | 'machine'
   confined: false,
 })
 
-export const organizationIds = (reach: Reach): string[] => [...reach.organizations.keys()]
+/** The organizations within reach: of those that are wanted, where any are. */
+export const organizationIds = (reach: Reach, wanted: readonly string[] = []): string[] =>
+  [...reach.organizations.keys()].filter((id) => wanted.length === 0 || wanted.includes(id))
 
 export const phaseOf = (reach: Reach, organization_id: string): MemberPhase => {
   const phase = reach.phases.get(organization_id)

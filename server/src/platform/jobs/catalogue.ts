@@ -46,6 +46,7 @@ export const chores = {
   'counters.fold': { every_ms: 60_000 },
   'http.purge': { every_ms: 600_000 },
   'identity.purge': { every_ms: 600_000 },
+  'identity.purge_oauth': { every_ms: 600_000 },
   'identity.keys': { every_ms: 600_000 },
   'customers.purge': { every_ms: 600_000 },
   'webhooks.keep': { every_ms: 600_000 },

@@ -9,3 +9,7 @@ export const json = (value: unknown) => sql<never>`${JSON.stringify(value)}::jso
 
 /** The pattern of a text that contains another, whatever characters that one has. */
 export const containing = (text: string): string => `%${text.replace(/[\\%_]/g, '\\$&')}%`
+
+/** What a filter by metadata asks of a row: different keys mean both, several values of one key mean either. */
+export const metadataHas = (metadata: Readonly<Record<string, readonly string[]>> = {}) =>
+  Object.entries(metadata).map(([key, values]) => sql`metadata ->> ${key} = any(${values})`)

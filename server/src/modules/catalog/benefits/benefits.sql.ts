@@ -2,7 +2,7 @@ import type { Benefit, Metadata, PageRequest } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 export interface BenefitTable {
@@ -59,8 +59,8 @@ export const listBenefits = (db: Db, reach: Reach, query: BenefitFilters & PageR
   if (query.id.length > 0) filters.push(sql`id = any(${query.id}::uuid[])`)
   if (query.exclude_id.length > 0) filters.push(sql`id <> all(${query.exclude_id}::uuid[])`)
   if (query.query) filters.push(sql`description ilike ${containing(query.query)}`)
-  for (const [key, values] of Object.entries(query.metadata ?? {})) filters.push(sql`metadata ->> ${key} = any(${values})`)
-  const ids = organizationIds(reach).filter((id) => query.organization_id.length === 0 || query.organization_id.includes(id))
+  filters.push(...metadataHas(query.metadata))
+  const ids = organizationIds(reach, query.organization_id)
   return listRows(db, list, ids, query, filters, (found) => live(db, reach).where('id', 'in', found).execute())
 }
 

@@ -1,6 +1,7 @@
 import {
   benefitCreated,
   benefitUpdated,
+  invalidAt,
   InvalidRequest,
   NotPermitted,
   ResourceNotFound,
@@ -30,12 +31,7 @@ const configurable: readonly Benefit['type'][] = ['custom', 'license_keys', 'met
 export const present = ({ deleted_at, meter_id: _, ...rest }: BenefitTable): Benefit =>
   ({ ...rest, is_deleted: deleted_at !== null, visibility_configurable: configurable.includes(rest.type) }) as Benefit
 
-const wrong = (field: string, msg: string, input?: unknown): Invalid => ({
-  loc: ['body', 'properties', field],
-  msg,
-  type: 'value_error',
-  ...(input === undefined ? {} : { input }),
-})
+const wrong = (field: string, msg: string, input?: unknown): Invalid => invalidAt(['body', 'properties', field], msg, input)
 
 /** What is stored of the properties: everything said, what was left out said as well, and what others must vouch for vouched for. */
 const settle = async (tx: Tx, platform: Platform, organization_id: string, said: Said) => {

@@ -59,7 +59,7 @@ export const listCustomFields = async (
     filters.push(sql`(name ilike ${pattern} or slug ilike ${pattern})`)
   }
   if (query.type.length > 0) filters.push(sql`type = any(${query.type})`)
-  const ids = organizationIds(reach).filter((id) => query.organization_id.length === 0 || query.organization_id.includes(id))
+  const ids = organizationIds(reach, query.organization_id)
   return listRows(db, list, ids, query, filters, async (found) => (await live(db, reach).select(columns).where('id', 'in', found).execute()) as CustomField[])
 }
 

@@ -90,7 +90,7 @@ export const listDiscounts = (
 ) => {
   const filters: RawBuilder<unknown>[] = []
   if (query.query) filters.push(sql`(name ilike ${containing(query.query)} or code ilike ${containing(query.query)})`)
-  const ids = organizationIds(reach).filter((id) => query.organization_id.length === 0 || query.organization_id.includes(id))
+  const ids = organizationIds(reach, query.organization_id)
   return listRows(db, list, ids, query, filters, async (found) => withProducts(db, await live(db, reach).where('id', 'in', found).execute()))
 }
 

@@ -3,6 +3,7 @@ import {
   discountCreated,
   discountDeleted,
   discountUpdated,
+  invalidAt,
   InvalidRequest,
   ResourceNotFound,
   type Discount,
@@ -37,12 +38,7 @@ export const present = ({ deleted_at: _, type, duration, duration_in_months, amo
   return { ...rest, type, amounts: amounts!, amount: amounts![currency]!, currency, ...rhythm }
 }
 
-const wrong = (field: string, msg: string, input?: unknown, ...more: (string | number)[]): Invalid => ({
-  loc: ['body', field, ...more],
-  msg,
-  type: 'value_error',
-  ...(input === undefined ? {} : { input }),
-})
+const wrong = (field: string, msg: string, input?: unknown, ...more: (string | number)[]): Invalid => invalidAt(['body', field, ...more], msg, input)
 
 const refuse = (problems: readonly Invalid[]) => {
   if (problems.length > 0) throw new InvalidRequest(problems)

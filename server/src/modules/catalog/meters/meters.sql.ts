@@ -2,7 +2,7 @@ import type { Meter, PageRequest } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -31,8 +31,8 @@ export const listMeters = (db: Db, reach: Reach, query: MeterFilters & PageReque
   const filters: RawBuilder<unknown>[] = []
   if (query.query) filters.push(sql`name ilike ${containing(query.query)}`)
   if (query.is_archived !== undefined) filters.push(sql`(archived_at is not null) = ${query.is_archived}`)
-  for (const [key, values] of Object.entries(query.metadata ?? {})) filters.push(sql`metadata ->> ${key} = any(${values})`)
-  const ids = organizationIds(reach).filter((id) => query.organization_id.length === 0 || query.organization_id.includes(id))
+  filters.push(...metadataHas(query.metadata))
+  const ids = organizationIds(reach, query.organization_id)
   return listRows(db, list, ids, query, filters, (found) => within(db, reach).where('id', 'in', found).execute())
 }
 

@@ -1,4 +1,4 @@
-import type { Invalid, Organization, ProductPriceCreate } from '@bursar/contract'
+import { invalidAt, type Invalid, type Organization, type ProductPriceCreate } from '@bursar/contract'
 import { chargeable } from '../../../kernel/money.ts'
 
 /** A price that is wanted, and where in the request it stands. */
@@ -26,12 +26,8 @@ export const priceProblems = (wanted: readonly Wanted[], setting: Setting): Inva
   ...together(wanted, setting),
 ]
 
-const problem = (at: number, field: string | undefined, msg: string, input?: unknown): Invalid => ({
-  loc: ['body', 'prices', at, ...(field === undefined ? [] : [field])],
-  msg,
-  type: 'value_error',
-  ...(input === undefined ? {} : { input }),
-})
+const problem = (at: number, field: string | undefined, msg: string, input?: unknown): Invalid =>
+  invalidAt(['body', 'prices', at, ...(field === undefined ? [] : [field])], msg, input)
 
 const alone = ({ price, at }: Wanted, { organization, recurring, meters }: Setting): Invalid[] => {
   switch (price.amount_type) {
@@ -66,12 +62,8 @@ const amount = (at: number, field: string, value: number, currency: string): Inv
 
 /** Tiers begin somewhere, follow each other without gap or overlap, and only the last may be open. */
 const tiers = (at: number, list: Extract<ProductPriceCreate, { amount_type: 'seat_based' }>['seat_tiers']['tiers']): Invalid[] => {
-  const wrong = (tier: number, field: string, msg: string, input: unknown): Invalid => ({
-    loc: ['body', 'prices', at, 'seat_tiers', 'tiers', tier, field],
-    msg,
-    type: 'value_error',
-    ...(input === undefined ? {} : { input }),
-  })
+  const wrong = (tier: number, field: string, msg: string, input: unknown): Invalid =>
+    invalidAt(['body', 'prices', at, 'seat_tiers', 'tiers', tier, field], msg, input)
   return list.flatMap((tier, index) => {
     const before = list[index - 1]
     const problems: Invalid[] = []

@@ -2,7 +2,7 @@ import type { CustomField, Product, ProductPrice, ProductPriceCreate, ProductPri
 import { sql, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { inOrder, listKeys, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { benefitsOf, type BenefitTable } from '../benefits/benefits.sql.ts'
 
@@ -106,8 +106,8 @@ export const listProducts = async (
     filters.push(
       sql`exists (select from product_benefits a where a.organization_id = products.organization_id and a.product_id = products.id and a.benefit_id = any(${query.benefit_id}::uuid[]))`,
     )
-  for (const [key, values] of Object.entries(query.metadata ?? {})) filters.push(sql`metadata ->> ${key} = any(${values})`)
-  const ids = organizationIds(reach).filter((id) => query.organization_id.length === 0 || query.organization_id.includes(id))
+  filters.push(...metadataHas(query.metadata))
+  const ids = organizationIds(reach, query.organization_id)
   const { keys, total, next_cursor } = await listKeys(db, list, ids, query, filters)
   return { items: await loadProducts(db, keys), total, next_cursor }
 }

@@ -2,7 +2,7 @@ import type { Address, CustomerType, Metadata, PageRequest, PaymentMethod, TaxID
 import { sql, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { inOrder, listKeys, listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -120,8 +120,8 @@ export const listCustomers = async (db: Db, reach: Reach, query: CustomerFilters
   }
   // Nobody has a subscription yet.
   if (query.active === true) filters.push(sql`false`)
-  for (const [key, values] of Object.entries(query.metadata ?? {})) filters.push(sql`metadata ->> ${key} = any(${values})`)
-  const ids = organizationIds(reach).filter((id) => query.organization_id.length === 0 || query.organization_id.includes(id))
+  filters.push(...metadataHas(query.metadata))
+  const ids = organizationIds(reach, query.organization_id)
   return listRows(db, list(reach), ids, query, filters, (found) => living(db, reach).where('id', 'in', found).execute())
 }
 

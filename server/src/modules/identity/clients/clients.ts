@@ -137,7 +137,10 @@ export const presentClient = (client: ClientRow): OAuth2Client => ({
   verified: client.verified_at !== null,
 })
 
-export const presentPublicly = (client: ClientRow) => ({
+type Shown = 'created_at' | 'modified_at' | 'client_id' | 'client_name' | 'client_uri' | 'logo_uri' | 'tos_uri' | 'policy_uri'
+
+/** What anybody may know of a client. */
+export const presentPublicly = (client: Pick<ClientRow, Shown>) => ({
   created_at: client.created_at,
   modified_at: client.modified_at,
   client_id: client.client_id,

@@ -3,7 +3,7 @@ import { newId } from '../../../kernel/ids.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means } from '../../handlers.ts'
 import { endFamilies, familiesOf } from '../oauth/oauth.sql.ts'
-import { deleteGrants, findAllowed, storeGrant, type ListedGrant } from './grants.sql.ts'
+import { deleteGrants, findAllowed, storeGrant } from './grants.sql.ts'
 
 export interface Allowed {
   readonly client_id: string
@@ -41,21 +41,3 @@ export const mailAllowed = async ({ db, gateways, platform }: Means, { user_id, 
     text: `You allowed the app "${found.client_name}" to use your account.\n\nIf this was not you, or you have changed your mind, remove it here; it stops at once:\n${address}`,
   })
 }
-
-export const presentGrant = (grant: ListedGrant) => ({
-  created_at: grant.created_at,
-  modified_at: grant.modified_at,
-  client: {
-    created_at: grant.client_created_at,
-    modified_at: grant.client_modified_at,
-    client_id: grant.client_id,
-    client_name: grant.client_name,
-    client_uri: grant.client_uri,
-    logo_uri: grant.logo_uri,
-    tos_uri: grant.tos_uri,
-    policy_uri: grant.policy_uri,
-  },
-  scopes: grant.scopes,
-  organizations: grant.organizations ?? [],
-  last_authorized_at: grant.last_authorized_at,
-})

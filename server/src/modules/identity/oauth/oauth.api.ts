@@ -18,6 +18,7 @@ import { findClient } from '../clients/clients.sql.ts'
 import { organizationsOf } from '../grants/grants.sql.ts'
 import { tendKeys } from '../keys/keys.ts'
 import { findUser } from '../sessions/sessions.sql.ts'
+import { purgeOAuth } from './oauth.sql.ts'
 
 export const operations = [
   speak(requestToken),
@@ -53,5 +54,8 @@ export const operations = [
   }),
 ]
 
-export const chores = [chore('identity.keys', tendKeys)]
+export const chores = [
+  chore('identity.keys', tendKeys),
+  chore('identity.purge_oauth', ({ transact, platform }) => transact((tx) => purgeOAuth(tx, platform.clock.wall()))),
+]
 export const jobs = [job('mail.app_allowed', mailAllowed)]

@@ -1,5 +1,6 @@
 import { sql } from 'kysely'
 import type { Hasher, Secret, TokenKind } from '../../../kernel/secrets.ts'
+import { days, later } from '../../../platform/clock.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 
 export type OAuthTokenKind = Extract<TokenKind, 'oauth_access' | 'oauth_refresh' | 'oauth_code'>
@@ -151,7 +152,8 @@ export const dropVisit = async (tx: Tx, kind: VisitKind, hashes: readonly string
 }
 
 /** Removes what has run out: visits, tokens, and authorizations of which nothing is left. */
-export const purgeOAuth = async (tx: Tx, now: Date, dayAgo: Date): Promise<void> => {
+export const purgeOAuth = async (tx: Tx, now: Date): Promise<void> => {
+  const dayAgo = later(now, -1 * days)
   await tx.q.deleteFrom('oauth_visits').where('expires_at', '<=', now).execute()
   // A used code is kept for a day, so that its second use is recognised; a used refresh token until it would have expired.
   await sql`

@@ -26,7 +26,7 @@ import { vouch } from '../clients/clients.ts'
 import { killLeaked } from '../leaks/leaks.ts'
 import { randomText } from '../../../kernel/secrets.ts'
 import { publishedKeys } from '../keys/keys.sql.ts'
-import { purge } from '../sessions/sessions.ts'
+import { purgeOAuth } from './oauth.sql.ts'
 
 let world: World
 beforeAll(async () => {
@@ -438,7 +438,7 @@ describe('the protocol beside the rest', () => {
       const { refresh_token } = await app.tokens(visitor)
       await visitor.authorize(app.ask({ prompt: 'consent' }), { deny: true })
       own.clock.advance(12 * 24 * 3600 * seconds)
-      await purge({ transact: own.transactAsWorker, platform: own.platform } as Means)
+      await own.transactAsWorker((tx) => purgeOAuth(tx, own.clock.wall()))
       const { rows } = await own.database.owner((owner) => owner.query<{ kind: string }>('select kind from oauth_tokens'))
       expect(rows.map(({ kind }) => kind)).toEqual(['oauth_refresh'])
       const { rows: orphans } = await own.database.owner((owner) =>

@@ -12,7 +12,6 @@ import { addCredential, dropCredentials } from '../credentials/credentials.sql.t
 import { InvalidToken, resolve } from '../credentials/credentials.ts'
 import { purgePending } from '../factors/factors.sql.ts'
 import { beginPending, completePending, hasFactor } from '../factors/factors.ts'
-import { purgeOAuth } from '../oauth/oauth.sql.ts'
 import { isInvited } from '../invitations/invitations.sql.ts'
 import { cookieName, readCookie } from './cookies.ts'
 import {
@@ -70,7 +69,6 @@ export const purge = async ({ transact, platform }: Means): Promise<void> =>
     const wall = platform.clock.wall()
     await deleteExpired(tx, wall)
     await purgePending(tx, wall)
-    await purgeOAuth(tx, wall, later(wall, -1 * days))
   })
 
 /** A person who is in, or one whose second factor is still to come. */

@@ -31,7 +31,7 @@ const list = {
 } as const satisfies ListSpec<string>
 
 export const listEndpoints = async (db: Db, reach: Reach, query: PageRequest & { organization_id: readonly string[] }) => {
-  const ids = organizationIds(reach).filter((id) => query.organization_id.length === 0 || query.organization_id.includes(id))
+  const ids = organizationIds(reach, query.organization_id)
   return listRows(db, list, ids, { ...query, sorting: ['-created_at'] }, [], (found) => living(db, reach).where('id', 'in', found).execute())
 }
 
