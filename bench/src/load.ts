@@ -1,8 +1,14 @@
 import { connect, type Socket } from 'node:net'
 
-/** Sends one request over and over on so many connections, and counts. Runs in a process of its own. */
-const [port, path, token, connections, milliseconds] = process.argv.slice(2) as [string, string, string, string, string]
-const request = Buffer.from(`GET ${path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${token}\r\n\r\n`)
+/** Sends one request over and over on so many connections, and counts. With a body it is posted, `{n}` in it being different each time. Runs in a process of its own. */
+const [port, path, token, connections, milliseconds, body] = process.argv.slice(2) as [string, string, string, string, string, string?]
+const head = `${path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${token}\r\n`
+const reading = Buffer.from(`GET ${head}\r\n`)
+let sent = 0
+const writing = (template: string) => {
+  const text = template.replaceAll('{n}', `${process.pid}-${sent++}`)
+  return `POST ${head}content-type: application/json\r\ncontent-length: ${text.length}\r\n\r\n${text}`
+}
 const latencies: number[] = []
 let failures = 0
 const until = performance.now() + Number(milliseconds)
@@ -16,15 +22,15 @@ const drive = () =>
     function send() {
       if (performance.now() >= until) return void socket.end(() => resolve())
       started = performance.now()
-      socket.write(request)
+      socket.write(body === undefined ? reading : writing(body))
     }
     socket.on('data', (chunk) => {
       buffered = buffered.length === 0 ? chunk : Buffer.concat([buffered, chunk])
-      const head = buffered.indexOf('\r\n\r\n')
-      if (head < 0) return
-      const length = Number(/content-length: (\d+)/i.exec(buffered.toString('latin1', 0, head))?.[1] ?? 0)
-      if (buffered.length < head + 4 + length) return
-      if (buffered.toString('latin1', 9, 12) !== '200') failures++
+      const end = buffered.indexOf('\r\n\r\n')
+      if (end < 0) return
+      const length = Number(/content-length: (\d+)/i.exec(buffered.toString('latin1', 0, end))?.[1] ?? 0)
+      if (buffered.length < end + 4 + length) return
+      if (buffered.toString('latin1', 9, 10) !== '2') failures++
       latencies.push(performance.now() - started)
       buffered = Buffer.alloc(0)
       send()

@@ -5,6 +5,7 @@ import type { PoolClient } from 'pg'
 import { openPool } from '../../server/src/platform/postgres/postgres.ts'
 import { beginRun, endRun } from '../../server/test/harness/runs.ts'
 import { latency, throughput } from './webhooks.ts'
+import { launch } from '../../server/test/harness/process.ts'
 import { openWorld, type World } from '../../server/test/harness/world.ts'
 
 const { values, positionals } = parseArgs({
@@ -24,7 +25,12 @@ interface Measured {
   failures: number
 }
 
-const load = async (port: number, path: string, token: string, connections = values.connections): Promise<Measured> => {
+const load = async (
+  port: number,
+  path: string,
+  token: string,
+  { connections = values.connections, body }: { connections?: string; body?: string } = {},
+): Promise<Measured> => {
   const { stdout } = await run(process.execPath, [
     new URL('load.ts', import.meta.url).pathname,
     String(port),
@@ -32,9 +38,10 @@ const load = async (port: number, path: string, token: string, connections = val
     token,
     connections,
     String(Number(values.seconds) * 1000),
+    ...(body === undefined ? [] : [body]),
   ])
   const measured = JSON.parse(stdout) as Measured
-  if (measured.failures > 0) throw new Error(`${measured.failures} answers were not 200`)
+  if (measured.failures > 0) throw new Error(`${measured.failures} answers were no success`)
   return measured
 }
 
@@ -108,7 +115,7 @@ const benches: Record<string, { goal: string; measure: (world: World) => Promise
       const p50 = { small: [] as number[], large: [] as number[] }
       for (let round = 0; round <= Number(values.rounds); round++)
         for (const side of ['small', 'large'] as const) {
-          const figure = (await load(port, '/v1/products/?limit=20', tokens[side], '4')).p50
+          const figure = (await load(port, '/v1/products/?limit=20', tokens[side], { connections: '4' })).p50
           if (round > 0) p50[side].push(figure)
         }
       child.kill()
@@ -120,6 +127,37 @@ const benches: Record<string, { goal: string; measure: (world: World) => Promise
   },
 }
 
+benches.audit = {
+  goal: '>= 0.9',
+  measure: async (world) => {
+    const token = (await (await world.organization()).token()).secret.reveal()
+    const body = JSON.stringify({ email: 'buyer-{n}@people.test', name: 'A buyer', external_id: 'b-{n}' })
+    const sides = { with: await start(world, 'product'), without: await start(world, 'unaudited') }
+    // Numbering and chaining share the machine, as they do in life.
+    const worker = launch(['serve', '--roles', 'worker'], world.environmentVariables)
+    const figures = { with: [] as number[], without: [] as number[] }
+    for (let round = 0; round <= Number(values.rounds); round++)
+      for (const side of ['with', 'without'] as const) {
+        await world.database.owner((owner) =>
+          owner.query(
+            ['customers', 'members']
+              .map(
+                (table) =>
+                  `alter table ${table} ${side === 'with' ? 'enable' : 'disable'} trigger note_changes; alter table ${table} ${side === 'with' ? 'enable' : 'disable'} trigger note_updates;`,
+              )
+              .join(''),
+          ),
+        )
+        const figure = (await load(sides[side].port, '/v1/customers/', token, { body })).per_second
+        if (round > 0) figures[side].push(figure)
+      }
+    for (const { child } of Object.values(sides)) child.kill()
+    worker.signal('SIGKILL')
+    await worker.exited
+    console.log(`  customers written: with the log ${Math.round(median(figures.with))}/s · without ${Math.round(median(figures.without))}/s`)
+    return median(figures.with) / median(figures.without)
+  },
+}
 benches.webhooks = { goal: '>= 0.6', measure: (world) => throughput(world, Number(values.rounds)) }
 benches.webhook_p50 = {
   goal: '<= 25',

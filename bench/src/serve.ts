@@ -2,6 +2,7 @@ import { createHmac } from 'node:crypto'
 import { fastify } from 'fastify'
 import type pg from 'pg'
 import { openApi } from '../../server/src/main/wire.ts'
+import { noAudit } from '../../server/src/platform/audit/audit.ts'
 import { systemClock } from '../../server/src/platform/clock.ts'
 import { readConfig } from '../../server/src/platform/config.ts'
 import { openLog } from '../../server/src/platform/log.ts'
@@ -17,6 +18,7 @@ const base = { config, clock: systemClock, log, telemetry: openTelemetry() }
 const listen = async (): Promise<string> => {
   if (side === 'product') return (await openApi(base)).server.listen(config.listen)
   if (side === 'unbudgeted') return (await openApi(base, { budgets: { spend: async () => ({}), look: async () => {} } })).server.listen(config.listen)
+  if (side === 'unaudited') return (await openApi(base, { audit: noAudit })).server.listen(config.listen)
   return bare().listen(config.listen)
 }
 

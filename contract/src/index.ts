@@ -14,6 +14,7 @@ import * as oauth from './identity/oauth.ts'
 import * as sessions from './identity/sessions.ts'
 import * as tokens from './identity/tokens.ts'
 import * as memberships from './identity/memberships.ts'
+import * as auditLog from './organizations/audit-log.ts'
 import * as organizations from './organizations/organizations.ts'
 import * as webhookEndpoints from './webhooks/webhooks.ts'
 
@@ -34,6 +35,7 @@ export * from './identity/oauth.ts'
 export * from './identity/sessions.ts'
 export * from './identity/tokens.ts'
 export * from './identity/memberships.ts'
+export * from './organizations/audit-log.ts'
 export * from './organizations/organizations.ts'
 export * from './webhooks/webhooks.ts'
 export * from './kit/index.ts'
@@ -44,6 +46,7 @@ export * from './world.ts'
 
 const exported = [
   organizations,
+  auditLog,
   memberships,
   tokens,
   sessions,

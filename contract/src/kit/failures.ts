@@ -79,6 +79,7 @@ export const RequestInFlight = failure(
   'A request with this idempotency key is under way. Wait as many seconds as retry-after says, and send it again.',
 )
 export const AnswerSealed = failure('AnswerSealed', 409, 'This was done, and its answer holds a secret that only the credential which asked first can see.')
+export const AnswerForgotten = failure('AnswerForgotten', 409, 'This was done, and its answer is gone: it spoke of somebody who was forgotten since.')
 export const RequestBodyTooLarge = failure('RequestBodyTooLarge', 413, 'The body is larger than this operation accepts.')
 export const UnsupportedMediaType = failure('UnsupportedMediaType', 415, 'Send the body as application/json.')
 export const TooManyRequests = failure('TooManyRequests', 429, 'The rate budget is spent: wait as many seconds as retry-after says.')

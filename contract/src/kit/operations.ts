@@ -4,6 +4,7 @@ import {
   BadRequest,
   InternalServerError,
   NotPermitted,
+  AnswerForgotten,
   AnswerSealed,
   RequestBodyTooLarge,
   RequestInFlight,
@@ -102,7 +103,7 @@ export const failuresOf = (operation: Pick<Operation, 'access' | 'method' | 'bod
           ...(access.kind === 'session' || method !== 'GET' ? [NotPermitted] : []),
           ...(access.kind === 'session' && access.fresh ? [SessionNotFreshError] : []),
         ]
-  const repeatable = !unguarded && method !== 'GET' ? [RequestInFlight, ...(reveals ? [AnswerSealed] : [])] : []
+  const repeatable = !unguarded && method !== 'GET' ? [RequestInFlight, AnswerForgotten, ...(reveals ? [AnswerSealed] : [])] : []
   const carrying = body ? [RequestBodyTooLarge, UnsupportedMediaType] : []
   return [...new Set([...fails, ...guarded, ...repeatable, ...carrying, BadRequest, UnknownVersion, TooManyRequests, InternalServerError, ServiceUnavailable])]
 }

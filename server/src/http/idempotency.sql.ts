@@ -12,7 +12,7 @@ export interface Kept {
 
 declare module '../platform/postgres/postgres.ts' {
   interface Tables {
-    idempotency_keys: Kept & { owner: string; key: string; created_at: Date; expires_at: Date }
+    idempotency_keys: Kept & { mentions: string[]; owner: string; key: string; created_at: Date; expires_at: Date }
     budget_spends: { key: string; spent_at: Date }
   }
 }
@@ -35,7 +35,7 @@ export const findKept = (tx: Tx, owner: string, key: string, now: Date): Promise
     .executeTakeFirst()
 
 /** Writes the answer down with the effect it tells of. One that has run out makes way. */
-export const keep = async (tx: Tx, row: Kept & { owner: string; key: string; created_at: Date; expires_at: Date }): Promise<void> => {
+export const keep = async (tx: Tx, row: Kept & { mentions: string[]; owner: string; key: string; created_at: Date; expires_at: Date }): Promise<void> => {
   await tx.q.deleteFrom('idempotency_keys').where('owner', '=', row.owner).where('key', '=', row.key).where('expires_at', '<=', row.created_at).execute()
   await tx.q
     .insertInto('idempotency_keys')

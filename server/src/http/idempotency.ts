@@ -1,5 +1,5 @@
 import { createCipheriv, createDecipheriv, hash, hkdfSync, randomBytes } from 'node:crypto'
-import { AnswerSealed, InvalidRequest, RequestInFlight, type Operation } from '@bursar/contract'
+import { AnswerForgotten, AnswerSealed, InvalidRequest, RequestInFlight, type Operation } from '@bursar/contract'
 import type { Actor } from '../kernel/actors.ts'
 import type { Secret } from '../kernel/secrets.ts'
 import { days, later } from '../platform/clock.ts'
@@ -72,11 +72,15 @@ export const once = async (tx: Tx, request: Repeatable, effect: () => Promise<An
     headers: { ...answer.headers },
     body,
     sealed,
+    mentions: mentionedIn(answer.text),
     created_at: now,
     expires_at: later(now, (operation.keptDays ?? 1) * days),
   })
   return answer
 }
+
+/** Everything an answer names by id: when a person among them is forgotten, so is the answer. */
+const mentionedIn = (text: string | undefined): string[] => [...new Set(text?.match(/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g))]
 
 const ownerOf = (actor: Actor): string | undefined => {
   switch (actor.kind) {
@@ -103,6 +107,7 @@ const seal = (text: string, credential: Secret): string => {
 }
 
 const open = ({ body, sealed }: Kept, credential: Secret): string | undefined => {
+  if (body === null && sealed) throw new AnswerForgotten()
   if (body === null) return undefined
   if (!sealed) return body
   const bytes = Buffer.from(body, 'base64')

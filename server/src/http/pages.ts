@@ -5,6 +5,8 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { anonymous, type Anonymous, type UserActor } from '../kernel/actors.ts'
 import { randomText, sameText, Secret } from '../kernel/secrets.ts'
 import type { Page, PageAnswer, Platform } from '../modules/handlers.ts'
+import type { Deed } from '../platform/audit/audit.ts'
+import type { Transact } from '../platform/postgres/postgres.ts'
 import { cookieName, hostCookie, personBehind, protocolPaths, readCookie, setCookie } from '../modules/identity/index.ts'
 import type { Doorman } from './authenticate.ts'
 import { networkOf, type Budgets } from './budget.ts'
@@ -103,10 +105,11 @@ interface Mounting {
   readonly door: Doorman
   readonly platform: Platform
   readonly budgets: Budgets
+  readonly recorded: (deed: Deed) => Transact
 }
 
 /** Every page, behind the same steps: budget, who looks, the form's proof, and then the page's own door. */
-export const mountPages = (room: FastifyInstance, doors: readonly Page[], { pages, door, platform, budgets }: Mounting): void => {
+export const mountPages = (room: FastifyInstance, doors: readonly Page[], { pages, door, platform, budgets, recorded }: Mounting): void => {
   const { config, log } = platform
   const origins = [config.public_url.origin, config.auth_url.origin]
   room.removeAllContentTypeParsers()
@@ -185,6 +188,7 @@ export const mountPages = (room: FastifyInstance, doors: readonly Page[], { page
             form,
             request: request.raw,
             response: reply.raw,
+            transact: recorded({ operation: `${page.method} ${page.path}`, request_id: request.id, actor }),
           }),
         )
       },

@@ -8,7 +8,8 @@ import { isRefusal, type Call, type Implementation, type Page, type Platform, ty
 import { cookieName, openUsage, portalCookiePrefix, protocolPaths, type OAuth } from '../modules/identity/index.ts'
 import { later, seconds, stopwatch } from '../platform/clock.ts'
 import { encode } from '../platform/encode.ts'
-import type { Postgres, Tx } from '../platform/postgres/postgres.ts'
+import type { Audit, Deed } from '../platform/audit/audit.ts'
+import type { Postgres, Transact, Tx } from '../platform/postgres/postgres.ts'
 import type { Telemetry } from '../platform/telemetry.ts'
 import { authenticate, authorize, recognise, secretOf, type Doorman } from './authenticate.ts'
 import { chargedTo, networkOf, type Budgets } from './budget.ts'
@@ -38,6 +39,7 @@ export interface ServerOptions {
   readonly postgres: Postgres
   readonly telemetry: Telemetry
   readonly budgets: Budgets
+  readonly audit: Audit
   readonly oauth: OAuth
   readonly pages: Pages
   readonly pageDoors: readonly Page[]
@@ -56,7 +58,18 @@ const tracer = trace.getTracer('bursar')
  * The one pipeline. Before the body is read: version, authenticate, budget, authorize. After: parse, the handler with its
  * transaction, encode. Whatever is thrown anywhere becomes an answer in one place.
  */
-export const openServer = ({ implementations, platform, postgres, telemetry, budgets, oauth, pages, pageDoors, unready }: ServerOptions): FastifyInstance => {
+export const openServer = ({
+  implementations,
+  platform,
+  postgres,
+  telemetry,
+  budgets,
+  audit,
+  oauth,
+  pages,
+  pageDoors,
+  unready,
+}: ServerOptions): FastifyInstance => {
   const { config, clock, log } = platform
   const server = fastify({
     logger: false,
@@ -208,7 +221,7 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
         handler: (request, reply) => handOver(request, reply),
       })
   })
-  void server.register(async (room) => mountPages(room, pageDoors, { pages, door, platform, budgets }))
+  void server.register(async (room) => mountPages(room, pageDoors, { pages, door, platform, budgets, recorded }))
 
   const flushing = setInterval(() => void usage.flush().catch((error: unknown) => log.warn('usage_not_written', { error })), 5 * seconds)
   flushing.unref()
@@ -278,6 +291,16 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
     }
   }
 
+  /** A transaction whose changes are put down to whoever asked for them. */
+  function recorded(deed: Deed): Transact {
+    return (work) =>
+      postgres.transact(async (tx) => {
+        const done = await work(tx)
+        await audit.record(tx, deed)
+        return done
+      })
+  }
+
   async function handle(implementation: Exclude<Implementation, { kind: 'protocol' }>, request: FastifyRequest, reply: FastifyReply) {
     const { operation } = implementation
     const { actor } = request.progress
@@ -312,7 +335,11 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
         : await postgres.transact(async (tx) => {
             // A body may take its time to arrive: whether its sender still may is asked again, where the change is made.
             const still = operation.body ? await admit(tx) : actor
-            const effect = () => attempt(still, (call) => implementation.handle(tx, call))
+            const effect = async () => {
+              const answer = await attempt(still, (call) => implementation.handle(tx, call))
+              await audit.record(tx, { operation: operation.id, request_id: request.id, actor: still, resource_id: namedBy(parsed.params) })
+              return answer
+            }
             if (key === undefined || access.kind === 'open' || access.kind === 'visitor' || access.kind === 'protocol') return effect()
             const asked = [operation.id, request.raw.url ?? '', narrowed ?? '', request.rawBody ?? '']
             return once(tx, { operation, actor: still, key, asked, credential: secretOf(door, access.kind, presentedBy(request))! }, effect)
@@ -339,6 +366,12 @@ export const openServer = ({ implementations, platform, postgres, telemetry, bud
         .send()
     })
   }
+}
+
+/** What a request names in its address. */
+const namedBy = (params: unknown): string | undefined => {
+  const { id } = (params ?? {}) as { id?: unknown }
+  return typeof id === 'string' && uuid.test(id) ? id : undefined
 }
 
 const versionHeaders = (version: string) => ({ 'bursar-version': version, 'polar-version': version })

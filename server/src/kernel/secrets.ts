@@ -130,6 +130,10 @@ export class Hasher {
   hash(secret: Secret): string {
     return keyed(this.#peppers[0]!, secret.reveal())
   }
+  /** A keyed digest of something that is no secret but nobody's business, with the number of the key it was made with. */
+  digest(text: string): string {
+    return `${this.current}:${keyed(this.#peppers[0]!, `digest of ${text}`).slice(0, 32)}`
+  }
   /** The hashes under which this secret may be stored, newest pepper first. */
   candidates(secret: Secret): string[] {
     return this.#peppers.map((pepper) => keyed(pepper, secret.reveal()))

@@ -14,6 +14,7 @@ const help = `bursar – commerce and access, self-hosted
   bursar token revoke --organization <slug> --id <id>
   bursar client verify|unverify <client_id>    vouch for an OAuth app: people see it on the consent page
   bursar keys rotate                           sign identities with the next key from now on
+  bursar audit verify                          prove that no record of who changed what was changed
   bursar listen <url> [--events a,b] [--after <n>]   forward events to your own server, signed
   bursar listen --print-secret                 the secret that they are signed with
   bursar trigger <kind>                        make something of this kind happen in the sandbox
@@ -72,6 +73,8 @@ const main = async (): Promise<void> => {
       return (await import('./commands.ts')).client(rest, values)
     case 'keys':
       return (await import('./commands.ts')).keys(rest, values)
+    case 'audit':
+      return (await import('./commands.ts')).audit(rest, values)
     case 'listen':
       return (await import('./listen.ts')).listen(rest, values)
     case 'trigger':

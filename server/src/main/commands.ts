@@ -16,11 +16,14 @@ import {
   vouch,
 } from '../modules/identity/index.ts'
 import { createOrganization, findLivingOrganization, insertMembership } from '../modules/organizations/index.ts'
+import { nobody } from '../platform/audit/audit.ts'
+import { listHeads, verifyChain } from '../platform/audit/audit.sql.ts'
 import { systemClock } from '../platform/clock.ts'
 import { readConfig } from '../platform/config.ts'
 import { openLog } from '../platform/log.ts'
 import { checkStamp, createDatabase, migrate, setSwitch } from '../platform/postgres/migrations.ts'
 import { openPostgres, type Db, type Transact } from '../platform/postgres/postgres.ts'
+import { openBar } from './bar.ts'
 import { Usage } from './usage.ts'
 
 type Values = {
@@ -67,11 +70,12 @@ const withDatabase = async (work: (means: { db: Db; transact: Transact; platform
   const log = openLog('error')
   const postgres = openPostgres(config.database_url, 'bursar_api', { max: 2, clock: systemClock, log })
   try {
+    const { discretion } = await import('./wire.ts')
     await checkStamp(postgres.db, config.environment)
     await work({
       db: postgres.db,
       transact: postgres.transact,
-      platform: { config, log, clock: systemClock, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys) },
+      platform: { config, log, clock: systemClock, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys), discretion },
     })
   } finally {
     await postgres.close()
@@ -159,6 +163,42 @@ export const keys = async ([action]: readonly string[], values: Values): Promise
     if ((await transact((tx) => rotateKeys(tx, platform))) === 'too_soon')
       throw new Usage('the next key was published less than five minutes ago, and others may not have seen it yet: try again then')
     print(values, { rotated: true }, 'rotated: the next key signs within five seconds; the one before stays published for two hours')
+  })
+}
+
+/** Recomputes every log of who changed what, from its first entry to its last, and ends with an error where one is not what it was. */
+export const audit = async ([action]: readonly string[], values: Values): Promise<void> => {
+  if (action !== 'verify') throw new Usage('audit takes verify')
+  return withDatabase(async ({ db }) => {
+    const logs = []
+    const heads = await listHeads(db)
+    const all = heads.reduce((sum, { sequence }) => sum + sequence, 0)
+    const bar = openBar(all)
+    let before = 0
+    for (const head of heads) {
+      const broken_at = await verifyChain(db, head, (done) => bar.show(before + done))
+      before += head.sequence
+      logs.push({
+        organization_id: head.organization_id === nobody ? null : head.organization_id,
+        entries: head.sequence,
+        head: head.hash,
+        broken_at: broken_at ?? null,
+      })
+    }
+    bar.end()
+    const broken = logs.filter(({ broken_at }) => broken_at !== null)
+    const lines = logs.map(
+      ({ organization_id, entries, head, broken_at }) =>
+        `${broken_at === null ? 'whole ' : 'BROKEN'}  ${organization_id ?? 'of no organization                  '}  ${entries} ${entries === 1 ? 'entry' : 'entries'}  ${broken_at === null ? head : `entry ${broken_at} is not what was written`}`,
+    )
+    print(
+      values,
+      { entries: all, logs },
+      logs.length === 0
+        ? 'the audit log is empty'
+        : [...lines, '', `${all} entries, ${broken.length === 0 ? 'all as they were written' : `${broken.length} of ${logs.length} logs broken`}`].join('\n'),
+    )
+    if (broken.length > 0) process.exitCode = 1
   })
 }
 

@@ -14,11 +14,13 @@ import { area as webhooks } from '../modules/webhooks/index.ts'
 import { area as identity, openOAuth, pagesOf } from '../modules/identity/index.ts'
 import { area as organizations } from '../modules/organizations/index.ts'
 import type { Clock } from '../platform/clock.ts'
+import { openAudit, type Audit } from '../platform/audit/audit.ts'
 import type { Config } from '../platform/config.ts'
 import { catalogue, chores, engines, sweeps } from '../platform/jobs/catalogue.ts'
 import { dueAge } from '../platform/jobs/leases.sql.ts'
 import { jobAge, startWorker, type ChoreHandlers, type EngineHandlers, type EngineLife, type JobHandlers, type SweepHandlers } from '../platform/jobs/queue.ts'
 import type { Log } from '../platform/log.ts'
+import type { Discretion } from '../platform/personal.sql.ts'
 import { outboxAge } from '../platform/outbox/outbox.sql.ts'
 import { checkLogin, checkStamp, reachable, unfit } from '../platform/postgres/migrations.ts'
 import { foldDeltas } from '../platform/postgres/lists.sql.ts'
@@ -48,6 +50,10 @@ export const implementations = areas.flatMap((area) => area.operations)
 export const jobs = areas.flatMap((area) => area.jobs)
 export const dueWork = areas.flatMap((area) => area.sweeps)
 export const regularWork = areas.flatMap((area) => area.chores)
+export const discretion: Discretion = {
+  personal: Object.assign({}, ...areas.map((area) => area.personal)) as Discretion['personal'],
+  secret: Object.assign({}, ...areas.map((area) => area.secret)) as Discretion['secret'],
+}
 export const endlessWork = areas.flatMap((area) => area.engines ?? [])
 
 /** Everything that is promised is kept, exactly once, or the process does not start. */
@@ -96,7 +102,7 @@ export interface Base {
 
 const open = async ({ config, clock, log, telemetry }: Base, role: Role) => {
   checkComplete()
-  const platform: Platform = { config, clock, log, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys) }
+  const platform: Platform = { config, clock, log, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys), discretion }
   const postgres = openPostgres(config.database_url, role, { max: config.database_connections, clock, log })
   try {
     const { deployment_id } = await checkStamp(postgres.db, config.environment)
@@ -112,7 +118,7 @@ const open = async ({ config, clock, log, telemetry }: Base, role: Role) => {
 }
 
 /** The part that answers requests. */
-export const openApi = async (base: Base, replaced: { budgets?: Budgets } = {}) => {
+export const openApi = async (base: Base, replaced: { budgets?: Budgets; audit?: Audit } = {}) => {
   const { telemetry } = base
   const { platform, postgres, deployment_id } = await open(base, 'bursar_api')
   const redis = openRedis(base.config.redis_url, deployment_id, base.log)
@@ -125,6 +131,7 @@ export const openApi = async (base: Base, replaced: { budgets?: Budgets } = {}) 
   telemetry.gauge('bursar_redis_available', '1 while Redis answers.', async () => (redis.available() ? 1 : 0))
   await redis.settled
   const budgets = replaced.budgets ?? openBudgets({ config: base.config, cache: redis, transact: postgres.transact, clock: base.clock, telemetry })
+  const audit = replaced.audit ?? openAudit(platform.hasher, discretion)
   const pages = openPages({ platform, render, stylesheet: stylesheet(), icon })
   const oauth = await openOAuth({
     platform,
@@ -132,7 +139,7 @@ export const openApi = async (base: Base, replaced: { budgets?: Budgets } = {}) 
     showProblem: (request, problem) => pages.show(request, { kind: 'problem', status: 400, ...problem }),
   })
   const pageDoors = pagesOf({ oauth, platform, postgres })
-  const server = openServer({ implementations, platform, postgres, telemetry, budgets, oauth, pages, pageDoors, unready })
+  const server = openServer({ implementations, platform, postgres, telemetry, budgets, audit, oauth, pages, pageDoors, unready })
   return {
     server,
     unready,

@@ -9,6 +9,7 @@ import type { Egress } from '../gateways/egress/egress.ts'
 import type { ChoreName, EngineName, JobName, Payload, SweepName } from '../platform/jobs/catalogue.ts'
 import type { EngineLife } from '../platform/jobs/queue.ts'
 import type { Lease } from '../platform/jobs/leases.sql.ts'
+import type { Discretion } from '../platform/personal.sql.ts'
 import type { Log } from '../platform/log.ts'
 import type { Db, Transact, Tx } from '../platform/postgres/postgres.ts'
 
@@ -18,6 +19,8 @@ export interface Platform {
   readonly log: Log
   readonly hasher: Hasher
   readonly sealer: Sealer
+  /** What the areas have declared to be about people, or secret. */
+  readonly discretion: Discretion
 }
 
 /** The outside world, one interface each. */
@@ -82,6 +85,8 @@ export interface PageCall {
   readonly form: URLSearchParams
   readonly request: IncomingMessage
   readonly response: ServerResponse
+  /** For what this visit changes: the audit log says who did it. */
+  readonly transact: Transact
 }
 
 /** A page to show, or an address to go to; cookies go along either way. */
@@ -153,4 +158,8 @@ export interface Area {
   readonly sweeps: readonly SweepImplementation[]
   readonly chores: readonly ChoreImplementation[]
   readonly engines?: readonly EngineImplementation[]
+  /** The columns of its tables that tell who somebody is. */
+  readonly personal?: Discretion['personal']
+  /** The columns of its tables that hold secrets, sealed or hashed though they are. */
+  readonly secret?: Discretion['secret']
 }

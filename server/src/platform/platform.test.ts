@@ -130,6 +130,19 @@ describe('database', () => {
     })
   })
 
+  test('every table has its changes noted for the audit log, or is named here with those that nobody answers for', async () => {
+    const { rows } = await world.database.owner((owner) =>
+      owner.query<{ name: string }>(
+        `select relname as name from pg_class c where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition
+         and (select count(*) from pg_trigger t where t.tgrelid = c.oid and t.tgname in ('note_changes', 'note_updates')) <> 2 order by 1`,
+      ),
+    )
+    // Logs of their own, hashes of secrets (what they open is noted where it stands), and our own machinery.
+    const unnoted =
+      'audit_heads audit_log budget_spends collection_deltas credentials customer_session_codes deployment event_heads events idempotency_keys oauth_families oauth_tokens oauth_visits pending_sign_ins recovery_codes schema_migrations sign_in_codes signing_keys webhook_attempts webhook_deliveries worker_lives'
+    expect(rows.map(({ name }) => name).join(' ')).toBe(unnoted)
+  })
+
   test('reading cannot write, and the serving role cannot change its own powers', async () => {
     const { db } = world.api.postgres
     await expect(db.q.updateTable('organizations').set({ name: 'x' }).execute()).rejects.toThrow(/read-only/)

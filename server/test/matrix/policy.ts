@@ -844,6 +844,14 @@ export const policy: Record<string, Policy> = {
     granted: 202,
     foreign: 'absent',
   },
+  'audit-log:list': {
+    who: tokens,
+    scopes: ['organizations:read', 'organizations:write'],
+    roles: managers,
+    ask: (t) => ({ path: `/v1/audit-log/?organization_id=${t.organization_id}` }),
+    granted: 200,
+    foreign: 'invalid',
+  },
   'webhooks:list_events': {
     who: tokens,
     scopes: hooksRead,

@@ -621,6 +621,7 @@ async function plantCanaries(): Promise<string[]> {
       'format',
       'paused_reason',
       'secret_sealed',
+      'actor_kind',
     ]
     const { rows: columns } = await owner.query<{ table: string; column: string; tenant: string }>(
       `select c.table_name as table, c.column_name as column, k.column_name as tenant

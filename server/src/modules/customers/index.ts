@@ -1,4 +1,5 @@
 import type { Area } from '../handlers.ts'
+import * as forgetting from './forgetting/forgetting.api.ts'
 import { operations as customers } from './customers/customers.api.ts'
 import { operations as members } from './members/members.api.ts'
 import * as portal from './portal/portal.api.ts'
@@ -6,9 +7,28 @@ import * as sessions from './sessions/sessions.api.ts'
 
 export const area: Area = {
   operations: [...customers, ...members, ...sessions.operations, ...portal.operations],
-  jobs: [...sessions.jobs, ...portal.jobs],
+  jobs: [...sessions.jobs, ...portal.jobs, ...forgetting.jobs],
   sweeps: [],
   chores: sessions.chores,
+  personal: {
+    customers: {
+      of: 'id',
+      columns: {
+        email: 'address',
+        name: 'nothing',
+        external_id: 'nothing',
+        billing_name: 'nothing',
+        billing_address: 'nothing',
+        tax_id: 'nothing',
+        tax_id_format: 'nothing',
+        metadata: 'empty',
+      },
+    },
+    members: { of: 'customer_id', columns: { email: 'address', name: 'nothing', external_id: 'nothing' } },
+    customer_email_changes: { of: 'customer_id', columns: { email: 'address', previous_email: 'address' } },
+    // Deleted with the person: see forgetting.
+    customer_session_codes: { columns: { email: 'address' } },
+  },
 }
 
 export { create as createCustomer } from './customers/customers.ts'

@@ -22,6 +22,12 @@ export const area: Area = {
   jobs: [...oauth.jobs, ...sessions.jobs, ...invitations.jobs, ...leaks.jobs],
   sweeps: invitations.sweeps,
   chores: [...sessions.chores, ...oauth.chores],
+  personal: {
+    users: { columns: { email: 'address' } },
+    organization_invitations: { columns: { email: 'address' } },
+    sign_in_codes: { columns: { email: 'address' } },
+  },
+  secret: { second_factors: ['sealed'] },
 }
 
 export { InvalidToken, openUsage, resolve, type Keys, type Usage } from './credentials/credentials.ts'

@@ -1,8 +1,22 @@
 import type { Area } from '../handlers.ts'
+import { operations as auditLog } from './audit-log/audit-log.api.ts'
 import { operations as organizations } from './organizations/organizations.api.ts'
 
-export const area: Area = { operations: organizations, jobs: [], sweeps: [], chores: [] }
+export const area: Area = {
+  operations: [...organizations, ...auditLog],
+  jobs: [],
+  sweeps: [],
+  chores: [],
+  personal: { organizations: { columns: { email: 'address', details: 'nothing', legal_entity: 'nothing' } } },
+}
 
-export { chooseOrganization, create as createOrganization, capabilities, findSeller, present as presentOrganization } from './organizations/organizations.ts'
+export {
+  chooseLog,
+  chooseOrganization,
+  create as createOrganization,
+  capabilities,
+  findSeller,
+  present as presentOrganization,
+} from './organizations/organizations.ts'
 export { confine, permit, permits, permissions, type Permission } from './permissions.ts'
 export { findLiving as findLivingOrganization, findOrganization, insertMembership } from './organizations/organizations.sql.ts'

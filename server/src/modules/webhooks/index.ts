@@ -9,6 +9,7 @@ export const area: Area = {
   sweeps: events.sweeps,
   chores: events.chores,
   engines: [engine('webhooks.deliver', deliver)],
+  secret: { webhook_endpoints: ['secret_sealed', 'secret_hint', 'previous_sealed'] },
 }
 
 export { create as createWebhookEndpoint } from './endpoints/endpoints.ts'

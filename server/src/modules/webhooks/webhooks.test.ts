@@ -302,8 +302,9 @@ test('a replay sends what is asked for, in order, skips what arrived, and can be
   })
   expect(done).toMatchObject({ total: 3, queued: 3 })
   const count = async (body: object) => (await api.call(replayWebhookEndpoint, { params, body: { dry_run: true, ...body } })).total
-  await eventually('all three are delivered', async () => (await count({ since: new Date(0).toISOString() })) === 0)
-  expect(await count({ from_sequence: 1, include_delivered: true })).toBe(3)
+  // What is under way counts neither way: three by this count, and none by the other, when all are written down.
+  await eventually('all three are delivered', async () => (await count({ from_sequence: 1, include_delivered: true })) === 3)
+  expect(await count({ since: new Date(0).toISOString() })).toBe(0)
   expect(await count({ since: new Date(world.clock.wall().getTime() + 60_000).toISOString(), include_delivered: true })).toBe(0)
   const [first] = sink.of(late)
   await api.call(replayWebhookEndpoint, { params, body: { event_id: first!.headers['webhook-id']!, include_delivered: true } })

@@ -19,6 +19,7 @@ export const catalogue = {
   'mail.customer_session_code': z.object({ organization_id: id, code_id: id }),
   'mail.customer_email_change': z.object({ organization_id: id, change_id: id }),
   'mail.customer_email_changed': z.object({ organization_id: id, change_id: id }),
+  'customers.forget': z.object({ organization_id: id, customer_id: id }),
 } as const
 
 export type JobName = keyof typeof catalogue

@@ -25,7 +25,8 @@ export const matches = (filter: Filter | FilterClause, event: Counted): boolean 
 export const placeOf = (property: string): { own: 'name' | 'source' | 'timestamp' } | { key: string } =>
   property === 'name' || property === 'source' || property === 'timestamp' ? { own: property } : { key: property.replace(/^metadata\./, '') }
 
-const valueAt = (property: string, event: Counted): Scalar | undefined => {
+/** What an event says there: text, a number or a flag; anything else is as good as absent. */
+export const valueAt = (property: string, event: Counted): Scalar | undefined => {
   const place = placeOf(property)
   if ('key' in place) {
     const found = Object.hasOwn(event.metadata, place.key) ? event.metadata[place.key] : undefined

@@ -1,9 +1,21 @@
-import { createMeter, createProduct, getMeter, listMeters, updateMeter, updateProduct, type Filter, type FilterClause } from '@bursar/contract'
+import {
+  createMeter,
+  createProduct,
+  getMeter,
+  listMeters,
+  updateMeter,
+  updateProduct,
+  type Aggregation,
+  type Filter,
+  type FilterClause,
+} from '@bursar/contract'
 import fc from 'fast-check'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
+import { aggregate } from '../engine/aggregations.ts'
 import { matches, textOf, type Counted } from '../engine/filters.ts'
+import { aggregateSql } from './aggregations.sql.ts'
 import { filterSql } from './filters.sql.ts'
 
 let world: World
@@ -155,5 +167,42 @@ describe('the filter', () => {
       { numRuns: 100 },
     )
     expect(filters).toBe(10_000)
+  }, 120_000)
+
+  test('what is counted, summed, averaged or told apart is the same in the database and in memory, to the last digit', async () => {
+    const numbers = fc.oneof(
+      fc.integer({ min: -1000, max: 1000 }),
+      fc.double({ noNaN: true, noDefaultInfinity: true, min: -1e9, max: 1e9 }),
+      fc.constantFrom(0.1, 0.2, 1e21, 1.5e-7, 5e-324),
+    )
+    const value = fc.oneof({ weight: 6, arbitrary: numbers }, fc.constantFrom('1', 'a', '', true, false, null, [1]))
+    const counted = fc.record({
+      name: fc.constantFrom('a', 'b'),
+      source: fc.constant('user'),
+      timestamp: fc.constantFrom(new Date(1_767_225_600_999), new Date(1_767_225_601_000)),
+      metadata: fc.dictionary(fc.constantFrom('a', 'b'), value, { noNullPrototype: true }),
+    })
+    const property = fc.constantFrom('a', 'metadata.a', 'b', 'absent', 'name', 'timestamp')
+    const aggregation = fc.oneof(
+      fc.constant({ func: 'count' as const }),
+      fc.record({ func: fc.constantFrom('sum' as const, 'max' as const, 'min' as const, 'avg' as const, 'unique' as const), property }),
+    ) as fc.Arbitrary<Aggregation>
+    const batches = fc.record({ events: fc.array(counted, { maxLength: 12 }), aggregations: fc.array(aggregation, { minLength: 50, maxLength: 50 }) })
+    await fc.assert(
+      fc.asyncProperty(batches, async ({ events, aggregations }) => {
+        const rows = JSON.stringify(events)
+        const found = await sql<{ quantities: string[] }>`
+          select array[${sql.join(aggregations.map(aggregateSql))}] as quantities
+          from jsonb_to_recordset(${rows}::jsonb) as e(name text, source text, timestamp timestamptz, metadata jsonb)`.execute(world.api.postgres.db.q)
+        expect(found.rows[0]!.quantities).toEqual(aggregations.map((one) => aggregate(one, events)))
+      }),
+      { numRuns: 100 },
+    )
+    expect(
+      aggregate(
+        { func: 'sum', property: 'a' },
+        [0.1, 0.2].map((a) => ({ name: 'x', source: 'user', timestamp: world.clock.wall(), metadata: { a } })),
+      ),
+    ).toBe('0.3')
   }, 120_000)
 })

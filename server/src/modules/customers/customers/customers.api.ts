@@ -4,7 +4,6 @@ import {
   deleteExternalCustomer,
   getCustomer,
   getExternalCustomer,
-  InvalidRequest,
   listCustomers,
   listExternalPaymentMethods,
   listPaymentMethods,
@@ -15,22 +14,14 @@ import {
 } from '@bursar/contract'
 import type { Reach } from '../../../kernel/actors.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
-import { read, write } from '../../handlers.ts'
+import { read, write, type Platform } from '../../handlers.ts'
 import { confine } from '../../organizations/index.ts'
 import { listCustomers as list, listMethods, type Naming } from './customers.sql.ts'
-import { create, find, hold, present, remove, update } from './customers.ts'
+import { forget } from '../forgetting/forgetting.ts'
+import { create, find, hold, holdToForget, present, remove, update } from './customers.ts'
 
-const removeNamed = async (tx: Tx, reach: Reach, naming: Naming, { anonymize }: { anonymize: boolean }): Promise<void> => {
-  const customer = await hold(tx, reach, naming)
-  if (anonymize)
-    throw new InvalidRequest({
-      loc: ['query', 'anonymize'],
-      msg: 'Forgetting a person is not part of this version. Delete without it: nothing has been changed.',
-      type: 'value_error',
-      input: true,
-    })
-  await remove(tx, reach, customer)
-}
+const removeNamed = async (tx: Tx, { reach, platform }: { reach: Reach; platform: Platform }, naming: Naming, anonymize: boolean): Promise<void> =>
+  anonymize ? forget(tx, platform.discretion, reach, await holdToForget(tx, reach, naming)) : remove(tx, reach, await hold(tx, reach, naming))
 
 const methodsOf = async (db: Db, reach: Reach, naming: Naming, query: PageRequest) => {
   const { items, total, next_cursor } = await listMethods(db, await find(db, reach, naming), query)
@@ -47,8 +38,8 @@ export const operations = [
   read(getExternalCustomer, async (db, { reach, params }) => present(await find(db, reach, params))),
   write(updateCustomer, async (tx, { reach, params, body }) => present(await update(tx, reach, await hold(tx, reach, params), body))),
   write(updateExternalCustomer, async (tx, { reach, params, body }) => present(await update(tx, reach, await hold(tx, reach, params), body))),
-  write(deleteCustomer, (tx, { reach, params, query }) => removeNamed(tx, reach, params, query)),
-  write(deleteExternalCustomer, (tx, { reach, params, query }) => removeNamed(tx, reach, params, query)),
+  write(deleteCustomer, (tx, call) => removeNamed(tx, call, call.params, call.query.anonymize)),
+  write(deleteExternalCustomer, (tx, call) => removeNamed(tx, call, call.params, call.query.anonymize)),
   read(listPaymentMethods, (db, { reach, params, query }) => methodsOf(db, reach, params, query)),
   read(listExternalPaymentMethods, (db, { reach, params, query }) => methodsOf(db, reach, params, query)),
 ]

@@ -31,6 +31,7 @@ export interface CustomerTable {
   metadata: Metadata
   default_payment_method_id: string | null
   first_user_event_at: Date | null
+  forgotten_at: Date | null
   /** Marks of the member migration, read through the lens below and nowhere else. */
   pure_holder: boolean
   becomes_team: boolean
@@ -80,6 +81,7 @@ const plain = [
   'metadata',
   'default_payment_method_id',
   'first_user_event_at',
+  'forgotten_at',
 ] as const
 
 const living = (db: Db, reach: Reach) =>
@@ -137,6 +139,17 @@ export const findCustomers = (db: Db, reach: Reach, naming: Naming): Promise<Cus
 /** The same, held: its members, address and type change by one caller at a time. */
 export const lockCustomers = async (tx: Tx, reach: Reach, naming: Naming): Promise<Locked<CustomerRow>[]> =>
   (await named(tx, reach, naming).limit(2).forUpdate().execute()) as Locked<CustomerRow>[]
+
+/** A customer that was deleted, held: its person can still be forgotten. */
+export const lockDeleted = async (tx: Tx, reach: Reach, id: string): Promise<Locked<CustomerRow> | undefined> =>
+  (await tx.q
+    .selectFrom('customers')
+    .select([...plain, typed(reach).as('type')])
+    .where('organization_id', '=', withinReach(reach))
+    .where('id', '=', id)
+    .where('deleted_at', 'is not', null)
+    .forUpdate()
+    .executeTakeFirst()) as Locked<CustomerRow> | undefined
 
 /** Which of these are taken by another customer of the organization, in the phase it is in. */
 export const findTaken = async (

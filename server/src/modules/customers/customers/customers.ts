@@ -23,12 +23,12 @@ import { insert as insertMember, mirrorEmail, removeAll } from '../members/membe
 import { forgetSubjects } from '../../identity/index.ts'
 import { withdrawOpen } from '../portal/portal.sql.ts'
 import { avatarOf } from './avatars.ts'
-import { changeCustomer, findCustomers, findTaken, insertCustomer, lockCustomers, type CustomerRow, type Naming } from './customers.sql.ts'
+import { changeCustomer, findCustomers, findTaken, insertCustomer, lockCustomers, lockDeleted, type CustomerRow, type Naming } from './customers.sql.ts'
 import { readTaxId } from './tax-ids.ts'
 
 /** The customer as the wire shows it. */
 export const present = (row: CustomerRow): Customer => {
-  const { tax_id_format, ...shown } = row
+  const { tax_id_format, forgotten_at: _, ...shown } = row
   const common = {
     ...shown,
     billing_name: row.billing_name ?? row.name,
@@ -86,6 +86,7 @@ export const create = async (tx: Tx, reach: Reach, body: z.output<typeof Custome
     metadata: body.metadata ?? {},
     default_payment_method_id: null,
     first_user_event_at: null,
+    forgotten_at: null,
     ...billing.changes,
   }
   await unique(row, () => insertCustomer(tx, row))
@@ -108,6 +109,15 @@ export const hold = async (tx: Tx, reach: Reach, naming: Naming, permission: Per
   const customer = one(await lockCustomers(tx, reach, naming))
   permit(reach, customer.organization_id, permission)
   return customer
+}
+
+/** Held, deleted or not: a person can be forgotten after they were deleted, too. */
+export const holdToForget = async (tx: Tx, reach: Reach, naming: Naming): Promise<Locked<CustomerRow>> => {
+  const [living] = await lockCustomers(tx, reach, naming)
+  const gone = living === undefined && 'id' in naming ? await lockDeleted(tx, reach, naming.id) : undefined
+  if (!gone) return hold(tx, reach, naming)
+  permit(reach, gone.organization_id, 'customers:manage')
+  return gone
 }
 
 const one = <T>(found: readonly T[]): T => {

@@ -39,7 +39,7 @@ const readDraft = (form: URLSearchParams): Draft => ({
 })
 
 export const accountPages = ({ platform, postgres }: PageMeans): Page[] => {
-  const { db, transact } = postgres
+  const { db } = postgres
   const signedIn = ({ actor }: PageCall) => actor as UserActor
 
   const isFresh = (actor: UserActor) => platform.clock.wall().getTime() - actor.credential_created_at.getTime() <= 1 * hours
@@ -96,7 +96,7 @@ export const accountPages = ({ platform, postgres }: PageMeans): Page[] => {
     const token_id = form.get('revoke')
     if (token_id !== null) {
       if (!actor.scopes.has('user:write')) return showTokens(actor, organization_id, { mishap: 'not_allowed' })
-      await transact(async (tx) =>
+      await call.transact(async (tx) =>
         organization_id === null
           ? revokePersonalToken(tx, await findPersonalToken(tx, actor, token_id))
           : revokeOrganizationToken(tx, await findOrganizationToken(tx, reachOf(actor, organization_id), token_id)),
@@ -107,7 +107,7 @@ export const accountPages = ({ platform, postgres }: PageMeans): Page[] => {
     const mishap = wrong(actor, draft, form)
     if (mishap) return showTokens(actor, organization_id, { draft, mishap })
     const wish = { comment: draft.comment, scopes: scopesOf(draft), expires_in: draft.days === 'forever' ? null : Number(draft.days) * 24 * 3600 }
-    const { secret } = await transact<{ secret: { reveal(): string } }>((tx) =>
+    const { secret } = await call.transact<{ secret: { reveal(): string } }>((tx) =>
       organization_id === null ? issuePersonalToken(tx, platform, actor.user_id, wish) : issueOrganizationToken(tx, platform, organization_id, wish),
     )
     return showTokens(actor, organization_id, { made: { comment: draft.comment, token: secret.reveal() } })
@@ -161,7 +161,7 @@ export const accountPages = ({ platform, postgres }: PageMeans): Page[] => {
         const client_id = call.form.get('client_id') ?? ''
         const actor = signedIn(call)
         const { items } = await listGrantsOf(db, actor.user_id, { ...first100, client_id: [client_id] })
-        await transact((tx) => withdraw(tx, actor.user_id, client_id))
+        await call.transact((tx) => withdraw(tx, actor.user_id, client_id))
         return showApps(actor, items[0]?.client_name ?? null)
       },
     },
@@ -181,11 +181,11 @@ export const accountPages = ({ platform, postgres }: PageMeans): Page[] => {
         switch (call.form.get('action')) {
           case 'begin':
             if (!isFresh(actor)) return showSecurity(actor, { mishap: 'session_old' })
-            await transact((tx) => beginFactor(tx, platform, actor))
+            await call.transact((tx) => beginFactor(tx, platform, actor))
             return showSecurity(actor)
           case 'confirm': {
             if (!isFresh(actor)) return showSecurity(actor, { mishap: 'session_old' })
-            const done = await transact(async (tx) => {
+            const done = await call.transact(async (tx) => {
               const recovery_codes = await confirmFactor(tx, platform, actor, code)
               if (!recovery_codes) return undefined
               // More power, so a new session: a copy of the old one is worth nothing.
@@ -197,7 +197,7 @@ export const accountPages = ({ platform, postgres }: PageMeans): Page[] => {
             return { ...(await showSecurity(actor, { recovery_codes: done.recovery_codes })), cookies: [cookie] }
           }
           default:
-            return (await transact((tx) => endFactor(tx, platform, actor.user_id, code)))
+            return (await call.transact((tx) => endFactor(tx, platform, actor.user_id, code)))
               ? showSecurity(actor)
               : showSecurity(actor, { mishap: 'factor_wrong' })
         }

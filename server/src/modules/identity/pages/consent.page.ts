@@ -13,7 +13,7 @@ const textOf = (value: unknown): string => (typeof value === 'string' ? value : 
 const expired: PageAnswer = { status: 400, view: { kind: 'problem', status: 400, error: 'request_expired', description: '', request_id: null } }
 
 export const consentPages = ({ oauth, postgres }: PageMeans): Page[] => {
-  const { db, transact } = postgres
+  const { db } = postgres
 
   /** What the person is asked, for this request and in this browser. */
   const open = async (call: PageCall): Promise<Interaction | PageAnswer> => {
@@ -119,7 +119,7 @@ export const consentPages = ({ oauth, postgres }: PageMeans): Page[] => {
         if (!asked) return expired
         const organizations = readChoice(form, actor, asked.single)
         if (typeof organizations === 'string') return show(interaction, actor, organizations)
-        await transact(async (tx) => {
+        await call.transact(async (tx) => {
           await allow(tx, { client_id: asked.client.client_id, user_id: actor.user_id, scopes: asked.scopes, organizations })
           await enqueue(tx, 'mail.app_allowed', { user_id: actor.user_id, client_id: asked.client.id })
         })

@@ -6,7 +6,7 @@ import type { OAuth } from '../oauth/provider.ts'
 export interface PageMeans {
   readonly oauth: OAuth
   readonly platform: Platform
-  readonly postgres: Pick<Postgres, 'db' | 'transact'>
+  readonly postgres: Pick<Postgres, 'db'>
 }
 
 /** Where an answer goes, as a browser's policy names it: an origin, or the scheme of an app's own. */

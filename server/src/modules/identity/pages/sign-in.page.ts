@@ -17,7 +17,7 @@ const home = '/settings/apps'
 
 export const signInPages = ({ oauth, platform, postgres }: PageMeans): Page[] => {
   const { config } = platform
-  const { db, transact } = postgres
+  const { db } = postgres
 
   const view = async (
     step: 'email' | 'code' | 'factor',
@@ -53,7 +53,7 @@ export const signInPages = ({ oauth, platform, postgres }: PageMeans): Page[] =>
     ],
   })
   /** Signing in anew ends the session that this browser had. */
-  const leaveOld = async ({ actor }: PageCall) => {
+  const leaveOld = async ({ actor, transact }: PageCall) => {
     if (actor.kind === 'user') await transact((tx) => signOut(tx, actor.credential_id))
   }
 
@@ -81,7 +81,7 @@ export const signInPages = ({ oauth, platform, postgres }: PageMeans): Page[] =>
         if (step === 'factor') {
           const pending = readCookie(request.headers.cookie, pendingCookieName(config))
           if (pending === undefined) return view('email', { email: '', return_to, mishap: 'code_expired' }, { status: 400 })
-          const done = await transact((tx) => signInFully(tx, platform, new Secret(pending), form.get('code') ?? ''))
+          const done = await call.transact((tx) => signInFully(tx, platform, new Secret(pending), form.get('code') ?? ''))
           if (!done) {
             const again = await isPending(db, platform.hasher.candidates(new Secret(pending)), platform.clock.wall())
             return again
@@ -93,7 +93,7 @@ export const signInPages = ({ oauth, platform, postgres }: PageMeans): Page[] =>
         }
         if (!emailSchema().safeParse(email).success) return view('email', { email, return_to, mishap: 'email_invalid' }, { status: 400 })
         if (step === 'code') {
-          const done = await transact((tx) => signIn(tx, platform, email, readCode(form.get('code') ?? '')))
+          const done = await call.transact((tx) => signIn(tx, platform, email, readCode(form.get('code') ?? '')))
           if (done === null) {
             const tries_left = await triesLeft(db, email, platform.clock.wall())
             const mishap = tries_left === 0 ? 'code_expired' : 'code_wrong'
@@ -104,7 +104,7 @@ export const signInPages = ({ oauth, platform, postgres }: PageMeans): Page[] =>
           await leaveOld(call)
           return enter(done.session, return_to)
         }
-        await transact((tx) => requestCode(tx, email))
+        await call.transact((tx) => requestCode(tx, email))
         return view('code', { email, return_to, resent: form.has('resend') })
       },
     },

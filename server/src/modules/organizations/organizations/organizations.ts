@@ -10,7 +10,7 @@ import {
   type OrganizationUpdate,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import type { Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import type { Environment } from '../../../kernel/secrets.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
@@ -212,4 +212,15 @@ const switchFeatures = (current: Features, wanted: NonNullable<z.output<typeof O
   const { member_model_enabled: _, ...rest } = wanted
   const given = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined))
   return { ...current, ...given }
+}
+
+/** Numbers count within one organization, so a log is read of one. */
+export const chooseLog = (reach: Reach, wanted: readonly string[]): string => {
+  const ids = organizationIds(reach, wanted)
+  if (ids.length === 1) return ids[0]!
+  throw new InvalidRequest({
+    loc: ['query', 'organization_id'],
+    msg: ids.length === 0 ? 'You do not belong to an organization with this id.' : 'The log is read of one organization at a time: say which.',
+    type: ids.length === 0 ? 'value_error' : 'missing',
+  })
 }

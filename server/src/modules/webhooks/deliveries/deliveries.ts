@@ -5,6 +5,7 @@ import { newId } from '../../../kernel/ids.ts'
 import { chance, type Sealer } from '../../../kernel/secrets.ts'
 import { days, hours, later, seconds, stopwatch } from '../../../platform/clock.ts'
 import type { EngineLife } from '../../../platform/jobs/queue.ts'
+import { chain, findUnchained } from '../../../platform/audit/audit.sql.ts'
 import { findUnnumbered, sequence } from '../../../platform/outbox/outbox.sql.ts'
 import type { Transact } from '../../../platform/postgres/postgres.ts'
 import type { Means } from '../../handlers.ts'
@@ -37,6 +38,7 @@ export const deliver = async (means: Means, life: EngineLife): Promise<void> => 
   const bell = openBell(life.signal)
   life.onFreed(bell.ring)
   const numbering = runNumbering(means, life, bell.ring)
+  const chaining = runChaining(means, life)
   const sending = openSending(means, life, bell.ring)
   while (!life.signal.aborted) {
     try {
@@ -49,7 +51,7 @@ export const deliver = async (means: Means, life: EngineLife): Promise<void> => 
     if (sending.busy()) await pauseFor(breath)
     await bell.wait(1 * seconds)
   }
-  await Promise.all([numbering, sending.end()])
+  await Promise.all([numbering, chaining, sending.end()])
 }
 
 /** Rings once for any number of pulls; whoever waits wakes up. */
@@ -117,6 +119,19 @@ const runNumbering = async ({ db, transact, platform }: Means, life: EngineLife,
     heard.clear()
     for (let at = 0; at < round.length; at += 4) await Promise.all(round.slice(at, at + 4).map(number))
     if (heard.size === 0) await bell.wait(1 * seconds)
+  }
+}
+
+/** Chains the audit log beside all that: nobody waits for it, so what has come in since the last look is done in one go. */
+const runChaining = async ({ db, transact, platform }: Means, life: EngineLife): Promise<void> => {
+  const bell = openBell(life.signal)
+  while (!life.signal.aborted) {
+    try {
+      for (const organization_id of await findUnchained(db)) while (await transact((tx) => chain(tx, organization_id)));
+    } catch (error) {
+      platform.log.warn('audit_chaining_failed', { error })
+    }
+    await bell.wait(1 * seconds)
   }
 }
 

@@ -8,14 +8,14 @@ import {
   type WebhookReplay,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import { organizationIds, within, type Reach } from '../../../kernel/actors.ts'
+import { within, type Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { days, later, seconds, stopwatch } from '../../../platform/clock.ts'
 import { underLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
 import { wake } from '../../../platform/outbox/outbox.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means } from '../../handlers.ts'
-import { permit } from '../../organizations/index.ts'
+import { chooseLog, permit } from '../../organizations/index.ts'
 import { fillLanes, redeliver as send } from '../deliveries/deliveries.sql.ts'
 import { find as findEndpoint } from '../endpoints/endpoints.ts'
 import { lockEndpointOf } from '../endpoints/endpoints.sql.ts'
@@ -84,17 +84,6 @@ export const readLog = async (
     }
     await new Promise((resolve) => setTimeout(resolve, lookEvery))
   }
-}
-
-/** Numbers count within one organization, so a log is read of one. */
-const chooseLog = (reach: Reach, wanted: readonly string[]): string => {
-  const ids = organizationIds(reach).filter((id) => wanted.length === 0 || wanted.includes(id))
-  if (ids.length === 1) return ids[0]!
-  throw new InvalidRequest({
-    loc: ['query', 'organization_id'],
-    msg: ids.length === 0 ? 'You do not belong to an organization with this id.' : 'The log is read of one organization at a time: say which.',
-    type: ids.length === 0 ? 'value_error' : 'missing',
-  })
 }
 
 /** An event goes out again to every endpoint that it was meant for: the same body and id. */

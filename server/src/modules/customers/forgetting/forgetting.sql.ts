@@ -1,0 +1,47 @@
+import { sql } from 'kysely'
+import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
+import type { CustomerRow } from '../customers/customers.sql.ts'
+
+/** Codes that were mailed to any of the customer's people, and sessions of theirs; what the sessions opened is handed back. */
+export const deleteTraces = async (tx: Tx, { organization_id, id }: CustomerRow): Promise<string[]> => {
+  await sql`
+    delete from customer_session_codes where organization_id = ${organization_id} and lower(email) in (
+      select lower(email) from customers where organization_id = ${organization_id} and id = ${id}
+      union select lower(email) from members where organization_id = ${organization_id} and customer_id = ${id})`.execute(tx.q)
+  const { rows } = await sql<{ id: string }>`
+    delete from customer_sessions where organization_id = ${organization_id} and customer_id = ${id} returning id`.execute(tx.q)
+  return rows.map((session) => session.id)
+}
+
+interface ForgottenRow {
+  readonly organization_id: string
+  readonly customer_id: string
+  readonly forgotten_at: Date
+  readonly member_ids: readonly string[]
+}
+
+export const findForgotten = async (db: Db, organization_id: string, customer_id: string): Promise<ForgottenRow | undefined> => {
+  const { rows } = await sql<ForgottenRow>`
+    select organization_id, id as customer_id, forgotten_at,
+      array(select m.id from members m where m.organization_id = c.organization_id and m.customer_id = c.id) as member_ids
+    from customers c where organization_id = ${organization_id} and id = ${customer_id} and forgotten_at is not null`.execute(db.q)
+  return rows[0]
+}
+
+/** Empties events about the customer from before, and what receivers answered to them; the envelope of each stays. */
+export const clearPayloads = async (tx: Tx, { organization_id, customer_id, forgotten_at }: ForgottenRow, most: number): Promise<number> => {
+  const { rows } = await sql<{ id: string }>`
+    update events set payload = null where organization_id = ${organization_id} and (id, wall_at) in (
+      select id, wall_at from events where organization_id = ${organization_id} and customer_id = ${customer_id} and payload is not null and wall_at < ${forgotten_at} limit ${most})
+    returning id`.execute(tx.q)
+  const ids = rows.map(({ id }) => id)
+  await sql`update webhook_attempts set response = null where organization_id = ${organization_id} and event_id = any(${ids}::uuid[]) and response is not null`.execute(
+    tx.q,
+  )
+  return ids.length
+}
+
+/** Answers that are kept for repeated requests and speak of these: the keys stay taken, what was answered is gone. */
+export const clearAnswers = async (tx: Tx, ids: readonly string[]): Promise<void> => {
+  await sql`update idempotency_keys set body = null, sealed = true where mentions && ${ids}::uuid[] and body is not null`.execute(tx.q)
+}

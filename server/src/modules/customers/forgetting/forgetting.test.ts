@@ -1,0 +1,151 @@
+import { execFileSync } from 'node:child_process'
+import {
+  createMember,
+  createCustomer,
+  createCustomerSession,
+  createWebhookEndpoint,
+  deleteCustomer,
+  deleteExternalCustomer,
+  getCustomer,
+  listCustomers,
+  requestPortalCode,
+  requestEmailUpdate,
+  updateCustomer,
+} from '@bursar/contract'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { openSink, type Sink } from '../../../../test/harness/sink.ts'
+import { eventually, openWorld, type World } from '../../../../test/harness/world.ts'
+import { discretion } from '../../../main/wire.ts'
+
+let world: World
+let sink: Sink
+beforeAll(async () => {
+  sink = await openSink()
+  world = await openWorld({ worker: true, settings: { BURSAR_EGRESS_LOOPBACK: 'true' } })
+})
+afterAll(async () => {
+  await world.close()
+  sink.close()
+})
+
+/** Everything the database holds, as text. */
+const dump = () =>
+  execFileSync('pg_dump', ['--data-only', '--inserts', world.database.owner_url], { encoding: 'utf8', maxBuffer: 1 << 30, stdio: ['ignore', 'pipe', 'ignore'] })
+
+const settled = () =>
+  eventually('the traces are gone', async () => {
+    const { rows } = await world.database.owner((owner) =>
+      owner.query(`select from graphile_worker._private_jobs union all select from events where sequence is null limit 1`),
+    )
+    return rows.length === 0
+  })
+
+test('a person who is forgotten is nowhere in the whole database any more: rows, team, events, what receivers answered, kept answers, codes, audit log [S1-16]', async () => {
+  const { api, organization } = await world.shop()
+  // A receiver that repeats what it is told.
+  sink.answer('/echo', (answer, received) => void answer.writeHead(200).end(received.body))
+  await api.call(createWebhookEndpoint, {
+    body: { url: sink.url('/echo'), format: 'raw', events: ['customer.created', 'customer.updated', 'customer.deleted', 'member.created', 'member.deleted'] },
+  })
+  const keyed = world.client({ token: (await organization.token()).secret }, { 'idempotency-key': 'first' })
+  const body = {
+    type: 'team' as const,
+    email: 'zelda.marchetti@people.test',
+    name: 'Zelda Marchetti',
+    external_id: 'crm-90817',
+    billing_address: { country: 'DE' as const, line1: 'Rosenweg 11', city: 'Wuppertal', postal_code: '42103' },
+    tax_id: 'DE136695976',
+    metadata: { nickname: 'Zelmar' },
+    owner: { email: 'owner.quist@people.test', name: 'Olga Quist', external_id: 'own-5561' },
+  }
+  const made = await keyed.call(createCustomer, { body })
+  const member = await api.call(createMember, { params: { id: made.id }, body: { email: 'mira.voss@people.test', name: 'Mira Voss', external_id: 'mem-4477' } })
+  await api.call(updateCustomer, { params: { id: made.id }, body: { name: 'Zelda Marchetti the Second' } })
+  await api.send(requestPortalCode, { body: { organization_id: organization.id, email: 'mira.voss@people.test' } })
+  const portal = world.client({ token: (await api.call(createCustomerSession, { body: { customer_id: made.id, member_id: member.id } })).token })
+  await portal.send(requestEmailUpdate, { body: { email: 'zelda.new@people.test' } })
+  await settled()
+  await eventually('the receiver was told', async () => sink.of('/echo').length >= 4)
+  const personal =
+    /zelda\.marchetti|Zelda|Marchetti|crm-90817|Rosenweg|Wuppertal|136695976|Zelmar|owner\.quist|Olga|own-5561|mira\.voss|Mira|mem-4477|zelda\.new/i
+  expect(dump()).toMatch(personal)
+
+  expect((await api.send(deleteCustomer, { params: { id: made.id }, query: { anonymize: 'true' } })).status).toBe(204)
+  await settled()
+  await eventually('the last webhook is out', async () => sink.of('/echo').some((one) => one.body.includes('customer.deleted')))
+  await settled()
+  const found = dump()
+    .split('\n')
+    .filter((line) => personal.test(line))
+    .map((line) => line.slice(0, 200))
+  expect(found).toEqual([])
+
+  // The envelope of what happened stays, and what is said last is said about nobody.
+  const left = await world.database.owner((owner) =>
+    owner.query<{ kind: string; payload: unknown }>('select kind, payload from events where organization_id = $1 order by position', [organization.id]),
+  )
+  expect(left.rows.filter(({ payload }) => payload === null).map(({ kind }) => kind)).toContain('customer.created')
+  const last = left.rows.find(({ kind }) => kind === 'customer.deleted')!.payload as { data: { id: string; email: string } }
+  expect(last.data).toMatchObject({ id: made.id, email: `forgotten-${made.id}@anonymized.invalid` })
+  expect((await api.send(getCustomer, { params: { id: made.id } })).status).toBe(404)
+  expect((await api.call(listCustomers, {})).items).toEqual([])
+  // The key that made the customer stays taken: sent again, nobody is made anew.
+  expect(await keyed.send(createCustomer, { body })).toMatchObject({ status: 409, body: { error: 'AnswerForgotten' } })
+})
+
+test('the address is free again; somebody deleted before can be forgotten later; by external id as well; strangers cannot', async () => {
+  const { api } = await world.shop()
+  const stranger = await world.shop()
+  const query = { anonymize: 'true' as const }
+  const made = await api.call(createCustomer, { body: { email: 'again@people.test', external_id: 'again' } })
+  expect((await stranger.api.send(deleteCustomer, { params: { id: made.id }, query })).status).toBe(404)
+  await api.call(deleteCustomer, { params: { id: made.id } })
+  expect((await stranger.api.send(deleteCustomer, { params: { id: made.id }, query })).status).toBe(404)
+  expect((await api.send(deleteCustomer, { params: { id: made.id }, query })).status).toBe(204)
+  expect((await api.send(deleteCustomer, { params: { id: made.id }, query })).status).toBe(204)
+  expect((await api.send(deleteCustomer, { params: { id: made.id } })).status).toBe(404)
+  const second = await api.call(createCustomer, { body: { email: 'again@people.test', external_id: 'again' } })
+  expect((await api.send(deleteExternalCustomer, { params: { external_id: 'again' }, query })).status).toBe(204)
+  await settled()
+  const { rows } = await world.database.owner((owner) => owner.query('select email from customers where id = any($1)', [[made.id, second.id]]))
+  expect(rows.map(({ email }) => email as string).every((email) => email.endsWith('@anonymized.invalid'))).toBe(true)
+})
+
+test('every column of every table is declared to be about a person, secret, or neither by name: nothing new slips by', async () => {
+  const { rows } = await world.database.owner((owner) =>
+    owner.query<{ table_name: string; column_name: string }>(
+      `select table_name, column_name from information_schema.columns c join pg_class p on p.relname = c.table_name and p.relnamespace = 'public'::regnamespace
+       where table_schema = 'public' and not p.relispartition and column_name ~ '(email|name|address|external_id|tax_id|phone|metadata|sealed|secret)'`,
+    ),
+  )
+  const undeclared = rows
+    .filter(({ table_name, column_name }) => !discretion.personal[table_name]?.columns[column_name] && !discretion.secret[table_name]?.includes(column_name))
+    .map(({ table_name, column_name }) => `${table_name}.${column_name}`)
+    .filter((name) => !aboutNobody.has(name))
+  expect(undeclared).toEqual([])
+})
+
+/** Columns that sound like it and are about things, switches or our own machinery. */
+const aboutNobody = new Set([
+  'benefits.metadata',
+  'custom_fields.metadata',
+  'custom_fields.name',
+  'customers.email_verified',
+  'discounts.metadata',
+  'discounts.name',
+  'meters.metadata',
+  'meters.name',
+  'idempotency_keys.sealed',
+  'oauth_clients.client_name',
+  'organizations.customer_email_settings',
+  'organizations.name',
+  'payment_methods.method_metadata',
+  'product_prices.metadata',
+  'products.metadata',
+  'products.name',
+  'schema_migrations.name',
+  'signing_keys.sealed',
+  'users.email_verified',
+  'webhook_endpoints.name',
+  'webhook_endpoints.previous_secret_until',
+])

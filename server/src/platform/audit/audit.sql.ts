@@ -1,0 +1,117 @@
+import { sql, type Generated } from 'kysely'
+import type { Db, Tx } from '../postgres/postgres.ts'
+import { beginning, link, type Entry } from './chain.ts'
+
+declare module '../postgres/postgres.ts' {
+  interface Tables {
+    audit_log: Omit<Entry, 'changes'> & { changes: unknown; position: Generated<number>; sequence: number | null; hash: string | null }
+    audit_heads: { organization_id: string; sequence: number; hash: string }
+  }
+}
+
+/** What the triggers have noted of this transaction so far, and nothing is noted any more. */
+export const takeNotes = async (tx: Tx): Promise<string> => {
+  const { rows } = await sql<{ noted: string | null }>`select current_setting('bursar.changes', true) as noted`.execute(tx.q)
+  return rows[0]!.noted ?? ''
+}
+
+export const insertEntries = async (tx: Tx, entries: readonly Entry[]): Promise<void> => {
+  await tx.q
+    .insertInto('audit_log')
+    .values(entries.map((entry) => ({ ...entry, changes: sql`${entry.changes}::json`, sequence: null, hash: null })))
+    .execute()
+}
+
+const columns = sql`organization_id, id, at, operation, request_id, actor_kind, actor_id, credential_id, client_id, resource_id, changes::text as changes`
+
+/**
+ * Gives the next numbers and hashes to entries that were committed, and says whether there may be more. Writers never
+ * wait for this. One sequencer works on an organization at a time, which is what the lock protects.
+ */
+export const chain = async (tx: Tx, organization_id: string, most = 1000): Promise<boolean> => {
+  const lock = await sql<{ taken: boolean }>`select pg_try_advisory_xact_lock(hashtextextended(${`bursar.audit.${organization_id}`}, 0)) as taken`.execute(tx.q)
+  if (!lock.rows[0]!.taken) return false
+  const head = await tx.q.selectFrom('audit_heads').selectAll().where('organization_id', '=', organization_id).executeTakeFirst()
+  const { rows } = await sql<Entry>`
+    select ${columns} from audit_log where organization_id = ${organization_id} and sequence is null order by position limit ${most}`.execute(tx.q)
+  if (rows.length === 0) return false
+  let { sequence, hash } = head ?? { sequence: 0, hash: beginning }
+  const links = rows.map((entry) => {
+    hash = link(hash, ++sequence, entry)
+    return { id: entry.id, at: entry.at, sequence, hash }
+  })
+  await sql`
+    update audit_log set sequence = l.sequence, hash = l.hash
+    from unnest(${links.map(({ id }) => id)}::uuid[], ${links.map(({ at }) => at)}::timestamptz[], ${links.map((one) => one.sequence)}::bigint[], ${links.map((one) => one.hash)}::text[]) as l (id, at, sequence, hash)
+    where audit_log.organization_id = ${organization_id} and audit_log.id = l.id and audit_log.at = l.at`.execute(tx.q)
+  await sql`
+    insert into audit_heads (organization_id, sequence, hash) values (${organization_id}, ${sequence}, ${hash})
+    on conflict (organization_id) do update set sequence = excluded.sequence, hash = excluded.hash`.execute(tx.q)
+  return rows.length === most
+}
+
+/** Whose logs have entries without a number. */
+export const findUnchained = async (db: Db): Promise<string[]> => {
+  const { rows } = await sql<{ organization_id: string }>`
+    select distinct organization_id from (select organization_id from audit_log where sequence is null limit 10000) e`.execute(db.q)
+  return rows.map(({ organization_id }) => organization_id)
+}
+
+/** The heads of all logs: how long each is, and its last hash. */
+export const listHeads = (db: Db): Promise<{ organization_id: string; sequence: number; hash: string }[]> =>
+  db.q.selectFrom('audit_heads').selectAll().orderBy('organization_id').execute()
+
+export const findHead = (db: Db, organization_id: string): Promise<{ sequence: number; hash: string } | undefined> =>
+  db.q.selectFrom('audit_heads').select(['sequence', 'hash']).where('organization_id', '=', organization_id).executeTakeFirst()
+
+/** Goes through a log from its first entry to its head, a thousand at a time, and hands back the number of the first entry that is not what it was. */
+export const verifyChain = async (
+  db: Db,
+  head: { organization_id: string; sequence: number; hash: string },
+  progress: (done: number) => void = () => undefined,
+): Promise<number | undefined> => {
+  let previous = beginning
+  let at = 0
+  while (at < head.sequence) {
+    const { rows } = await sql<Entry & { sequence: number; hash: string }>`
+      select ${columns}, sequence, hash from audit_log
+      where organization_id = ${head.organization_id} and sequence > ${at} and sequence <= ${head.sequence} order by sequence limit 1000`.execute(db.q)
+    for (const entry of rows) {
+      at++
+      if (entry.sequence !== at || link(previous, at, entry) !== entry.hash) return at
+      previous = entry.hash
+    }
+    // The log ends before its head does.
+    if (rows.length === 0) return at + 1
+    progress(at)
+  }
+  return previous === head.hash ? undefined : head.sequence
+}
+
+export interface AuditQuery {
+  readonly operation: readonly string[]
+  readonly actor_id: readonly string[]
+  readonly resource_id: readonly string[]
+  readonly request_id: readonly string[]
+  readonly start_timestamp?: Date | undefined
+  readonly end_timestamp?: Date | undefined
+  readonly before?: number | undefined
+  readonly limit: number
+}
+
+export type Logged = Entry & { readonly sequence: number; readonly hash: string }
+
+/** Chained entries of one organization, the newest first. */
+export const listEntries = async (db: Db, organization_id: string, query: AuditQuery): Promise<Logged[]> => {
+  const conditions = [sql`organization_id = ${organization_id}`, sql`sequence is not null`]
+  if (query.before !== undefined) conditions.push(sql`sequence < ${query.before}`)
+  if (query.operation.length > 0) conditions.push(sql`operation = any(${query.operation})`)
+  if (query.actor_id.length > 0) conditions.push(sql`actor_id = any(${query.actor_id}::uuid[])`)
+  if (query.resource_id.length > 0) conditions.push(sql`resource_id = any(${query.resource_id}::uuid[])`)
+  if (query.request_id.length > 0) conditions.push(sql`request_id = any(${query.request_id}::uuid[])`)
+  if (query.start_timestamp) conditions.push(sql`at >= ${query.start_timestamp}`)
+  if (query.end_timestamp) conditions.push(sql`at < ${query.end_timestamp}`)
+  const { rows } = await sql<Logged>`
+    select ${columns}, sequence, hash from audit_log where ${sql.join(conditions, sql` and `)} order by sequence desc limit ${query.limit}`.execute(db.q)
+  return rows
+}

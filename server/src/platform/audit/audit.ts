@@ -1,0 +1,121 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { Actor } from '../../kernel/actors.ts'
+import { newId } from '../../kernel/ids.ts'
+import type { Hasher } from '../../kernel/secrets.ts'
+import type { Discretion } from '../personal.sql.ts'
+import type { Tx } from '../postgres/postgres.ts'
+import { insertEntries, takeNotes } from './audit.sql.ts'
+
+/** What was asked for, by whom, with which request. */
+export interface Deed {
+  readonly operation: string
+  readonly request_id: string
+  readonly actor: Actor
+  /** What the request names; else it is what was changed first. */
+  readonly resource_id?: string | undefined
+}
+
+export interface Audit {
+  /** Writes down what this transaction has changed, in the transaction itself: a change and its record are both there, or neither. */
+  readonly record: (tx: Tx, deed: Deed) => Promise<void>
+}
+
+type Row = Record<string, unknown>
+interface Noted {
+  readonly table: string
+  readonly was?: Row
+  readonly is?: Row
+}
+interface Change {
+  readonly table: string
+  readonly id: string | null
+  readonly action: 'created' | 'updated' | 'deleted'
+  readonly fields: Record<string, { before?: unknown; after?: unknown }>
+}
+
+/** Changes that belong to no organization are kept under this id. */
+export const nobody = '00000000-0000-0000-0000-000000000000'
+
+/** A log without entries, for measuring what the entries cost. */
+export const noAudit: Audit = { record: async () => undefined }
+
+export const openAudit = (hasher: Hasher, { personal, secret }: Discretion): Audit => {
+  /** About a person, only whether two values are the same can be told, and only with our key. */
+  const discreetly = (organization_id: string, table: string, column: string, value: unknown) =>
+    value === null || personal[table]?.columns[column] === undefined
+      ? value
+      : `digest:${hasher.digest(`audit ${organization_id} ${typeof value === 'string' ? value : JSON.stringify(value)}`)}`
+
+  const tell = (organization_id: string, { table, was, is }: Noted): Change => {
+    const fields: Change['fields'] = {}
+    for (const column of Object.keys(is ?? was!)) {
+      if (unremarkable.has(column) || secret[table]?.includes(column) || isDeepStrictEqual(was?.[column], is?.[column])) continue
+      fields[column] = {
+        ...(was ? { before: discreetly(organization_id, table, column, was[column]) } : {}),
+        ...(is ? { after: discreetly(organization_id, table, column, is[column]) } : {}),
+      }
+    }
+    const { id } = (is ?? was)!
+    return { table, id: typeof id === 'string' ? id : null, action: was ? (is ? 'updated' : 'deleted') : 'created', fields }
+  }
+
+  return {
+    record: async (tx, { operation, request_id, actor, resource_id }) => {
+      const at = tx.clock.wall()
+      const noted = readNotes(await takeNotes(tx))
+      const byOwner = Map.groupBy(noted.rows, (row) => ownerOf(row) ?? homeOf(actor))
+      if (byOwner.size === 0) byOwner.set(homeOf(actor), [])
+      await insertEntries(
+        tx,
+        [...byOwner].map(([organization_id, rows]) => {
+          const changes = rows.map((row) => tell(organization_id, row))
+          return {
+            organization_id,
+            id: newId(at),
+            at,
+            operation,
+            request_id,
+            ...whoIs(actor),
+            resource_id: resource_id ?? changes.find(({ id }) => id !== null)?.id ?? null,
+            changes: JSON.stringify({ changes, complete: noted.complete }),
+          }
+        }),
+      )
+    },
+  }
+}
+
+/** Said already by the entry itself. */
+const unremarkable = new Set(['organization_id', 'id', 'created_at', 'modified_at'])
+
+/** One line a row; a last word instead of a line where there were too many to note. */
+const readNotes = (notes: string): { rows: Noted[]; complete: boolean } => {
+  const lines = notes.split('\n')
+  const complete = lines.pop() === ''
+  return { rows: lines.map((line) => JSON.parse(line) as Noted), complete }
+}
+
+const ownerOf = ({ table, was, is }: Noted): string | undefined => {
+  const { id, organization_id } = (is ?? was)!
+  const owner = table === 'organizations' ? id : organization_id
+  return typeof owner === 'string' ? owner : undefined
+}
+
+/** Where a deed belongs that changed nothing of any organization's. */
+const homeOf = (actor: Actor): string => (actor.kind === 'organization' || actor.kind === 'portal' ? actor.organization_id : nobody)
+
+const whoIs = (actor: Actor) => {
+  const credential = actor.kind === 'anonymous' ? null : actor.credential_id
+  switch (actor.kind) {
+    case 'organization':
+      return { actor_kind: 'organization' as const, actor_id: actor.organization_id, credential_id: credential, client_id: null }
+    case 'user':
+      return { actor_kind: 'user' as const, actor_id: actor.user_id, credential_id: credential, client_id: actor.client_id }
+    case 'portal':
+      return actor.member_id === null
+        ? { actor_kind: 'customer' as const, actor_id: actor.customer_id, credential_id: credential, client_id: null }
+        : { actor_kind: 'member' as const, actor_id: actor.member_id, credential_id: credential, client_id: null }
+    case 'anonymous':
+      return { actor_kind: 'anonymous' as const, actor_id: null, credential_id: null, client_id: null }
+  }
+}
