@@ -64,3 +64,115 @@ export const chargeable = (currency: string): { minimum: number; maximum: number
   minimum: smallest.get(currency) ?? 50,
   maximum: largest.get(currency) ?? 99_999_999,
 })
+
+/** How many decimal digits a currency has: in our amounts, in the processor's, and to a reader. */
+export interface Exponents {
+  readonly wire: number
+  readonly processor: number
+  readonly display: number
+}
+
+const usual: Exponents = { wire: 2, processor: 2, display: 2 }
+
+/**
+ * Whoever is not here has two digits everywhere. The three differ because the wire is a promise to existing clients, the
+ * processor has old promises of its own (krónur and shillings end in 00), and a reader expects ISO 4217.
+ */
+const unusual: readonly (Exponents & { readonly currencies: string })[] = [
+  { wire: 0, processor: 0, display: 0, currencies: 'bif clp djf gnf jpy kmf krw pyg rwf vnd vuv xaf xof xpf' },
+  { wire: 0, processor: 0, display: 2, currencies: 'mga' },
+  { wire: 2, processor: 2, display: 0, currencies: 'isk ugx' },
+]
+const exponents = new Map(unusual.flatMap(({ currencies, ...digits }) => currencies.split(' ').map((currency) => [currency, digits] as const)))
+
+/** The digits of a currency; every currency has them. */
+export const exponentsOf = (currency: string): Exponents => exponents.get(currency) ?? usual
+
+/** The smallest amount that can be paid, in wire units: more than one where nobody takes the smaller coins. */
+export const stepOf = (currency: string): number => {
+  const { wire, display } = exponentsOf(currency)
+  return 10 ** Math.max(0, wire - display)
+}
+
+/** The amount as the processor counts it, to the unit; a RangeError where it does not take such small coins. */
+export const toProcessor = (amount: number, currency: string): number => {
+  const { wire, processor } = exponentsOf(currency)
+  const step = stepOf(currency)
+  if (amount % step !== 0) throw new RangeError(`In ${currency} an amount must be a multiple of ${step}, not ${amount}.`)
+  return rebase(amount, wire, processor)
+}
+
+/** The processor's amount as the wire counts it, to the unit; small coins of former days are taken as they are. */
+export const fromProcessor = (amount: number, currency: string): number => {
+  const { wire, processor } = exponentsOf(currency)
+  return rebase(amount, processor, wire)
+}
+
+const rebase = (amount: number, from: number, to: number): number => {
+  const factor = 10n ** BigInt(Math.abs(to - from))
+  const units = BigInt(amount)
+  if (to >= from) return safe(units * factor)
+  if (units % factor !== 0n) throw new RangeError(`${amount} has more digits than can be kept.`)
+  return safe(units / factor)
+}
+
+/** The amount as a decimal number with the digits a reader expects, and with all of them where those would lose a unit. */
+export const formatAmount = (amount: number, currency: string): string => {
+  const { wire, display } = exponentsOf(currency)
+  const digits = amount % stepOf(currency) === 0 ? display : wire
+  const scaled = digits >= wire ? BigInt(amount) * 10n ** BigInt(digits - wire) : BigInt(amount) / 10n ** BigInt(wire - digits)
+  const text = String(scaled < 0n ? -scaled : scaled).padStart(digits + 1, '0')
+  const point = text.length - digits
+  return (scaled < 0n ? '-' : '') + (digits === 0 ? text : `${text.slice(0, point)}.${text.slice(point)}`)
+}
+
+/** Amount · numerator / denominator, exact until it is rounded once, half away from zero; a RangeError beyond safe integers. */
+export const scale = (amount: number, numerator: number | bigint, denominator: number | bigint): number => safe(round(amount, numerator, denominator))
+
+/** The same, rounded once to what can be paid in the currency, so that whole krónur stay whole. */
+export const scaleIn = (currency: string, amount: number, numerator: number | bigint, denominator: number | bigint): number => {
+  const step = BigInt(stepOf(currency))
+  return safe(round(amount, numerator, BigInt(denominator) * step) * step)
+}
+
+const round = (amount: number, numerator: number | bigint, denominator: number | bigint): bigint => {
+  const above = BigInt(amount) * BigInt(numerator)
+  const below = BigInt(denominator)
+  const rounded = (2n * absolute(above) + absolute(below)) / (2n * absolute(below))
+  return above < 0n === below < 0n ? rounded : -rounded
+}
+
+/**
+ * The total in shares that follow the weights, each less than a unit away from its exact share, together exactly the
+ * total: the largest remainders are rounded up, the earlier first. Weights below zero count only where none is above it;
+ * without any weight everything falls to the first.
+ */
+export const split = (total: number, weights: readonly number[]): number[] => {
+  if (weights.length === 0 && total !== 0) throw new RangeError(`There is nothing to split ${total} over.`)
+  const amount = BigInt(total)
+  const signed = weights.map((weight) => BigInt(weight))
+  const some = signed.some((weight) => weight > 0n)
+  const shares = signed.map((weight) => (some ? (weight > 0n ? weight : 0n) : -weight))
+  const whole = shares.reduce((all, weight) => all + weight, 0n)
+  if (whole === 0n) return weights.map((_, at) => (at === 0 ? total : 0))
+  const size = absolute(amount)
+  const exact = shares.map((weight, at) => ({ at, share: (size * weight) / whole, rest: (size * weight) % whole }))
+  let left = exact.reduce((rest, { share }) => rest - share, size)
+  for (const one of exact.toSorted((a, b) => (a.rest === b.rest ? a.at - b.at : a.rest > b.rest ? -1 : 1))) {
+    if (left === 0n) break
+    one.share += 1n
+    left -= 1n
+  }
+  return exact.map(({ share }) => safe(amount < 0n ? -share : share))
+}
+
+/** All amounts together; a RangeError rather than a sum that has lost a unit. */
+export const sum = (amounts: readonly number[]): number => safe(amounts.reduce((all, amount) => all + BigInt(amount), 0n))
+
+const absolute = (value: bigint): bigint => (value < 0n ? -value : value)
+
+const safe = (value: bigint): number => {
+  const number = Number(value)
+  if (!Number.isSafeInteger(number)) throw new RangeError(`${value} is beyond what can be counted exactly.`)
+  return number
+}
