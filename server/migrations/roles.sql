@@ -1,13 +1,14 @@
 -- Least-privilege roles, made idempotently before the numbered migrations on every run. Roles belong to the whole
 -- cluster, so two databases may be migrated at the same moment: losing that race is fine.
---   bursar_api     serves requests: reads and writes rows, owns nothing
---   bursar_worker  runs jobs and sweeps: the same, plus numbering events
---   bursar_jobs    owns the job queue and nothing else
+--   bursar_api        serves requests: reads and writes rows, owns nothing
+--   bursar_worker     runs jobs and sweeps: the same, plus numbering events
+--   bursar_jobs       owns the job queue and nothing else
+--   bursar_processor  keeps the test processor's books, and sees nothing of ours
 do $$
 declare
   name text;
 begin
-  foreach name in array array['bursar_api', 'bursar_worker', 'bursar_jobs'] loop
+  foreach name in array array['bursar_api', 'bursar_worker', 'bursar_jobs', 'bursar_processor'] loop
     if not exists (select from pg_roles where rolname = name) then
       begin
         execute format('create role %I nologin', name);

@@ -97,11 +97,11 @@ describe('database', () => {
   test('the roles that serve own nothing, cannot log in or grow, and reach no further than declared', async () => {
     await world.database.owner(async (owner) => {
       const { rows: roles } = await owner.query(
-        `select rolname from pg_roles where rolname in ('bursar_api', 'bursar_worker', 'bursar_jobs') and (rolsuper or rolbypassrls or rolcreaterole or rolcreatedb or rolcanlogin)`,
+        `select rolname from pg_roles where rolname in ('bursar_api', 'bursar_worker', 'bursar_jobs', 'bursar_processor') and (rolsuper or rolbypassrls or rolcreaterole or rolcreatedb or rolcanlogin)`,
       )
       expect(roles).toEqual([])
       const { rows: owned } = await owner.query(
-        `select c.oid::regclass::text as name from pg_class c join pg_roles r on r.oid = c.relowner where r.rolname in ('bursar_api', 'bursar_worker')`,
+        `select c.oid::regclass::text as name from pg_class c join pg_roles r on r.oid = c.relowner where r.rolname in ('bursar_api', 'bursar_worker', 'bursar_processor')`,
       )
       expect(owned).toEqual([])
       const { rows: grants } = await owner.query<{ grantee: string; table_name: string; privileges: string[] }>(
@@ -113,7 +113,7 @@ describe('database', () => {
       expect(api.events).toEqual(['INSERT', 'SELECT'])
       expect(api.schema_migrations).toEqual(['SELECT'])
       expect(api.deployment).toEqual(['SELECT'])
-      expect(grants.filter(({ grantee }) => grantee === 'bursar_jobs')).toEqual([])
+      expect(grants.filter(({ grantee }) => ['bursar_jobs', 'bursar_processor'].includes(grantee))).toEqual([])
       const { rows: definers } = await owner.query(
         `select proname from pg_proc p join pg_namespace n on n.oid = p.pronamespace where prosecdef and nspname = 'public' order by 1`,
       )
@@ -123,7 +123,7 @@ describe('database', () => {
       )
       expect(open).toEqual([{ open: false }])
       const { rows: loose } = await owner.query(
-        `select conrelid::regclass::text as table, conname from pg_constraint c where contype = 'f' and connamespace = 'public'::regnamespace
+        `select conrelid::regclass::text as table, conname from pg_constraint c where contype = 'f' and connamespace in ('public'::regnamespace, 'test_processor'::regnamespace)
          and not exists (select from pg_index i where i.indrelid = c.conrelid and (i.indkey::smallint[])[0:array_length(c.conkey, 1) - 1] @> c.conkey)`,
       )
       expect(loose).toEqual([])

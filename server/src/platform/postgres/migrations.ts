@@ -46,7 +46,7 @@ export const migrate = async (url: Secret, environment: Environment, { clock, lo
     await client.query(`select pg_advisory_lock(hashtextextended('bursar.migrate', 0))`)
     await client.query(readFileSync(new URL('roles.sql', folder), 'utf8'))
     const user = login && decodeURIComponent(new URL(login.reveal()).username)
-    if (user && user !== client.user) await client.query(`grant bursar_api, bursar_worker, bursar_jobs to ${client.escapeIdentifier(user)}`)
+    if (user && user !== client.user) await client.query(`grant bursar_api, bursar_worker, bursar_jobs, bursar_processor to ${client.escapeIdentifier(user)}`)
     // The queue's owner may make its schema, and only now.
     const database = client.escapeIdentifier(client.database!)
     await client.query(`grant create on database ${database} to bursar_jobs`)

@@ -25,7 +25,7 @@ export type Locked<T> = T & { readonly [locked]: true }
 
 export type Transact = <T>(work: (tx: Tx) => Promise<T>) => Promise<T>
 
-export type Role = 'bursar_api' | 'bursar_worker' | 'bursar_jobs'
+export type Role = 'bursar_api' | 'bursar_worker' | 'bursar_jobs' | 'bursar_processor'
 
 export interface Postgres {
   readonly db: Db

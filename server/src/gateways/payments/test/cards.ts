@@ -1,0 +1,117 @@
+import { hash } from 'node:crypto'
+import { seconds } from '../../../platform/clock.ts'
+import { isFinal, type Decline, type IntentKind, type KeptMethod } from '../payments.ts'
+
+/** A test card: how it looks, and what it does. Whatever is not said is as it should be. */
+export interface Card {
+  readonly says: string
+  readonly type: string
+  readonly brand: string | null
+  readonly last4: string | null
+  readonly exp_month: number | null
+  readonly exp_year: number | null
+  readonly wallet: string | null
+  readonly name: string | null
+  readonly declines?: DeclineCode
+  readonly declines_off_session?: DeclineCode
+  /** When the bank wants to see the payer. */
+  readonly authenticates?: 'on_session' | 'always'
+  /** What the network loses: the first request for an intent, before it arrives, or the answer to one that was carried out. */
+  readonly loses?: 'request' | 'answer'
+  readonly settles?: 'succeeded' | 'failed'
+  readonly calls_back?: 'twice' | 'late' | 'never'
+  readonly refunds?: 'pending' | 'fails_later'
+}
+
+const reasons = {
+  insufficient_funds: 'The card has insufficient funds.',
+  do_not_honor: 'The card was declined.',
+  expired_card: 'The card has expired.',
+  incorrect_cvc: 'The security code is incorrect.',
+  lost_card: 'The card was declined.',
+  processing_error: 'An error occurred while processing the card. Try again in a little while.',
+  fraudulent: 'The card was declined.',
+  authentication_required: 'The bank wants the payer to confirm this payment.',
+  authentication_failed: 'The payer did not confirm the payment.',
+} as const
+export type DeclineCode = keyof typeof reasons
+
+/** A decline in full. */
+export const declineOf = (code: DeclineCode): Decline => ({ code, message: reasons[code], final: isFinal(code) })
+
+const visa = { type: 'card', brand: 'visa', last4: '0001', exp_month: 12, exp_year: 2040, wallet: null, name: null }
+const debit = { ...visa, type: 'sepa_debit', brand: null, last4: '0090', exp_month: null, exp_year: null }
+
+/** Every test card, by the token that stands for it. */
+export const cards = {
+  tok_visa: { ...visa, says: 'Pays.' },
+  tok_mastercard: { ...visa, brand: 'mastercard', last4: '0002', says: 'Pays.' },
+  tok_wallet: { ...visa, last4: '0003', wallet: 'apple_pay', name: 'Wanda Wallet', says: 'Pays from a wallet, which knows the name of its owner.' },
+  tok_insufficient_funds: { ...visa, last4: '0010', declines: 'insufficient_funds', says: 'Is declined for want of money: another day it might do.' },
+  tok_do_not_honor: { ...visa, last4: '0011', declines: 'do_not_honor', says: 'Is declined without a reason, for good.' },
+  tok_expired_card: { ...visa, last4: '0012', exp_year: 2020, declines: 'expired_card', says: 'Is declined because it has expired.' },
+  tok_incorrect_cvc: { ...visa, last4: '0013', declines: 'incorrect_cvc', says: 'Is declined because the security code is wrong.' },
+  tok_lost_card: { ...visa, last4: '0014', declines: 'lost_card', says: 'Is declined because it was lost.' },
+  tok_processing_error: { ...visa, last4: '0015', declines: 'processing_error', says: 'Is declined because something broke: another try might do.' },
+  tok_fraudulent: { ...visa, last4: '0016', declines: 'fraudulent', says: 'Is declined as fraud.' },
+  tok_declined_later: {
+    ...visa,
+    last4: '0017',
+    declines_off_session: 'insufficient_funds',
+    says: 'Pays while the payer is there, and is declined when they are away.',
+  },
+  tok_3ds: { ...visa, last4: '0020', authenticates: 'on_session', says: 'Asks the payer to confirm whenever they are there; pays when they are away.' },
+  tok_3ds_always: { ...visa, last4: '0021', authenticates: 'always', says: 'Asks the payer to confirm every time, and is declined when they are away.' },
+  tok_charge_then_timeout: { ...visa, last4: '0030', loses: 'answer', says: 'Pays, and the answer is lost.' },
+  tok_timeout_then_nothing: { ...visa, last4: '0031', loses: 'request', says: 'Loses the first request for each intent; the next one pays.' },
+  tok_callback_twice: { ...visa, last4: '0040', calls_back: 'twice', says: 'Pays, and every event is told twice.' },
+  tok_callback_late: { ...visa, last4: '0041', calls_back: 'late', says: 'Pays, and every event is told 90 seconds late.' },
+  tok_callback_never: { ...visa, last4: '0042', calls_back: 'never', says: 'Pays, and nothing is ever told.' },
+  tok_processing: { ...debit, settles: 'succeeded', says: 'A bank debit that pays after 60 seconds.' },
+  tok_processing_fails: { ...debit, last4: '0091', settles: 'failed', says: 'A bank debit that is declined for want of money after 60 seconds.' },
+  tok_refund_pending: { ...visa, last4: '0050', refunds: 'pending', says: 'Pays; a refund is on its way for 60 seconds.' },
+  tok_refund_fails_later: { ...visa, last4: '0051', refunds: 'fails_later', says: 'Pays; a refund succeeds, and fails after 60 seconds.' },
+} as const satisfies Record<string, Card>
+export type CardToken = keyof typeof cards
+
+export const settlesAfter = 60 * seconds
+export const lateBy = 90 * seconds
+
+/**
+ * The card behind a token, or nothing. Words after a colon make it another card of the same sort, with a fingerprint of
+ * its own: `tok_visa:ann`.
+ */
+export const readCard = (token: string): Card | undefined => {
+  const name = token.replace(/:[0-9A-Za-z_-]{1,64}$/, '')
+  return Object.hasOwn(cards, name) ? cards[name as CardToken] : undefined
+}
+
+/** The same card at the same account has the same fingerprint; nothing else has. */
+export const fingerprintOf = (account: string, token: string): string => `test_fp_${hash('sha256', JSON.stringify([account, token])).slice(0, 24)}`
+
+/** What is shown of a card. */
+export const methodOf = (account: string, id: string, token: string, { type, brand, last4, exp_month, exp_year, wallet }: Card): KeptMethod => ({
+  id,
+  type,
+  brand,
+  last4,
+  exp_month,
+  exp_year,
+  wallet,
+  fingerprint: fingerprintOf(account, token),
+})
+
+export type Verdict = { readonly status: 'succeeded' | 'processing' | 'requires_action' } | { readonly status: 'failed'; readonly decline: DeclineCode }
+
+/** What comes of charging a card in these circumstances. */
+export const judge = (
+  card: Card,
+  { kind, off_session, require_3ds, authenticated }: { kind: IntentKind; off_session: boolean; require_3ds: boolean; authenticated: boolean },
+): Verdict => {
+  const code = card.declines ?? (off_session ? card.declines_off_session : undefined)
+  if (code) return { status: 'failed', decline: code }
+  const asked = require_3ds || card.authenticates === 'always' || (card.authenticates === 'on_session' && !off_session)
+  if (asked && off_session) return { status: 'failed', decline: 'authentication_required' }
+  if (asked && !authenticated) return { status: 'requires_action' }
+  return { status: card.settles && kind === 'payment' ? 'processing' : 'succeeded' }
+}

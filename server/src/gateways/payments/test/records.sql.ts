@@ -1,0 +1,292 @@
+import { sql, type Generated } from 'kysely'
+import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import { json } from '../../../platform/postgres/parts.sql.ts'
+import type { IntentKind, IntentStatus, ProcessorEventKind, RefundStatus } from '../payments.ts'
+
+declare module '../../../platform/postgres/postgres.ts' {
+  interface Tables {
+    'test_processor.methods': MethodTable
+    'test_processor.intents': IntentTable
+    'test_processor.charges': ChargeTable
+    'test_processor.refunds': RefundTable
+    'test_processor.keys': { account: string; key: string; fingerprint: string; answer: object; expires_at: Date }
+    'test_processor.callbacks': CallbackTable
+  }
+}
+
+interface MethodTable {
+  account: string
+  id: string
+  created_at: Date
+  customer: string
+  token: string
+  kept_at: Date | null
+  forgotten_at: Date | null
+}
+
+interface IntentTable {
+  account: string
+  id: string
+  created_at: Date
+  kind: IntentKind
+  status: IntentStatus
+  amount: number
+  currency: string
+  customer: string
+  client_secret: string
+  metadata: Record<string, string>
+  reusable: boolean
+  method_id: string | null
+  decline_code: string | null
+  lost: Generated<number>
+  settles_at: Date | null
+}
+
+interface ChargeTable {
+  account: string
+  intent_id: string
+  amount: number
+  currency: string
+  customer: string
+  metadata: Record<string, string>
+  charged_at: Date
+}
+
+interface RefundTable {
+  account: string
+  id: string
+  created_at: Date
+  intent_id: string
+  status: RefundStatus
+  amount: number
+  currency: string
+  metadata: Record<string, string>
+  settles_at: Date | null
+  settles_to: 'succeeded' | 'failed' | null
+}
+
+interface CallbackTable {
+  account: string
+  position: Generated<number>
+  event_id: string
+  kind: ProcessorEventKind
+  object_id: string
+  happened_at: Date
+  due_at: Date
+  taken_at: Date | null
+}
+
+export type MethodRow = Readonly<MethodTable>
+export type ChargeRow = Readonly<ChargeTable>
+export type RefundRow = Readonly<RefundTable>
+export type CallbackRow = Readonly<Omit<CallbackTable, 'position'>>
+/** An intent with the card it was last confirmed with, and when it was charged. */
+export type IntentRow = Readonly<Omit<IntentTable, 'lost'> & { lost: number; token: string | null; charged_at: Date | null }>
+
+const intents = (db: Db, account: string) =>
+  db.q
+    .selectFrom('test_processor.intents as i')
+    .leftJoin('test_processor.methods as m', (join) => join.onRef('m.account', '=', 'i.account').onRef('m.id', '=', 'i.method_id'))
+    .leftJoin('test_processor.charges as c', (join) => join.onRef('c.account', '=', 'i.account').onRef('c.intent_id', '=', 'i.id'))
+    .selectAll('i')
+    .select(['m.token', 'c.charged_at'])
+    .where('i.account', '=', account)
+
+export const findIntent = (db: Db, account: string, id: string): Promise<IntentRow | undefined> =>
+  intents(db, account).where('i.id', '=', id).executeTakeFirst()
+
+/** Protects the intent's state and money: confirming, cancelling, settling and refunding take turns. */
+export const lockIntent = async (tx: Tx, account: string, id: string): Promise<Locked<IntentRow> | undefined> => {
+  await tx.q.selectFrom('test_processor.intents').select('id').where('account', '=', account).where('id', '=', id).forUpdate().execute()
+  // Read only now: what was joined while waiting for the lock could be old.
+  return (await findIntent(tx, account, id)) as Locked<IntentRow> | undefined
+}
+
+export const listIntents = (db: Db, account: string, customer: string, metadata: Readonly<Record<string, string>>): Promise<IntentRow[]> =>
+  intents(db, account)
+    .where('i.customer', '=', customer)
+    .where(sql<boolean>`i.metadata @> ${json(metadata)}`)
+    .orderBy('i.created_at')
+    .orderBy('i.id')
+    .execute()
+
+export const findByClientSecret = (db: Db, client_secret: string): Promise<{ account: string; id: string } | undefined> =>
+  db.q.selectFrom('test_processor.intents').select(['account', 'id']).where('client_secret', '=', client_secret).executeTakeFirst()
+
+export const insertIntent = async (tx: Tx, row: Readonly<Omit<IntentTable, 'lost' | 'method_id' | 'decline_code' | 'settles_at'>>): Promise<void> => {
+  await tx.q
+    .insertInto('test_processor.intents')
+    .values({ ...row, metadata: json(row.metadata), method_id: null, decline_code: null, settles_at: null })
+    .execute()
+}
+
+export const updateIntent = async (
+  tx: Tx,
+  intent: Locked<IntentRow>,
+  change: Partial<Pick<IntentTable, 'status' | 'method_id' | 'decline_code' | 'settles_at'> & { lost: number }>,
+): Promise<void> => {
+  await tx.q.updateTable('test_processor.intents').set(change).where('account', '=', intent.account).where('id', '=', intent.id).execute()
+}
+
+export const insertMethod = async (tx: Tx, row: MethodRow): Promise<void> => {
+  await tx.q.insertInto('test_processor.methods').values(row).execute()
+}
+
+export const findMethod = (db: Db, account: string, id: string): Promise<MethodRow | undefined> =>
+  db.q.selectFrom('test_processor.methods').selectAll().where('account', '=', account).where('id', '=', id).executeTakeFirst()
+
+export const keepMethod = async (tx: Tx, account: string, id: string, at: Date): Promise<void> => {
+  await tx.q
+    .updateTable('test_processor.methods')
+    .set({ kept_at: at })
+    .where('account', '=', account)
+    .where('id', '=', id)
+    .where('kept_at', 'is', null)
+    .execute()
+}
+
+/** False: there is no such card. */
+export const forgetMethod = async (tx: Tx, account: string, id: string, at: Date): Promise<boolean> => {
+  const { numUpdatedRows } = await tx.q
+    .updateTable('test_processor.methods')
+    .set({ forgotten_at: sql<Date>`coalesce(forgotten_at, ${at})` })
+    .where('account', '=', account)
+    .where('id', '=', id)
+    .executeTakeFirstOrThrow()
+  return numUpdatedRows > 0n
+}
+
+export const insertCharge = async (tx: Tx, intent: Locked<IntentRow>, charged_at: Date): Promise<void> => {
+  const { account, id: intent_id, amount, currency, customer, metadata } = intent
+  await tx.q
+    .insertInto('test_processor.charges')
+    .values({ account, intent_id, amount, currency, customer, metadata: json(metadata), charged_at })
+    .execute()
+}
+
+/** How much of an intent has gone back or is on its way. */
+export const refundedOf = async (tx: Tx, intent: Locked<IntentRow>): Promise<number> => {
+  const { sum } = await tx.q
+    .selectFrom('test_processor.refunds')
+    .select(({ fn }) => sql<number>`coalesce(${fn.sum('amount')}, 0)::bigint`.as('sum'))
+    .where('account', '=', intent.account)
+    .where('intent_id', '=', intent.id)
+    .where('status', 'in', ['pending', 'succeeded'])
+    .executeTakeFirstOrThrow()
+  return sum
+}
+
+export const insertRefund = async (tx: Tx, row: RefundRow): Promise<void> => {
+  await tx.q
+    .insertInto('test_processor.refunds')
+    .values({ ...row, metadata: json(row.metadata) })
+    .execute()
+}
+
+export const findRefund = (db: Db, account: string, id: string): Promise<RefundRow | undefined> =>
+  db.q.selectFrom('test_processor.refunds').selectAll().where('account', '=', account).where('id', '=', id).executeTakeFirst()
+
+export const listRefunds = (db: Db, account: string, intent_id: string, metadata: Readonly<Record<string, string>>): Promise<RefundRow[]> =>
+  db.q
+    .selectFrom('test_processor.refunds')
+    .selectAll()
+    .where('account', '=', account)
+    .where('intent_id', '=', intent_id)
+    .where(sql<boolean>`metadata @> ${json(metadata)}`)
+    .orderBy('created_at')
+    .orderBy('id')
+    .execute()
+
+/** What should have settled by now. */
+export const findSettling = async (db: Db, now: Date) => {
+  const [intents, refunds] = await Promise.all([
+    db.q.selectFrom('test_processor.intents').select(['account', 'id']).where('settles_at', '<=', now).orderBy('settles_at').execute(),
+    db.q.selectFrom('test_processor.refunds').select(['account', 'id']).where('settles_at', '<=', now).orderBy('settles_at').execute(),
+  ])
+  return { intents, refunds }
+}
+
+/** Ends the wait of a refund, once. Nothing: somebody else has done it. */
+export const settleRefund = (tx: Tx, account: string, id: string, now: Date): Promise<{ status: RefundStatus; intent_id: string } | undefined> =>
+  tx.q
+    .updateTable('test_processor.refunds')
+    .set({ status: sql<RefundStatus>`settles_to`, settles_at: null, settles_to: null })
+    .where('account', '=', account)
+    .where('id', '=', id)
+    .where('settles_at', '<=', now)
+    .returning(['status', 'intent_id'])
+    .executeTakeFirst()
+
+/** Protects a key: whoever comes with the same one waits, and then finds the answer. */
+export const takeKey = async (tx: Tx, account: string, key: string): Promise<void> => {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${JSON.stringify(['test_processor.key', account, key])}, 0))`.execute(tx.q)
+}
+
+export const findKey = (tx: Tx, account: string, key: string, now: Date): Promise<{ fingerprint: string; answer: object } | undefined> =>
+  tx.q
+    .selectFrom('test_processor.keys')
+    .select(['fingerprint', 'answer'])
+    .where('account', '=', account)
+    .where('key', '=', key)
+    .where('expires_at', '>', now)
+    .executeTakeFirst()
+
+/** Writes an answer down with the effect it tells of. One that was forgotten makes way. */
+export const keepKey = async (tx: Tx, row: { account: string; key: string; fingerprint: string; answer: object; expires_at: Date }): Promise<void> => {
+  await tx.q
+    .insertInto('test_processor.keys')
+    .values({ ...row, answer: sql`${JSON.stringify(row.answer)}::json` })
+    .onConflict((conflict) =>
+      conflict.columns(['account', 'key']).doUpdateSet({
+        fingerprint: sql`excluded.fingerprint`,
+        answer: sql`excluded.answer`,
+        expires_at: sql`excluded.expires_at`,
+      }),
+    )
+    .execute()
+}
+
+export const forgetKeys = async (tx: Tx, account: string, now: Date): Promise<void> => {
+  await tx.q.deleteFrom('test_processor.keys').where('account', '=', account).where('expires_at', '<=', now).execute()
+}
+
+export const insertCallbacks = async (tx: Tx, rows: readonly CallbackRow[]): Promise<void> => {
+  if (rows.length > 0) await tx.q.insertInto('test_processor.callbacks').values(rows).execute()
+}
+
+export const listWaitingAccounts = async (db: Db, now: Date): Promise<string[]> =>
+  (await db.q.selectFrom('test_processor.callbacks').select('account').distinct().where('taken_at', 'is', null).where('due_at', '<=', now).execute()).map(
+    ({ account }) => account,
+  )
+
+/** Hands out what is due, oldest first, each row to one caller. */
+export const takeCallbacks = async (tx: Tx, account: string, limit: number, now: Date): Promise<CallbackRow[]> => {
+  const taken = await tx.q
+    .updateTable('test_processor.callbacks')
+    .set({ taken_at: now })
+    .where('account', '=', account)
+    .where('position', 'in', (query) =>
+      query
+        .selectFrom('test_processor.callbacks')
+        .select('position')
+        .where('account', '=', account)
+        .where('taken_at', 'is', null)
+        .where('due_at', '<=', now)
+        .orderBy('due_at')
+        .orderBy('position')
+        .limit(limit)
+        .forUpdate()
+        .skipLocked(),
+    )
+    .returningAll()
+    .execute()
+  return taken.toSorted((a, b) => a.due_at.getTime() - b.due_at.getTime() || a.position - b.position)
+}
+
+export const readBooks = async (db: Db): Promise<{ charges: ChargeRow[]; refunds: RefundRow[] }> => {
+  const [charges, refunds] = await Promise.all([
+    db.q.selectFrom('test_processor.charges').selectAll().orderBy('charged_at').orderBy('intent_id').execute(),
+    db.q.selectFrom('test_processor.refunds').selectAll().orderBy('created_at').orderBy('id').execute(),
+  ])
+  return { charges, refunds }
+}
