@@ -126,7 +126,8 @@ test('what fails is tried again under the same id, with a fresh signature, until
   expect(await count({ http_code_class: '5xx' })).toBe(3)
   expect(await count({ succeeded: 'true', event_type: 'customer.created' })).toBe(1)
   expect(await count({ event_type: 'product.created' })).toBe(0)
-  expect(await count({ query: '503' })).toBe(3)
+  // Among those that failed: an id may hold these digits by chance.
+  expect(await count({ query: '503', succeeded: 'false' })).toBe(3)
   expect(await count({ start_timestamp: new Date(Date.now() + 3_600_000).toISOString() })).toBe(0)
 })
 

@@ -63,6 +63,8 @@ export const openAudit = (hasher: Hasher, { personal, secret }: Discretion): Aud
     record: async (tx, { operation, request_id, actor, resource_id }) => {
       const at = tx.clock.wall()
       const noted = readNotes(await takeNotes(tx))
+      // A stranger's guess that changed nothing is nobody's deed: strangers cannot fill the log.
+      if (noted.rows.length === 0 && actor.kind === 'anonymous') return
       const byOwner = Map.groupBy(noted.rows, (row) => ownerOf(row) ?? homeOf(actor))
       if (byOwner.size === 0) byOwner.set(homeOf(actor), [])
       await insertEntries(
