@@ -1,10 +1,17 @@
 import type { Operation, Webhook } from './kit/index.ts'
+import * as orders from './billing/orders.ts'
+import * as paymentAccounts from './billing/payment-accounts.ts'
+import * as payments from './billing/payments.ts'
+import * as refunds from './billing/refunds.ts'
+import * as subscriptions from './billing/subscriptions.ts'
+import * as taxes from './billing/taxes.ts'
 import * as benefits from './catalog/benefits.ts'
 import * as customFields from './catalog/custom-fields.ts'
 import * as discounts from './catalog/discounts.ts'
 import * as meters from './catalog/meters.ts'
 import * as products from './catalog/products.ts'
 import * as storefront from './catalog/storefront.ts'
+import * as checkouts from './checkout/checkouts.ts'
 import * as customerSessions from './customers/customer-sessions.ts'
 import * as customers from './customers/customers.ts'
 import * as members from './customers/members.ts'
@@ -18,6 +25,12 @@ import * as auditLog from './organizations/audit-log.ts'
 import * as organizations from './organizations/organizations.ts'
 import * as webhookEndpoints from './webhooks/webhooks.ts'
 
+export * from './billing/orders.ts'
+export * from './billing/payment-accounts.ts'
+export * from './billing/payments.ts'
+export * from './billing/refunds.ts'
+export * from './billing/subscriptions.ts'
+export * from './billing/taxes.ts'
 export * from './catalog/benefits.ts'
 export * from './catalog/custom-fields.ts'
 export * from './catalog/discounts.ts'
@@ -25,6 +38,7 @@ export * from './catalog/metadata.ts'
 export * from './catalog/meters.ts'
 export * from './catalog/products.ts'
 export * from './catalog/storefront.ts'
+export * from './checkout/checkouts.ts'
 export * from './customers/addresses.ts'
 export * from './customers/customer-sessions.ts'
 export * from './customers/customers.ts'
@@ -62,6 +76,13 @@ const exported = [
   members,
   customerSessions,
   portal,
+  subscriptions,
+  orders,
+  payments,
+  paymentAccounts,
+  refunds,
+  taxes,
+  checkouts,
   webhookEndpoints,
 ].flatMap((room) => Object.values(room) as unknown[])
 

@@ -150,7 +150,7 @@ const headersOf = (operation: Operation) =>
           name: 'Idempotency-Key',
           in: 'header',
           required: false,
-          description: 'Sent again with the same key, the request is done once and answered alike, for 24 hours.',
+          description: `Sent again with the same key, the request is done once and answered alike, for ${operation.keptDays ? `${operation.keptDays} days` : '24 hours'}.`,
           schema: { type: 'string', minLength: 1, maxLength: 255 },
         },
       ]
@@ -170,11 +170,12 @@ const responsesOf = (operation: Operation, schemaOf: (schema: z.ZodType) => unkn
     const schemas = kinds.map(failureSchema)
     if ((isGuarded(operation) && (status === 401 || status === 403)) || (operation.access.kind === 'protocol' && status === 400))
       schemas.push(named('BearerError'))
+    if (status === 422) schemas.push(named('HTTPValidationError'))
     responses[status] = json(kinds.map((kind) => kind.detail).join(' Or: '), schemas.length === 1 ? schemas[0] : { anyOf: schemas })
   }
   if (isGuarded(operation)) responses[403] ??= json('The credential lacks the scope.', named('BearerError'))
   if (operation.access.kind === 'protocol') responses[401] ??= json('The client or the token is not accepted.', named('BearerError'))
-  else responses[422] = json('The request is not valid: `detail` lists every problem.', named('HTTPValidationError'))
+  else responses[422] ??= json('The request is not valid: `detail` lists every problem.', named('HTTPValidationError'))
   return responses
 }
 

@@ -386,6 +386,20 @@ export const currencies = [
   'zmw',
 ] as const
 
+/** The states, provinces and territories of the countries that tax by them, ISO 3166-2 without the country. */
+const states: Readonly<Record<string, readonly string[]>> = {
+  US: 'AL AK AZ AR CA CO CT DE DC FL GA HI ID IL IN IA KS KY LA ME MD MA MI MN MS MO MT NE NV NH NJ NM NY NC ND OH OK OR PA RI SC SD TN TX UT VT VA WA WV WI WY'.split(
+    ' ',
+  ),
+  CA: 'AB BC MB NB NL NS NT NU ON PE QC SK YT'.split(' '),
+}
+
+/** The state as `US-CA`, from that or from its letters alone; null where it is none of the country, or the country does not tax by states. */
+export const readState = (country: string, text: string | null): string | null => {
+  const letters = (text ?? '').trim().toUpperCase().replace(`${country}-`, '')
+  return states[country]?.includes(letters) ? `${country}-${letters}` : null
+}
+
 export const Country = z.enum(countries)
 export const SellerCountry = Country.exclude(embargoed)
 export const PresentmentCurrency = z.enum(currencies).meta({ id: 'PresentmentCurrency' })

@@ -75,6 +75,16 @@ export const CustomField = z.discriminatedUnion('type', [
 ])
 export type CustomField = z.output<typeof CustomField>
 
+/** What a buyer answered, by the slug of the question. A date is kept as text. */
+export const CustomFieldData = named('CustomFieldData', z.record(z.string(), z.union([z.string(), z.int(), z.boolean(), z.null()])))
+export type CustomFieldData = z.output<typeof CustomFieldData>
+
+/** The same as it is given. Which answer fits which question is checked with the questions. */
+export const customFieldDataInput = () =>
+  z
+    .record(z.string().min(1).max(100), z.union([z.string().max(10_000), int32(), z.boolean(), z.null()]))
+    .refine((answers) => Object.keys(answers).length <= 100, 'Give at most 100 answers.')
+
 export const CustomFieldCreate = z.discriminatedUnion('type', [
   creating('CustomFieldCreateText', 'text'),
   creating('CustomFieldCreateNumber', 'number'),

@@ -63,6 +63,18 @@ export const Discount = named(
 )
 export type Discount = z.output<typeof Discount>
 
+const [fixedLasting, fixedRepeating, percentageLasting, percentageRepeating] = Discount.options
+const bare = { products: true } as const
+
+/** A discount as orders and subscriptions show it: without its products. */
+export const DiscountBase = z.union([
+  resource('DiscountFixedOnceForeverDurationBase', fixedLasting.omit(bare).shape),
+  resource('DiscountFixedRepeatDurationBase', fixedRepeating.omit(bare).shape),
+  resource('DiscountPercentageOnceForeverDurationBase', percentageLasting.omit(bare).shape),
+  resource('DiscountPercentageRepeatDurationBase', percentageRepeating.omit(bare).shape),
+])
+export type DiscountBase = z.output<typeof DiscountBase>
+
 const many = () => z.int().min(1).max(2_147_483_647)
 const minor = () => z.int().min(0).max(999_999_999_999)
 

@@ -33,7 +33,7 @@ export const maybe = (max: number) =>
 /** The caller's own name for a record. */
 export const externalId = () => maybe(256)
 export const personName = () => maybe(256)
-const locale = () =>
+export const locale = () =>
   z
     .string()
     .trim()
@@ -97,7 +97,7 @@ export const AmbiguousExternalCustomerID = failure(
   'Several of your organizations have a customer with this external id. Confine the request with the header bursar-organization, or use the id.',
 )
 
-const PaymentProcessor = named('PaymentProcessor', z.enum(['stripe']))
+export const PaymentProcessor = named('PaymentProcessor', z.enum(['stripe']))
 const method = { ...stamps, id: uuid(), processor: PaymentProcessor, customer_id: uuid() }
 const card = {
   type: z.literal('card'),

@@ -18,7 +18,7 @@ import {
 } from './failures.ts'
 
 /** The rate budgets: who is charged and how much each holds is the server's table. */
-export type BudgetName = 'api' | 'license_keys' | 'sign_in' | 'registration'
+export type BudgetName = 'api' | 'license_keys' | 'sign_in' | 'registration' | 'checkout_confirm'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 

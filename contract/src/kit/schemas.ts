@@ -40,6 +40,14 @@ export const integerInText = (schema: z.ZodNumber) =>
 export const filter = <T extends z.ZodType>(item: T) =>
   z.preprocess((value) => (value === '' || value === null ? [] : Array.isArray(value) ? value : [value]), z.array(item).max(100)).default([])
 
+/** A moment in a query string: ISO 8601 with offset, or nothing. */
+export const momentInText = () =>
+  z.iso
+    .datetime({ offset: true })
+    .transform((value) => new Date(value))
+    .or(z.literal('').transform(() => undefined))
+    .optional()
+
 export const flagInText = () =>
   z.preprocess(
     (value) => (value === 'true' || value === '1' ? true : value === 'false' || value === '0' ? false : value === '' ? undefined : value),

@@ -3,6 +3,7 @@ import {
   filter,
   integerInText,
   merchant,
+  momentInText,
   named,
   NotPermitted,
   operation,
@@ -152,11 +153,6 @@ export type LoggedEvent = z.output<typeof LoggedEvent>
 const read = merchant(['webhooks:read', 'webhooks:write'])
 const write = merchant('webhooks:write')
 const byId = z.object({ id: uuid() })
-const moment = () => z.iso.datetime({ offset: true }).transform((value) => new Date(value))
-const maybeMoment = () =>
-  moment()
-    .or(z.literal('').transform(() => undefined))
-    .optional()
 
 export const listWebhookEndpoints = operation({
   id: 'webhooks:list_webhook_endpoints',
@@ -254,8 +250,8 @@ export const listWebhookDeliveries = operation({
   access: read,
   query: z.object({
     endpoint_id: filter(uuid()),
-    start_timestamp: maybeMoment().describe('After this moment.'),
-    end_timestamp: maybeMoment().describe('Before this moment.'),
+    start_timestamp: momentInText().describe('After this moment.'),
+    end_timestamp: momentInText().describe('Before this moment.'),
     succeeded: z
       .enum(['true', 'false', ''])
       .transform((value) => (value === '' ? undefined : value === 'true'))
@@ -299,8 +295,8 @@ export const listEvents = operation({
     wait: integerInText(z.int().min(0).max(30)).default(0).describe('Seconds to wait for one.'),
     type: filter(WebhookEventType),
     resource_id: filter(uuid()),
-    start_timestamp: maybeMoment().describe('Recorded at or after this moment.'),
-    end_timestamp: maybeMoment().describe('Recorded before this moment.'),
+    start_timestamp: momentInText().describe('Recorded at or after this moment.'),
+    end_timestamp: momentInText().describe('Recorded before this moment.'),
     limit: integerInText(z.int().min(1)).default(100).describe('100 at most.'),
   }),
   returns: resource('LoggedEvents', {

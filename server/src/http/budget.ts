@@ -34,6 +34,14 @@ export const budgetsOf = (environment: Environment): Record<Name, Budget> => ({
     ],
     guess: true,
   },
+  // Whoever tries stolen cards tries many: each confirmation asks the processor.
+  checkout_confirm: {
+    windows: [
+      { limit: 6, seconds: 60 },
+      { limit: 20, seconds: 3600 },
+    ],
+    guess: true,
+  },
   failed_authentications: { windows: [{ limit: 60, seconds: 60 }], guess: true },
 })
 

@@ -2,10 +2,10 @@ import { createCipheriv, createDecipheriv, hash, hkdfSync, randomBytes } from 'n
 import { AnswerForgotten, AnswerSealed, InvalidRequest, RequestInFlight, type Operation } from '@bursar/contract'
 import type { Actor } from '../kernel/actors.ts'
 import type { Secret } from '../kernel/secrets.ts'
-import { days, later } from '../platform/clock.ts'
+import { days, later, seconds } from '../platform/clock.ts'
 import type { Tx } from '../platform/postgres/postgres.ts'
 import { isRefusal, type Refusal } from '../modules/handlers.ts'
-import { findKept, keep, takeKey, type Kept } from './idempotency.sql.ts'
+import { findKept, keep, takeKey, updateKept, type Kept } from './idempotency.sql.ts'
 
 export interface Answer {
   readonly status: number
@@ -41,42 +41,109 @@ export const readKey = (header: string | string[] | undefined): string | undefin
  * that either both are there or neither.
  */
 export const once = async (tx: Tx, request: Repeatable, effect: () => Promise<Answer | Refusal>): Promise<Answer | Refusal> => {
-  const { operation, actor, key } = request
-  const owner = ownerOf(actor)
+  const owner = ownerOf(request.actor)
   if (owner === undefined) return effect()
-  if (!(await takeKey(tx, owner, key))) throw new RequestInFlight(undefined, { 'retry-after': '1' })
-  const fingerprint = hash('sha256', Buffer.concat(request.asked.flatMap((part) => [Buffer.from(part), Buffer.from([0])])))
-  const now = tx.clock.wall()
-  const kept = await findKept(tx, owner, key, now)
-  if (kept) {
-    if (kept.operation !== operation.id || kept.fingerprint !== fingerprint)
-      throw new InvalidRequest({
-        loc: ['header', 'idempotency-key'],
-        msg: `This key was used for another request (${kept.operation}). Use a new key for each new request.`,
-        type: 'value_error',
-        input: key,
-      })
-    return { status: kept.status, headers: { ...kept.headers, 'idempotent-replayed': 'true' }, text: open(kept, request.credential) }
-  }
+  const kept = await findSame(tx, owner, request)
+  if (kept) return replay(kept, request.credential)
   const answer = await effect()
   // A refusal stays a refusal: the next attempt is judged anew.
   if (isRefusal(answer)) return answer
-  const sealed = operation.reveals === true && answer.text !== undefined
-  const body = answer.text === undefined ? null : sealed ? seal(answer.text, request.credential) : answer.text
-  await keep(tx, {
+  await keep(tx, { ...labels(tx, owner, request), ...told(request, answer), intent: null, busy_until: null })
+  return answer
+}
+
+/** How long whoever is at a request of several steps is left alone; after that it was stopped, and the next one goes on. */
+const patience = 15 * seconds
+
+/**
+ * The same for a request that takes several steps: what is intended is kept with its key, in the transaction that begins
+ * it. Whoever repeats the request goes on with that intent, and nothing begins twice.
+ */
+export const beginOnce = async <Intent extends object>(
+  tx: Tx,
+  request: Repeatable,
+  begin: () => Promise<Intent | Refusal>,
+): Promise<{ answer: Answer } | { intent: Intent; busy_until: Date | null } | Refusal> => {
+  const owner = ownerOf(request.actor)
+  const now = tx.clock.wall()
+  const busy = later(now, patience)
+  if (owner !== undefined) {
+    const kept = await findSame(tx, owner, request)
+    if (kept && kept.status !== null) return { answer: replay(kept, request.credential) }
+    if (kept?.busy_until && kept.busy_until > now)
+      throw new RequestInFlight(undefined, { 'retry-after': String(Math.ceil((kept.busy_until.getTime() - now.getTime()) / 1000)) })
+    if (kept) {
+      await updateKept(tx, owner, request.key, { busy_until: busy })
+      return { intent: kept.intent as Intent, busy_until: busy }
+    }
+  }
+  const intent = await begin()
+  if (isRefusal(intent)) return intent
+  if (owner !== undefined)
+    await keep(tx, {
+      ...labels(tx, owner, request),
+      status: null,
+      headers: {},
+      body: null,
+      sealed: false,
+      mentions: [],
+      intent,
+      busy_until: busy,
+    })
+  return { intent, busy_until: busy }
+}
+
+/** Writes down what came of it; or that nobody is at it any more, and it can be gone on with at once. */
+export const finishOnce = async (tx: Tx, request: Repeatable, answer: Answer | undefined, since: Date | null): Promise<void> => {
+  const owner = ownerOf(request.actor)
+  if (owner === undefined) return
+  // Somebody else may have gone on meanwhile: their time is theirs.
+  if (answer) await updateKept(tx, owner, request.key, { ...told(request, answer), busy_until: null })
+  else await updateKept(tx, owner, request.key, { busy_until: null }, since)
+}
+
+const findSame = async (tx: Tx, owner: string, request: Repeatable) => {
+  if (!(await takeKey(tx, owner, request.key))) throw new RequestInFlight(undefined, { 'retry-after': '1' })
+  const kept = await findKept(tx, owner, request.key, tx.clock.wall())
+  if (kept && (kept.operation !== request.operation.id || kept.fingerprint !== fingerprintOf(request)))
+    throw new InvalidRequest({
+      loc: ['header', 'idempotency-key'],
+      msg: `This key was used for another request (${kept.operation}). Use a new key for each new request.`,
+      type: 'value_error',
+      input: request.key,
+    })
+  return kept
+}
+
+const fingerprintOf = ({ asked }: Repeatable) => hash('sha256', Buffer.concat(asked.flatMap((part) => [Buffer.from(part), Buffer.from([0])])))
+
+const replay = (kept: Kept, credential: Secret): Answer => ({
+  status: kept.status!,
+  headers: { ...kept.headers, 'idempotent-replayed': 'true' },
+  text: open(kept, credential),
+})
+
+const labels = (tx: Tx, owner: string, request: Repeatable) => {
+  const created_at = tx.clock.wall()
+  return {
     owner,
-    key,
-    operation: operation.id,
-    fingerprint,
+    key: request.key,
+    operation: request.operation.id,
+    fingerprint: fingerprintOf(request),
+    created_at,
+    expires_at: later(created_at, (request.operation.keptDays ?? 1) * days),
+  }
+}
+
+const told = ({ operation, credential }: Repeatable, answer: Answer) => {
+  const sealed = operation.reveals === true && answer.text !== undefined
+  return {
     status: answer.status,
     headers: { ...answer.headers },
-    body,
+    body: answer.text === undefined ? null : sealed ? seal(answer.text, credential) : answer.text,
     sealed,
     mentions: mentionedIn(answer.text),
-    created_at: now,
-    expires_at: later(now, (operation.keptDays ?? 1) * days),
-  })
-  return answer
+  }
 }
 
 /** Everything an answer names by id: when a person among them is forgotten, so is the answer. */

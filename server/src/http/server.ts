@@ -4,7 +4,7 @@ import { document } from '@bursar/contract/openapi'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { anonymous, reachOf, type Actor } from '../kernel/actors.ts'
 import { newId } from '../kernel/ids.ts'
-import { isRefusal, type Call, type Implementation, type Page, type Platform, type Refusal } from '../modules/handlers.ts'
+import { isRefusal, type Call, type Gateways, type Implementation, type Page, type Platform, type Refusal } from '../modules/handlers.ts'
 import { cookieName, openUsage, portalCookiePrefix, protocolPaths, type OAuth } from '../modules/identity/index.ts'
 import { later, seconds, stopwatch } from '../platform/clock.ts'
 import { encode } from '../platform/encode.ts'
@@ -14,7 +14,7 @@ import type { Telemetry } from '../platform/telemetry.ts'
 import { authenticate, authorize, recognise, secretOf, type Doorman } from './authenticate.ts'
 import { chargedTo, networkOf, type Budgets } from './budget.ts'
 import { answerFailure, BearerRefusal } from './failures.ts'
-import { once, readKey, type Answer } from './idempotency.ts'
+import { beginOnce, finishOnce, once, readKey, type Answer, type Repeatable } from './idempotency.ts'
 import { mountPages, type Pages } from './pages.ts'
 import { parse, readJson, readQuery } from './parse.ts'
 import { chooseVersion } from './versions.ts'
@@ -40,6 +40,7 @@ export interface ServerOptions {
   readonly telemetry: Telemetry
   readonly budgets: Budgets
   readonly audit: Audit
+  readonly gateways: Gateways
   readonly oauth: OAuth
   readonly pages: Pages
   readonly pageDoors: readonly Page[]
@@ -65,6 +66,7 @@ export const openServer = ({
   telemetry,
   budgets,
   audit,
+  gateways,
   oauth,
   pages,
   pageDoors,
@@ -314,36 +316,86 @@ export const openServer = ({
       authorize(access, again, clock.wall())
       return again
     }
-    /** One attempt, up to the bytes: encoded before the transaction commits, because what cannot be answered is not done. */
-    const attempt = async (who: Actor, handle: (call: Call<never>) => Promise<unknown>): Promise<Answer | Refusal> => {
-      const call = {
+    const callOf = (who: Actor) =>
+      ({
         actor: who,
         reach: reachOf(who, narrowed),
         ...parsed,
         raw: { headers: request.headers, body: request.rawBody ?? Buffer.alloc(0) },
         reply: {} as Record<string, string>,
         platform,
-      }
-      const answer = await handle(call as unknown as Call<never>)
-      if (isRefusal(answer)) return answer
-      return { status: successStatus(operation), headers: call.reply, text: operation.returns ? encode(operation.returns, answer) : undefined }
+      }) as unknown as Call<never>
+    /** The answer as bytes: made before the transaction commits, because what cannot be answered is not done. */
+    const answerOf = (call: Call<never>, answer: unknown): Answer => ({
+      status: successStatus(operation),
+      headers: call.reply,
+      text: operation.returns ? encode(operation.returns, answer) : undefined,
+    })
+    const attempt = async (who: Actor, work: (call: Call<never>) => Promise<unknown>): Promise<Answer | Refusal> => {
+      const call = callOf(who)
+      const answer = await work(call)
+      return isRefusal(answer) ? answer : answerOf(call, answer)
     }
     const key = operation.method === 'GET' ? undefined : readKey(request.headers['idempotency-key'])
+    /** The request as something that must happen once; nothing where no key was sent, or nobody is known to keep it for. */
+    const repeatable = (who: Actor): Repeatable | undefined =>
+      key === undefined || access.kind === 'open' || access.kind === 'visitor' || access.kind === 'protocol'
+        ? undefined
+        : {
+            operation,
+            actor: who,
+            key,
+            asked: [operation.id, request.raw.url ?? '', narrowed ?? '', request.rawBody ?? ''],
+            credential: secretOf(door, access.kind, presentedBy(request))!,
+          }
+    const deed = (who: Actor): Deed => ({ operation: operation.id, request_id: request.id, actor: who, resource_id: namedBy(parsed.params) })
+
+    const inSteps = async ({ look, begin, proceed }: Extract<Implementation, { kind: 'steps' }>): Promise<Answer | Refusal> => {
+      const meansOf = (who: Actor) => ({ db: postgres.db, transact: recorded(deed(who)), gateways, platform })
+      const seen = await look?.({ ...meansOf(actor), transact: postgres.transact }, callOf(actor))
+      const begun = await postgres.transact(async (tx) => {
+        const who = operation.body ? await admit(tx) : actor
+        const work = async () => {
+          const intent = await begin(tx, callOf(who), seen as never)
+          await audit.record(tx, deed(who))
+          return intent as object | Refusal
+        }
+        const same = repeatable(who)
+        const opened = same ? await beginOnce(tx, same, work) : await work().then((intent) => (isRefusal(intent) ? intent : { intent, busy_until: null }))
+        return { who, opened }
+      })
+      if (isRefusal(begun.opened)) return begun.opened
+      if ('answer' in begun.opened) return begun.opened.answer
+      const { intent, busy_until } = begun.opened
+      const same = repeatable(begun.who)
+      let answer: Answer | Refusal | undefined
+      try {
+        answer = await attempt(begun.who, (call) => proceed(meansOf(begun.who), call, intent as never))
+        return answer
+      } finally {
+        if (same) await postgres.transact((tx) => finishOnce(tx, same, answer === undefined || isRefusal(answer) ? undefined : answer, busy_until))
+      }
+    }
+
+    const inOne = (implementation: Extract<Implementation, { kind: 'write' }>): Promise<Answer | Refusal> =>
+      postgres.transact(async (tx) => {
+        // A body may take its time to arrive: whether its sender still may is asked again, where the change is made.
+        const still = operation.body ? await admit(tx) : actor
+        const effect = async () => {
+          const answer = await attempt(still, (call) => implementation.handle(tx, call))
+          await audit.record(tx, deed(still))
+          return answer
+        }
+        const same = repeatable(still)
+        return same ? once(tx, same, effect) : effect()
+      })
+
     const done =
       implementation.kind === 'read'
         ? await attempt(actor, (call) => implementation.handle(postgres.db, call))
-        : await postgres.transact(async (tx) => {
-            // A body may take its time to arrive: whether its sender still may is asked again, where the change is made.
-            const still = operation.body ? await admit(tx) : actor
-            const effect = async () => {
-              const answer = await attempt(still, (call) => implementation.handle(tx, call))
-              await audit.record(tx, { operation: operation.id, request_id: request.id, actor: still, resource_id: namedBy(parsed.params) })
-              return answer
-            }
-            if (key === undefined || access.kind === 'open' || access.kind === 'visitor' || access.kind === 'protocol') return effect()
-            const asked = [operation.id, request.raw.url ?? '', narrowed ?? '', request.rawBody ?? '']
-            return once(tx, { operation, actor: still, key, asked, credential: secretOf(door, access.kind, presentedBy(request))! }, effect)
-          })
+        : implementation.kind === 'steps'
+          ? await inSteps(implementation)
+          : await inOne(implementation)
     if (isRefusal(done)) throw done.refusal
     reply.code(done.status).headers(done.headers)
     return done.text === undefined ? reply.send() : reply.type('application/json').send(done.text)

@@ -40,6 +40,7 @@ export const tokenKinds = {
   oauth_code: { letters: 'ac', report: 'bursar_oauth_authorization_code' },
   client_secret: { letters: 'cs', report: 'bursar_oauth_client_secret' },
   client_registration: { letters: 'crt', report: 'bursar_oauth_client_registration_token' },
+  checkout: { letters: 'c', report: 'bursar_checkout_client_secret' },
   sign_in: { letters: 'si', report: 'bursar_sign_in_token' },
 } as const
 export type TokenKind = keyof typeof tokenKinds
@@ -96,7 +97,7 @@ export const checksum = (random: string): string => {
 
 export type Reading = { readonly kind: TokenKind; readonly environment: Environment } | 'foreign' | 'damaged'
 
-const shape = /^bursar_(test_)?([a-z]{2,4})_([0-9A-Za-z]{37})([0-9A-Za-z]{6})$/
+const shape = /^bursar_(test_)?([a-z]{1,4})_([0-9A-Za-z]{37})([0-9A-Za-z]{6})$/
 
 /** What a bearer value claims to be, by its form alone: a token that was mistyped or made up is refused before any lookup. */
 export const readToken = (text: string): Reading => {

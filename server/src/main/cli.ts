@@ -1,8 +1,11 @@
+#!/usr/bin/env node
+import { enableCompileCache } from 'node:module'
 import { parseArgs } from 'node:util'
 import { Usage } from './usage.ts'
 
 const help = `bursar – commerce and access, self-hosted
 
+  bursar dev [--fresh] [--dir <folder>]        a whole sandbox in one process: nothing to install, nothing to configure
   bursar init                                  write a .env for a local sandbox
   bursar migrate [--create]                    bring the database to this version
   bursar serve [--roles api,worker]            run
@@ -31,6 +34,8 @@ const read = () =>
       help: { type: 'boolean', short: 'h' },
       json: { type: 'boolean' },
       create: { type: 'boolean' },
+      fresh: { type: 'boolean' },
+      dir: { type: 'string' },
       env: { type: 'string' },
       roles: { type: 'string', default: 'api,worker' },
       email: { type: 'string' },
@@ -53,6 +58,10 @@ const main = async (): Promise<void> => {
   if (values.help || command === undefined) return void process.stdout.write(help)
   if (values.env !== undefined) process.env.BURSAR_ENV = values.env
   switch (command) {
+    case 'dev':
+      // Started often, and read anew each time: what was understood of the code is kept beside the packages.
+      enableCompileCache(new URL('../../../node_modules/.cache/bursar', import.meta.url).pathname)
+      return (await import('./dev.ts')).dev(values)
     case 'init':
       return (await import('./commands.ts')).init()
     case 'migrate':
@@ -97,6 +106,7 @@ try {
 
 function explain(error: Error & { code?: string }): string {
   if (error.code === 'ECONNREFUSED') return 'the database does not answer. Is PostgreSQL running, and is BURSAR_DATABASE_URL right?'
+  if (error.code === 'ERR_MODULE_NOT_FOUND') return `something is not installed or not built. Run: ./scripts/setup\n${error.message}`
   if (error.code === '3D000') return 'the database does not exist. Create it with: bursar migrate --create'
   if (error.code === 'EADDRINUSE') return 'the port is taken. Set BURSAR_LISTEN or BURSAR_ADMIN_LISTEN to another one.'
   return error.message

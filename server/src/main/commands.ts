@@ -19,10 +19,10 @@ import { createOrganization, findLivingOrganization, insertMembership } from '..
 import { nobody } from '../platform/audit/audit.ts'
 import { listHeads, verifyChain } from '../platform/audit/audit.sql.ts'
 import { systemClock } from '../platform/clock.ts'
-import { readConfig } from '../platform/config.ts'
+import { readConfig, type Config } from '../platform/config.ts'
 import { openLog } from '../platform/log.ts'
 import { checkStamp, createDatabase, migrate, setSwitch } from '../platform/postgres/migrations.ts'
-import { openPostgres, type Db, type Transact } from '../platform/postgres/postgres.ts'
+import { openPostgres, type Db, type Transact, type Tx } from '../platform/postgres/postgres.ts'
 import { openBar } from './bar.ts'
 import { Usage } from './usage.ts'
 
@@ -65,14 +65,16 @@ export const runMigrate = async (values: Values): Promise<void> => {
   print(values, { applied }, applied.length === 0 ? 'the database is up to date' : `applied: ${applied.join(', ')}`)
 }
 
-const withDatabase = async (work: (means: { db: Db; transact: Transact; platform: Platform }) => Promise<void>): Promise<void> => {
-  const config = readConfig(process.env)
+export const withDatabase = async <T>(
+  work: (means: { db: Db; transact: Transact; platform: Platform }) => Promise<T>,
+  config: Config = readConfig(process.env),
+): Promise<T> => {
   const log = openLog('error')
   const postgres = openPostgres(config.database_url, 'bursar_api', { max: 2, clock: systemClock, log })
   try {
     const { discretion } = await import('./wire.ts')
     await checkStamp(postgres.db, config.environment)
-    await work({
+    return await work({
       db: postgres.db,
       transact: postgres.transact,
       platform: { config, log, clock: systemClock, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys), discretion },
@@ -207,21 +209,29 @@ export const seed = (values: Values): Promise<void> =>
   withDatabase(async ({ db, transact, platform }) => {
     if (platform.config.environment !== 'sandbox') throw new Usage('seed fills a sandbox, and this is production')
     if (await findLivingOrganization(db, { slug: 'acme' })) throw new Usage('this sandbox is seeded already: the organization acme exists')
-    const email = 'owner@acme.example'
     const made = await transact(async (tx) => {
-      const user = (await findUserByEmail(tx, email)) ?? (await createUser(tx, { email, is_operator: false }))
-      const organization = await createOrganization(
-        tx,
-        { name: 'Acme', slug: 'acme', default_presentment_currency: 'usd', default_tax_behavior: 'location' },
-        'sandbox',
-      )
-      await insertMembership(tx, organization.id, user.id, 'owner', tx.clock.business())
+      const organization = await createAcme(tx)
       return { organization, ...(await issueOrganizationToken(tx, platform, organization.id, { comment: 'seed', scopes: everyScope, expires_in: null })) }
     })
     const token = made.secret.reveal()
     print(
       values,
-      { organization_id: made.organization.id, email, token },
-      `organization acme (${made.organization.id})\nsign in as   ${email}\ntoken        ${token}\npages        ${new URL('/login', platform.config.auth_url).href} (the code lies in the mailbox: ${new URL('/mailbox', platform.config.auth_url).href})\n\ncurl -H "Authorization: Bearer ${token}" ${new URL('/v1/organizations/', platform.config.public_url).href}`,
+      { organization_id: made.organization.id, email: acmeOwner, token },
+      `organization acme (${made.organization.id})\nsign in as   ${acmeOwner}\ntoken        ${token}\npages        ${new URL('/login', platform.config.auth_url).href} (the code lies in the mailbox: ${new URL('/mailbox', platform.config.auth_url).href})\n\ncurl -H "Authorization: Bearer ${token}" ${new URL('/v1/organizations/', platform.config.public_url).href}`,
     )
   })
+
+/** Who owns the organization that sandboxes begin with. */
+export const acmeOwner = 'owner@acme.example'
+
+/** The organization that sandboxes begin with, and its owner. */
+export const createAcme = async (tx: Tx) => {
+  const user = (await findUserByEmail(tx, acmeOwner)) ?? (await createUser(tx, { email: acmeOwner, is_operator: false }))
+  const organization = await createOrganization(
+    tx,
+    { name: 'Acme', slug: 'acme', default_presentment_currency: 'usd', default_tax_behavior: 'location' },
+    'sandbox',
+  )
+  await insertMembership(tx, organization.id, user.id, 'owner', tx.clock.business())
+  return organization
+}

@@ -1,6 +1,4 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { request as httpRequest } from 'node:http'
-import { request as httpsRequest } from 'node:https'
 import {
   createCustomer,
   createMember,
@@ -16,10 +14,11 @@ import {
   webhookKinds,
   type WebhookEventType,
 } from '@bursar/contract'
-import { connect, Refused, type Client } from '@bursar/contract/client'
+import { Refused, type Client } from '@bursar/contract/client'
 import { newWebhookSecret, randomText, readToken, Secret } from '../kernel/secrets.ts'
 import { sign, signingKeys } from '../modules/webhooks/index.ts'
 import { seconds, stopwatch, systemClock } from '../platform/clock.ts'
+import { connectTo, send } from './send.ts'
 import { Usage } from './usage.ts'
 
 interface Values {
@@ -161,33 +160,4 @@ const tokenOf = (values: Values): string => {
   return token
 }
 
-const open = (values: Values): Client => {
-  const base = values.api ?? process.env.BURSAR_API ?? 'http://127.0.0.1:4100'
-  return connect(({ method, url, headers, body }) => send(method, new URL(url, base).href, body, headers), { authorization: `Bearer ${tokenOf(values)}` })
-}
-
-const send = (
-  method: string,
-  url: string,
-  body: string | undefined,
-  headers: Record<string, string>,
-): Promise<{ status: number; headers: Headers; text: string }> =>
-  new Promise((resolve, reject) => {
-    const request = (url.startsWith('https:') ? httpsRequest : httpRequest)(
-      url,
-      { method, headers: { ...headers, ...(body === undefined ? {} : { 'content-length': String(Buffer.byteLength(body)) }) }, timeout: 40 * seconds },
-      (answer) => {
-        const chunks: Buffer[] = []
-        answer.on('data', (chunk: Buffer) => chunks.push(chunk))
-        answer.on('error', reject)
-        answer.on('end', () => {
-          const received = new Headers()
-          for (let at = 0; at < answer.rawHeaders.length; at += 2) received.append(answer.rawHeaders[at]!, answer.rawHeaders[at + 1]!)
-          resolve({ status: answer.statusCode!, headers: received, text: Buffer.concat(chunks).toString() })
-        })
-      },
-    )
-    request.on('timeout', () => request.destroy(new Error('no answer in time')))
-    request.on('error', reject)
-    request.end(body)
-  })
+const open = (values: Values): Client => connectTo(values.api ?? process.env.BURSAR_API ?? 'http://127.0.0.1:4100', tokenOf(values))

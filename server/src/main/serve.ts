@@ -1,8 +1,8 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { seconds, systemClock } from '../platform/clock.ts'
-import { readConfig } from '../platform/config.ts'
-import { openLog } from '../platform/log.ts'
+import { seconds, stopwatch, systemClock } from '../platform/clock.ts'
+import { readConfig, type Config } from '../platform/config.ts'
+import { openLog, type Log } from '../platform/log.ts'
 import { openTelemetry } from '../platform/telemetry.ts'
 import { startTracing } from './tracing.ts'
 
@@ -13,10 +13,37 @@ interface Part {
   close(): Promise<void>
 }
 
-/** Runs the roles asked for until a signal comes, then finishes what is under way. A start that fails half-way leaves nothing running. */
-export const serve = async (roles: readonly ServeRole[]): Promise<void> => {
+/**
+ * The first signal that asks this process to end. A later one ends it at once; those within a second are the same one
+ * again, because whoever started us passes on what the terminal sends to all.
+ */
+export const signalled = (): Promise<string> =>
+  new Promise((resolve) => {
+    let since: (() => number) | undefined
+    for (const name of ['SIGTERM', 'SIGINT'] as const)
+      process.on(name, () => {
+        if (since && since() > 1 * seconds) process.exit(1)
+        since ??= stopwatch()
+        resolve(name)
+      })
+  })
+
+export const serve = (roles: readonly ServeRole[]): Promise<void> => {
   const config = readConfig(process.env)
-  const log = openLog(config.log_level)
+  return run({ config, log: openLog(config.log_level), roles, stopped: signalled() })
+}
+
+interface Run {
+  readonly config: Config
+  readonly log: Log
+  readonly roles: readonly ServeRole[]
+  readonly stopped: Promise<string>
+  /** Done once everything serves; where it fails, the process ends. */
+  readonly serving?: () => Promise<void>
+}
+
+/** Runs the roles asked for until it is stopped, then finishes what is under way. A start that fails half-way leaves nothing running. */
+export const run = async ({ config, log, roles, stopped, serving }: Run): Promise<void> => {
   const stopTracing = await startTracing(config)
   // Imported after tracing has started, so that the database driver is instrumented.
   const { openApi, openWorker } = await import('./wire.ts')
@@ -25,8 +52,7 @@ export const serve = async (roles: readonly ServeRole[]): Promise<void> => {
   const parts: Part[] = []
   let draining = false
 
-  const stopped = new Promise<string>((resolve) => {
-    for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, () => resolve(name))
+  const broken = new Promise<string>((resolve) => {
     process.on('unhandledRejection', (error) => {
       // A promise that nobody awaited has failed: what else is wrong is unknown, so this process ends, in order.
       log.error('unhandled_rejection', { error })
@@ -34,6 +60,7 @@ export const serve = async (roles: readonly ServeRole[]): Promise<void> => {
       resolve('unhandledRejection')
     })
   })
+  const ended = Promise.race([stopped, broken])
 
   const admin = createServer((request, response) => {
     void (async () => {
@@ -66,7 +93,8 @@ export const serve = async (roles: readonly ServeRole[]): Promise<void> => {
     const { address, port } = admin.address() as AddressInfo
     log.info('admin_listening', { address: `${address}:${port}` })
 
-    const reason = await stopped
+    if (serving) await Promise.race([serving(), ended])
+    const reason = await ended
     draining = true
     log.info('draining', { reason })
     // Whoever sends us traffic needs a moment to see that we are not ready any more.

@@ -1,6 +1,8 @@
 import { operations } from '@bursar/contract'
 import { icon, render, stylesheet } from '@bursar/web'
 import { openEgress } from '../gateways/egress/egress.ts'
+import { openPayments } from '../gateways/payments/open.ts'
+import type { Payments } from '../gateways/payments/payments.ts'
 import { openMail } from '../gateways/mail/mail.ts'
 import { openBudgets, type Budgets } from '../http/budget.ts'
 import { purgeRequests } from '../http/idempotency.sql.ts'
@@ -9,6 +11,8 @@ import { openServer } from '../http/server.ts'
 import { Hasher, Sealer } from '../kernel/secrets.ts'
 import { chore, type Area, type Gateways, type Means, type Platform } from '../modules/handlers.ts'
 import { area as catalog } from '../modules/catalog/index.ts'
+import { area as billing } from '../modules/billing/index.ts'
+import { area as checkout } from '../modules/checkout/index.ts'
 import { area as customers } from '../modules/customers/index.ts'
 import { area as webhooks } from '../modules/webhooks/index.ts'
 import { area as identity, openOAuth, pagesOf } from '../modules/identity/index.ts'
@@ -24,8 +28,8 @@ import type { Discretion } from '../platform/personal.sql.ts'
 import { outboxAge } from '../platform/outbox/outbox.sql.ts'
 import { checkLogin, checkStamp, reachable, unfit } from '../platform/postgres/migrations.ts'
 import { foldDeltas } from '../platform/postgres/lists.sql.ts'
-import { openPool, openPostgres, type Role } from '../platform/postgres/postgres.ts'
-import { openRedis } from '../platform/redis.ts'
+import { openPool, openPostgres, type Role, type Transact } from '../platform/postgres/postgres.ts'
+import { openRedis, withoutRedis } from '../platform/redis.ts'
 import type { Telemetry } from '../platform/telemetry.ts'
 
 /** The areas, in the order of the line: each may lean only on those before it. */
@@ -43,6 +47,8 @@ const areas: readonly Area[] = [
   identity,
   catalog,
   customers,
+  billing,
+  checkout,
   webhooks,
 ]
 
@@ -100,7 +106,7 @@ export interface Base {
   readonly telemetry: Telemetry
 }
 
-const open = async ({ config, clock, log, telemetry }: Base, role: Role) => {
+const open = async ({ config, clock, log, telemetry }: Base, role: Role, around: Replaced['around'] = (transact) => transact) => {
   checkComplete()
   const platform: Platform = { config, clock, log, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys), discretion }
   const postgres = openPostgres(config.database_url, role, { max: config.database_connections, clock, log })
@@ -110,18 +116,37 @@ const open = async ({ config, clock, log, telemetry }: Base, role: Role) => {
     telemetry.gauge('bursar_database_connections', 'Connections of this process, by state.', async () =>
       Object.fromEntries(Object.entries(postgres.use()).map(([state, count]) => [`${role} ${state}`, count])),
     )
-    return { platform, postgres, deployment_id }
+    return { platform, postgres: { ...postgres, transact: around(postgres.transact) }, deployment_id }
   } catch (error) {
     await postgres.close()
     throw error
   }
 }
 
+/** What a test puts in the place of the real thing. */
+export interface Replaced {
+  readonly payments?: Payments
+  /** Stands around every transaction: a test ends the process before or after one commits. */
+  readonly around?: (transact: Transact) => Transact
+}
+
+const openGateways = ({ config, clock, log }: Base, { payments }: Replaced): Gateways => ({
+  mail: openMail(config.mail, clock),
+  egress: openEgress(config.egress, clock),
+  payments: payments ?? openPayments(config, { clock, log }),
+})
+
+const closeGateways = async ({ mail, egress, payments }: Gateways): Promise<void> => {
+  mail.close()
+  egress.close()
+  await payments.close()
+}
+
 /** The part that answers requests. */
-export const openApi = async (base: Base, replaced: { budgets?: Budgets; audit?: Audit } = {}) => {
+export const openApi = async (base: Base, replaced: Replaced & { budgets?: Budgets; audit?: Audit } = {}) => {
   const { telemetry } = base
-  const { platform, postgres, deployment_id } = await open(base, 'bursar_api')
-  const redis = openRedis(base.config.redis_url, deployment_id, base.log)
+  const { platform, postgres, deployment_id } = await open(base, 'bursar_api', replaced.around)
+  const redis = base.config.redis_url ? openRedis(base.config.redis_url, deployment_id, base.log) : withoutRedis
   let draining = false
   const unready = async () => {
     if (draining) return ['draining']
@@ -131,6 +156,7 @@ export const openApi = async (base: Base, replaced: { budgets?: Budgets; audit?:
   telemetry.gauge('bursar_redis_available', '1 while Redis answers.', async () => (redis.available() ? 1 : 0))
   await redis.settled
   const budgets = replaced.budgets ?? openBudgets({ config: base.config, cache: redis, transact: postgres.transact, clock: base.clock, telemetry })
+  const gateways = openGateways(base, replaced)
   const audit = replaced.audit ?? openAudit(platform.hasher, discretion)
   const pages = openPages({ platform, render, stylesheet: stylesheet(), icon })
   const oauth = await openOAuth({
@@ -139,29 +165,31 @@ export const openApi = async (base: Base, replaced: { budgets?: Budgets; audit?:
     showProblem: (request, problem) => pages.show(request, { kind: 'problem', status: 400, ...problem }),
   })
   const pageDoors = pagesOf({ oauth, platform, postgres })
-  const server = openServer({ implementations, platform, postgres, telemetry, budgets, audit, oauth, pages, pageDoors, unready })
+  const server = openServer({ implementations, platform, postgres, telemetry, budgets, audit, gateways, oauth, pages, pageDoors, unready })
   return {
     server,
     unready,
     platform,
     postgres,
     oauth,
+    gateways,
     /** Answers what is under way, takes nothing new, and lets go of everything. */
     close: async () => {
       draining = true
       await server.close()
       oauth.close()
       redis.close()
+      await closeGateways(gateways)
       await postgres.close()
     },
   }
 }
 
 /** The part that does what was promised for later. */
-export const openWorker = async (base: Base) => {
+export const openWorker = async (base: Base, replaced: Replaced = {}) => {
   const { telemetry } = base
-  const { platform, postgres } = await open(base, 'bursar_worker')
-  const gateways: Gateways = { mail: openMail(base.config.mail, base.clock), egress: openEgress(base.config.egress, base.clock) }
+  const { platform, postgres } = await open(base, 'bursar_worker', replaced.around)
+  const gateways = openGateways(base, replaced)
   const means: Means = { db: postgres.db, transact: postgres.transact, gateways, platform }
   telemetry.gauge('bursar_outbox_age_seconds', 'How long the oldest event has waited for its number.', () => outboxAge(postgres.db, base.clock.wall()))
   telemetry.gauge('bursar_due_age_seconds', 'How long the oldest due row has waited, by table.', () => dueAge(postgres.db, base.clock.wall()))
@@ -183,8 +211,7 @@ export const openWorker = async (base: Base) => {
     close: async () => {
       await worker.stop()
       await queue.end()
-      gateways.mail.close()
-      gateways.egress.close()
+      await closeGateways(gateways)
       await postgres.close()
     },
   }

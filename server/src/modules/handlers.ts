@@ -6,6 +6,7 @@ import type { Hasher, Sealer } from '../kernel/secrets.ts'
 import type { Clock } from '../platform/clock.ts'
 import type { Config } from '../platform/config.ts'
 import type { Egress } from '../gateways/egress/egress.ts'
+import type { Payments } from '../gateways/payments/payments.ts'
 import type { ChoreName, EngineName, JobName, Payload, SweepName } from '../platform/jobs/catalogue.ts'
 import type { EngineLife } from '../platform/jobs/queue.ts'
 import type { Lease } from '../platform/jobs/leases.sql.ts'
@@ -27,6 +28,7 @@ export interface Platform {
 export interface Gateways {
   readonly mail: Mail
   readonly egress: Egress
+  readonly payments: Payments
 }
 
 interface Actors {
@@ -56,6 +58,12 @@ export interface Call<O extends Operation = Operation> {
 export type Implementation = { readonly operation: Operation } & (
   | { readonly kind: 'read'; readonly handle: (db: Db, call: Call<never>) => Promise<unknown> }
   | { readonly kind: 'write'; readonly handle: (tx: Tx, call: Call<never>) => Promise<unknown> }
+  | {
+      readonly kind: 'steps'
+      readonly look?: (means: Means, call: Call<never>) => Promise<unknown>
+      readonly begin: (tx: Tx, call: Call<never>, seen: never) => Promise<unknown>
+      readonly proceed: (means: Means, call: Call<never>, intent: never) => Promise<unknown>
+    }
   | { readonly kind: 'protocol' }
 )
 
@@ -72,6 +80,22 @@ export const write = <O extends Operation>(operation: O, handle: (tx: Tx, call: 
   kind: 'write',
   handle,
 })
+
+/**
+ * Does more than one transaction can hold, because somebody outside is asked. `begin` commits what is intended, and hands
+ * back what is needed to find it again; `proceed` does it in short transactions of its own, and is the only place where a
+ * request may call a gateway. Whoever repeats the request with its key goes on with the same intent: `proceed` must be
+ * right from wherever the one before was stopped.
+ */
+export const steps = <O extends Operation, Seen, Intent extends Readonly<Record<string, string | null>>>(
+  operation: O,
+  work: {
+    /** What has to be asked outside before anything is intended; it changes nothing. */
+    readonly look?: (means: Means, call: Call<O>) => Promise<Seen>
+    readonly begin: (tx: Tx, call: Call<O>, seen: Seen) => Promise<Intent | Refusal>
+    readonly proceed: (means: Means, call: Call<O>, intent: Intent) => Promise<Answer<O> | Refusal>
+  },
+): Implementation => ({ operation, kind: 'steps', ...work })
 
 /** Answered by the protocol's own implementation, behind our version, budget and headers. */
 export const speak = (operation: Operation & { access: { kind: 'protocol' } }): Implementation => ({ operation, kind: 'protocol' })

@@ -50,7 +50,8 @@ const variables = {
   /** For migrations, where the serving role must not own the tables. */
   BURSAR_DATABASE_OWNER_URL: secretUrl('postgres|postgresql').optional(),
   BURSAR_DATABASE_CONNECTIONS: z.coerce.number().int().min(2).max(500).default(20),
-  BURSAR_REDIS_URL: secretUrl('redis|rediss'),
+  /** A sandbox of one process may do without. */
+  BURSAR_REDIS_URL: secretUrl('redis|rediss').optional(),
   BURSAR_PEPPERS: peppers,
   /** Under which secrets that are needed again are sealed. */
   BURSAR_SEALING_KEYS: sealingKeys,
@@ -103,6 +104,8 @@ const Variables = z.object(variables).superRefine((value, ctx) => {
     })
   if (value.BURSAR_ENV === 'production' && value.BURSAR_PUBLIC_URL.protocol !== 'https:')
     ctx.addIssue({ code: 'custom', path: ['BURSAR_PUBLIC_URL'], message: 'must be https in production' })
+  if (value.BURSAR_ENV === 'production' && !value.BURSAR_REDIS_URL)
+    ctx.addIssue({ code: 'custom', path: ['BURSAR_REDIS_URL'], message: 'missing; only a sandbox may do without' })
   if (value.BURSAR_AUTH_URL && value.BURSAR_AUTH_URL.protocol !== value.BURSAR_PUBLIC_URL.protocol)
     ctx.addIssue({ code: 'custom', path: ['BURSAR_AUTH_URL'], message: 'must have the scheme of BURSAR_PUBLIC_URL' })
   if (value.BURSAR_ENV === 'production' && value.BURSAR_EGRESS_LOOPBACK)
@@ -114,7 +117,7 @@ export interface Config {
   readonly database_url: Secret
   readonly database_owner_url: Secret
   readonly database_connections: number
-  readonly redis_url: Secret
+  readonly redis_url: Secret | undefined
   readonly peppers: readonly [Pepper, ...Pepper[]]
   readonly sealing_keys: readonly [Pepper, ...Pepper[]]
   readonly public_url: URL

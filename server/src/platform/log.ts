@@ -9,6 +9,7 @@ const words = [
   'route',
   'organization_id',
   'user_id',
+  'refund_id',
   'credential',
   'job',
   'job_id',

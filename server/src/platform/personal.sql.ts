@@ -1,13 +1,15 @@
 import { sql, type RawBuilder } from 'kysely'
 import type { Tx } from './postgres/postgres.ts'
 
-/** What stands in a column once the person is forgotten: nothing, an empty record, or an address that reaches nobody. */
-export type Forgotten = 'nothing' | 'empty' | 'address'
+/** What stands in a column once the person is forgotten: nothing, an empty record, an address that reaches nobody – or what stood there, where the law asks for it. */
+export type Forgotten = 'nothing' | 'empty' | 'address' | 'kept'
 
 /** The columns of a table that tell who somebody is. */
 export interface PersonalTable {
   /** The column with the id of the customer whose person this is; absent where the person is no customer. */
   readonly of?: string
+  /** A column with the person's address, in rows that do not say whose they are: they become the person's. */
+  readonly by?: string
   readonly columns: Readonly<Record<string, Forgotten>>
 }
 
@@ -17,7 +19,7 @@ export interface Discretion {
   readonly secret: Readonly<Record<string, readonly string[]>>
 }
 
-const replacements: Record<Forgotten, (column: RawBuilder<unknown>) => RawBuilder<unknown>> = {
+const replacements: Record<Exclude<Forgotten, 'kept'>, (column: RawBuilder<unknown>) => RawBuilder<unknown>> = {
   nothing: () => sql`null`,
   empty: () => sql`'{}'`,
   // Made up only in the place of one.
@@ -25,10 +27,30 @@ const replacements: Record<Forgotten, (column: RawBuilder<unknown>) => RawBuilde
 }
 
 /** Writes over everything that any area has declared to be about this customer and its people. */
-export const forgetPerson = async (tx: Tx, { personal }: Discretion, organization_id: string, customer_id: string): Promise<void> => {
-  for (const [table, { of, columns }] of Object.entries(personal)) {
+export const forgetPerson = async (
+  tx: Tx,
+  { personal }: Discretion,
+  { organization_id, customer_id, addresses }: { organization_id: string; customer_id: string; addresses: readonly string[] },
+): Promise<void> => {
+  for (const [table, { of, by, columns }] of Object.entries(personal)) {
     if (of === undefined) continue
-    const changes = Object.entries(columns).map(([column, how]) => sql`${sql.ref(column)} = ${replacements[how](sql.ref(column))}`)
+    if (by !== undefined)
+      await sql`
+        update ${sql.table(table)} set ${sql.ref(of)} = ${customer_id}
+        where organization_id = ${organization_id} and ${sql.ref(of)} is null and lower(${sql.ref(by)}) = any(${addresses})`.execute(tx.q)
+    const changes = Object.entries(columns).flatMap(([column, how]) =>
+      how === 'kept' ? [] : [sql`${sql.ref(column)} = ${replacements[how](sql.ref(column))}`],
+    )
+    if (changes.length === 0) continue
     await sql`update ${sql.table(table)} set ${sql.join(changes)} where organization_id = ${organization_id} and ${sql.ref(of)} = ${customer_id}`.execute(tx.q)
   }
 }
+
+/** The ids of everything that any area keeps about this customer, by table: what was said about them was said about the person. */
+export const traces = ({ personal }: Discretion, organization_id: string, customer_id: string): RawBuilder<unknown> =>
+  sql.join(
+    Object.entries(personal).flatMap(([table, { of }]) =>
+      of === undefined ? [] : [sql`select id from ${sql.table(table)} where organization_id = ${organization_id} and ${sql.ref(of)} = ${customer_id}`],
+    ),
+    sql` union all `,
+  )

@@ -60,6 +60,11 @@ describe('configuration', () => {
     expect(() => readConfig({ ...good, BURSAR_SMTP_URL: '' })).toThrow(/BURSAR_MAIL_DIR/)
     expect(() => readConfig({ ...good, BURSAR_ENV: 'production', BURSAR_PUBLIC_URL: 'http://shop.example' })).toThrow(/must be https in production/)
   })
+
+  test('a sandbox may do without Redis, production may not', () => {
+    expect(readConfig({ ...good, BURSAR_REDIS_URL: '' }).redis_url).toBeUndefined()
+    expect(() => readConfig({ ...good, BURSAR_ENV: 'production', BURSAR_REDIS_URL: '' })).toThrow('BURSAR_REDIS_URL: missing')
+  })
 })
 
 describe('environments', () => {
@@ -139,7 +144,7 @@ describe('database', () => {
     )
     // Logs of their own, hashes of secrets (what they open is noted where it stands), and our own machinery.
     const unnoted =
-      'audit_heads audit_log budget_spends collection_deltas credentials customer_session_codes deployment event_heads events idempotency_keys oauth_families oauth_tokens oauth_visits pending_sign_ins recovery_codes schema_migrations sign_in_codes signing_keys webhook_attempts webhook_deliveries worker_lives'
+      'audit_heads audit_log budget_spends checkout_products collection_deltas credentials customer_balances customer_session_codes deployment event_heads events idempotency_keys invoice_counters ledger_entries ledger_transactions oauth_families oauth_tokens oauth_visits order_items order_taxes pending_sign_ins processor_events recovery_codes schema_migrations sign_in_codes signing_keys subscription_prices trial_redemptions webhook_attempts webhook_deliveries worker_lives'
     expect(rows.map(({ name }) => name).join(' ')).toBe(unnoted)
   })
 

@@ -23,6 +23,15 @@ const patience = 250
 const enough = 3
 const rest = 500
 
+/** Redis that is always away: for a sandbox that has none. */
+export const withoutRedis: Cache = {
+  attempt: async () => null,
+  script: () => async () => null,
+  settled: Promise.resolve(),
+  available: () => false,
+  close: () => {},
+}
+
 export const openRedis = (url: Secret, deployment_id: string, log: Log): Cache => {
   const redis = new Redis(url.reveal(), {
     keyPrefix: `bursar:${deployment_id}:`,

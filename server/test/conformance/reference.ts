@@ -1,4 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs'
+import { isIP } from 'node:net'
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 import { keyOf } from './promise.ts'
@@ -28,6 +29,7 @@ export const openReference = () => {
   addFormats.default(ajv)
   // Ours are shaped as version 4, and any version is a good id.
   ajv.addFormat('uuid4', /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i)
+  ajv.addFormat('ipvanyaddress', (text) => isIP(text) > 0)
   ajv.addSchema(document, 'reference')
   const escape = (part: string) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1'))
   const check = (pointer: string[], value: unknown): string[] => {

@@ -10,6 +10,7 @@ import { keyOf, promised, requirements } from './promise.ts'
 import { openReference } from './reference.ts'
 import { catalog } from './stories/catalog.ts'
 import { customers } from './stories/customers.ts'
+import { money } from './stories/money.ts'
 import { oauth } from './stories/oauth.ts'
 import { organizations } from './stories/organizations.ts'
 import { webhooks as webhookStory } from './stories/webhooks.ts'
@@ -27,7 +28,7 @@ export interface Stage {
 /** One area, told with both official clients: every operation it has is called and succeeds at least once. */
 export type Story = (stage: Stage) => Promise<void>
 
-const stories: Record<string, Story> = { organizations, oauth, catalog, customers, webhooks: webhookStory }
+const stories: Record<string, Story> = { organizations, oauth, catalog, customers, webhooks: webhookStory, money }
 
 await beginRun(`conformance${randomText(4, 'abcdefghijklmnopqrstuvwxyz')}`)
 const world = await openWorld({ worker: true, settings: { BURSAR_EGRESS_LOOPBACK: 'true' } })

@@ -41,6 +41,7 @@ export const variables = (database: { url: string; owner_url: string }, mail_url
     api: [[1_000_000, 60]],
     sign_in: [[1_000_000, 60]],
     registration: [[1_000_000, 60]],
+    checkout_confirm: [[1_000_000, 60]],
     failed_authentications: [[1_000_000, 60]],
   }),
   BURSAR_PUBLIC_URL: 'https://bursar.test',

@@ -22,6 +22,12 @@ export interface Target {
   readonly replay_id: string
   /** An OAuth client of a person there. */
   readonly client_id: string
+  readonly checkout_id: string
+  readonly checkout_secret: string
+  /** Of that customer, as are the payment and the subscription. */
+  readonly order_id: string
+  readonly payment_id: string
+  readonly subscription_id: string
 }
 
 export interface Asked {
@@ -844,6 +850,30 @@ export const policy: Record<string, Policy> = {
     granted: 202,
     foreign: 'absent',
   },
+  'tax-settings:get': {
+    who: tokens,
+    scopes: readers,
+    roles: ['owner', 'admin', 'finance'],
+    ask: (t) => ({ path: `/v1/tax-settings/?organization_id=${t.organization_id}` }),
+    granted: 200,
+    foreign: 'invalid',
+  },
+  'tax-settings:update': {
+    who: tokens,
+    scopes: writers,
+    roles: managers,
+    ask: (t) => ({
+      path: '/v1/tax-settings/',
+      body: {
+        provider: 'rates',
+        rates: [{ country: 'DE', rate: '19', reverse_charge: true }],
+        ...(t.organization_id === '' ? {} : { organization_id: t.organization_id }),
+      },
+    }),
+    granted: 200,
+    foreign: 'invalid',
+    implied: true,
+  },
   'audit-log:list': {
     who: tokens,
     scopes: ['organizations:read', 'organizations:write'],
@@ -876,5 +906,131 @@ export const policy: Record<string, Policy> = {
     granted: 200,
     foreign: 'absent',
     nested: 'endpoint_id',
+  },
+
+  'checkouts:list': {
+    who: tokens,
+    scopes: ['checkouts:read', 'checkouts:write'],
+    ask: () => ({ path: '/v1/checkouts/?limit=100&sorting=created_at' }),
+    granted: 200,
+  },
+  'checkouts:create': {
+    who: tokens,
+    scopes: ['checkouts:write'],
+    ask: (t) => ({ path: '/v1/checkouts/', body: { products: [t.product_id], customer_id: t.customer_id, discount_id: t.discount_id } }),
+    granted: 201,
+    foreign: 'invalid',
+    // Our product, sold to somebody else's customer.
+    nested: 'product_id',
+  },
+  'checkouts:get': {
+    who: tokens,
+    scopes: ['checkouts:read', 'checkouts:write'],
+    ask: (t) => ({ path: `/v1/checkouts/${t.checkout_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'checkouts:update': {
+    who: tokens,
+    scopes: ['checkouts:write'],
+    ask: (t) => ({ path: `/v1/checkouts/${t.checkout_id}`, body: { metadata: { changed: true } } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'checkouts:client_get': { who: 'open', scopes: [], ask: (t) => ({ path: `/v1/checkouts/client/${t.checkout_secret}` }), granted: 200 },
+  'checkouts:client_update': {
+    who: 'open',
+    scopes: [],
+    ask: (t) => ({ path: `/v1/checkouts/client/${t.checkout_secret}`, body: { discount_code: 'NO-SUCH-CODE' } }),
+    granted: [422, 'RequestValidationError'],
+  },
+  'checkouts:client_confirm': {
+    who: 'open',
+    scopes: [],
+    ask: (t) => ({ path: `/v1/checkouts/client/${t.checkout_secret}/confirm`, body: {} }),
+    granted: [422, 'RequestValidationError'],
+  },
+
+  'orders:list': { who: tokens, scopes: ['orders:read'], ask: () => ({ path: '/v1/orders/?limit=100&sorting=created_at' }), granted: 200 },
+  'orders:get': { who: tokens, scopes: ['orders:read'], ask: (t) => ({ path: `/v1/orders/${t.order_id}` }), granted: 200, foreign: 'absent' },
+  'orders:update': {
+    who: tokens,
+    scopes: ['orders:write'],
+    ask: (t) => ({ path: `/v1/orders/${t.order_id}`, body: { billing_name: 'Changed' } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'payments:list': { who: tokens, scopes: ['payments:read'], ask: () => ({ path: '/v1/payments/?limit=100&sorting=created_at' }), granted: 200 },
+  'payments:get': { who: tokens, scopes: ['payments:read'], ask: (t) => ({ path: `/v1/payments/${t.payment_id}` }), granted: 200, foreign: 'absent' },
+  'refunds:list': {
+    who: tokens,
+    scopes: ['refunds:read', 'refunds:write'],
+    ask: () => ({ path: '/v1/refunds/?limit=100&sorting=created_at' }),
+    granted: 200,
+  },
+  'refunds:create': {
+    who: tokens,
+    scopes: ['refunds:write'],
+    ask: (t) => ({ path: '/v1/refunds/', body: { order_id: t.order_id, reason: 'customer_request', amount: 100 } }),
+    granted: 201,
+    foreign: 'invalid',
+  },
+  'subscriptions:list': {
+    who: tokens,
+    scopes: ['subscriptions:read', 'subscriptions:write'],
+    ask: () => ({ path: '/v1/subscriptions/?limit=100&sorting=started_at' }),
+    granted: 200,
+  },
+  'subscriptions:get': {
+    who: tokens,
+    scopes: ['subscriptions:read', 'subscriptions:write'],
+    ask: (t) => ({ path: `/v1/subscriptions/${t.subscription_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:orders:list': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: () => ({ path: '/v1/customer-portal/orders/?limit=100&sorting=created_at' }),
+    granted: 200,
+  },
+  'customer_portal:orders:get': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/orders/${t.order_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:orders:update': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/orders/${t.order_id}`, body: { billing_name: `Billed ${serial++}` } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:orders:get_payment_status': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/orders/${t.order_id}/payment-status` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:orders:confirm_retry_payment': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/orders/${t.order_id}/confirm-payment`, body: { confirmation_token_id: 'tok_visa' } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'payment-accounts:receive_event': {
+    who: 'open',
+    scopes: [],
+    ask: (t) => ({ path: `/v1/payment-accounts/${t.organization_id}/${t.order_id}/events`, body: {} }),
+    granted: [404, 'ResourceNotFound'],
   },
 }

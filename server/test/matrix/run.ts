@@ -3,15 +3,18 @@ import { organizationRoles, operations, scopes, type OrganizationRole, type Scop
 import { cookieName, issueOrganizationToken, issuePersonalToken, startSession } from '../../src/modules/identity/index.ts'
 import { addMember, createCustomer, openCustomerSession } from '../../src/modules/customers/index.ts'
 import { createWebhookEndpoint } from '../../src/modules/webhooks/index.ts'
+import { defaultAccount } from '../../src/modules/billing/index.ts'
+import { createCheckout } from '../../src/modules/checkout/index.ts'
 import { createBenefit, createCustomField, createDiscount, createMeter, createProduct } from '../../src/modules/catalog/index.ts'
 import { insertMembership } from '../../src/modules/organizations/index.ts'
 import { within } from '../../src/kernel/actors.ts'
 import { newToken, randomText } from '../../src/kernel/secrets.ts'
 import { newId } from '../../src/kernel/ids.ts'
 import { beginRun, endRun } from '../harness/runs.ts'
+import { openSales } from '../harness/sales.ts'
 import { noteSecrets } from '../harness/secrets.ts'
 import { checkExchange, openWorld } from '../harness/world.ts'
-import { OAuth2ClientConfiguration } from '@bursar/contract'
+import { CheckoutCreate, OAuth2ClientConfiguration } from '@bursar/contract'
 import { registerClient } from '../../src/modules/identity/clients/clients.ts'
 import { allow } from '../../src/modules/identity/grants/grants.ts'
 import type { Tx } from '../../src/platform/postgres/postgres.ts'
@@ -21,6 +24,7 @@ import { policy, type Credential, type Policy, type PortalRole, type Target, typ
 await beginRun(`matrix${randomText(4, 'abcdefghijklmnopqrstuvwxyz')}`)
 const world = await openWorld()
 const { transact, platform, database } = world
+const sales = openSales(world)
 await database.owner((owner) => owner.query('update deployment set organization_creation_open = true'))
 
 const problems: string[] = []
@@ -73,6 +77,33 @@ const furnishClient = async (tx: Tx, user_id: string): Promise<string> => {
   return client.client_id
 }
 
+const onSale: Parameters<typeof createProduct>[2] = {
+  name: 'Target',
+  visibility: 'public',
+  prices: [{ amount_type: 'fixed', price_currency: 'usd', price_amount: 1000 }],
+}
+
+/** A checkout that waits for its buyer, and something that this customer has bought and paid. */
+const furnishSales = async (organization_id: string, customer_id: string) => {
+  // Another product than the one to point at: what was sold cannot be deleted.
+  const { product, prices } = await transact((tx) => createProduct(tx, inside(organization_id), onSale))
+  const { checkout } = await transact((tx) => createCheckout(tx, inside(organization_id), platform, CheckoutCreate.parse({ products: [product.id] })))
+  const checkout_secret = platform.sealer.open(checkout.secret_sealed, checkout.id).reveal()
+  noteSecrets(checkout_secret)
+  // A real account, so that a refund of what was paid reaches a processor; which knows nothing of this intent.
+  await transact((tx) => defaultAccount(tx, platform.sealer, organization_id, 'test'))
+  const customer = { organization_id, id: customer_id }
+  const subscription = await sales.subscription(
+    customer,
+    product,
+    prices.map(({ id }) => id),
+  )
+  const order = await sales.order(customer, { product_id: product.id })
+  const payment = await sales.payment(customer, { order_id: order.id, intent_id: `intent-${order.id}` })
+  await sales.refund(order, payment)
+  return { checkout_id: checkout.id, checkout_secret, subscription_id: subscription.id, order_id: order.id, payment_id: payment.id }
+}
+
 /** Things to point at, made anew wherever a granted request may use them up. */
 const furnish = async (organization_id: string, owner_id: string, actor_id: string): Promise<Target> => {
   const member = await world.person()
@@ -112,22 +143,18 @@ const furnish = async (organization_id: string, owner_id: string, actor_id: stri
       [organization_id, replay_id, endpoint.id],
     )
   })
+  const sold = await furnishSales(organization_id, team.customer_id)
   return transact(async (tx) => ({
     organization_id,
     ...team,
+    ...sold,
     endpoint_id: endpoint.id,
     event_id,
     replay_id,
     member_id: member.id,
     invitation_id,
     organization_token_id: (await issueOrganizationToken(tx, platform, organization_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
-    product_id: (
-      await createProduct(tx, inside(organization_id), {
-        name: 'Target',
-        visibility: 'public',
-        prices: [{ amount_type: 'fixed', price_currency: 'usd', price_amount: 1000 }],
-      })
-    ).product.id,
+    product_id: (await createProduct(tx, inside(organization_id), onSale)).product.id,
     meter_id: (
       await createMeter(tx, inside(organization_id), {
         name: 'Target',
@@ -164,6 +191,11 @@ const absent = (): Target => ({
   event_id: absentId(),
   replay_id: absentId(),
   client_id: absentId(),
+  checkout_id: absentId(),
+  checkout_secret: absentId(),
+  order_id: absentId(),
+  payment_id: absentId(),
+  subscription_id: absentId(),
 })
 
 // A team of ours, seen from the portal by each of its people; and a neighbour, who is a customer of the same seller.
@@ -206,6 +238,8 @@ const ofCrew = async (): Promise<Target> => ({
   ...absent(),
   organization_id: ours.id,
   customer_id: crew.customer_id,
+  // It waits for its payment.
+  order_id: (await sales.order({ organization_id: ours.id, id: crew.customer_id }, { status: 'pending' })).id,
   person_id: (
     await transact(async (tx) =>
       addMember(tx, { organization_id: ours.id, id: crew.customer_id, type: 'team' } as never, {
@@ -441,7 +475,7 @@ for (const operation of operations.filter(({ id }) => only.length === 0 || only.
       expectAnswer(at(`${kind}, somebody else's in our address`), smuggled, notMine)
       expectSame(at(`${kind}, nested`), smuggled, await send(operation, row, { ...absent(), ...outer }, await headers()))
       // Within an organization all customers are ours, but a member belongs to one of them.
-      if (row.nested !== 'organization_id')
+      if (row.nested !== 'organization_id' && row.nested !== 'product_id')
         expectSame(at(`${kind}, our neighbour's`), smuggled, await send(operation, row, { ...neighbour, ...outer }, await headers()))
       expectAnswer(
         at(`${kind}, ours in somebody else's address`),
@@ -612,6 +646,10 @@ async function plantCanaries(): Promise<string[]> {
       'default_presentment_currency',
       'default_tax_behavior',
       'country',
+      'state',
+      'provider',
+      'account',
+      'currency',
       'lease_holder',
       'api_version',
       'tax_id_format',
@@ -622,6 +660,10 @@ async function plantCanaries(): Promise<string[]> {
       'paused_reason',
       'secret_sealed',
       'actor_kind',
+      'billing_reason',
+      'behavior',
+      'reason',
+      'trigger',
     ]
     const { rows: columns } = await owner.query<{ table: string; column: string; tenant: string }>(
       `select c.table_name as table, c.column_name as column, k.column_name as tenant

@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
+import type { Secret } from '../../kernel/secrets.ts'
 
 /** What is charged: a card just entered, known by the token that the page was given for it, or one that was kept. */
 export type Instrument = { readonly kind: 'token'; readonly token: string } | { readonly kind: 'method'; readonly id: string }
@@ -111,6 +112,25 @@ export interface Processor {
   previewToken(token: string): Promise<{ readonly type: string; readonly fingerprint: string; readonly name: string | null } | null>
   /** Reads what was posted to us, or throws `EventRefused` when this account did not sign it just now. */
   readEvent(headers: IncomingHttpHeaders, body: Buffer): ProcessorEvent
+}
+
+/** Whose money: one of an organization's accounts, with the secret that its callbacks are signed with. */
+export interface PaymentAccount {
+  readonly id: string
+  readonly processor: 'test' | 'stripe'
+  readonly secret: Secret
+}
+
+/** The processors of this deployment, by account. */
+export interface Payments {
+  /** The processor that new accounts are with; none where this deployment can take no payments. */
+  readonly preferred: PaymentAccount['processor'] | null
+  readonly of: (account: PaymentAccount) => Processor
+  /** What a processor on this machine wants to tell us: real ones call by themselves. */
+  readonly calls: (
+    secretOf: (account_id: string) => Promise<Secret | undefined>,
+  ) => Promise<{ account_id: string; headers: Readonly<Record<string, string>>; body: string }[]>
+  readonly close: () => Promise<void>
 }
 
 /** A definite no: nothing was done, and nothing will be. */

@@ -10,6 +10,34 @@ export const area: Area = { operations: [...products, ...customFields, ...meters
 
 export { create as createCustomField } from './custom-fields/custom-fields.ts'
 export { create as createBenefit } from './benefits/benefits.ts'
-export { create as createDiscount } from './discounts/discounts.ts'
+export { create as createDiscount, present as presentDiscount, presentBase as presentDiscountBase } from './discounts/discounts.ts'
+export {
+  findByCode as findDiscountByCode,
+  findDiscount,
+  findDiscountEver,
+  loadDiscounts,
+  type DiscountRow,
+  type DiscountTable,
+} from './discounts/discounts.sql.ts'
+export { loadMeters } from './meters/meters.sql.ts'
 export { create as createMeter } from './meters/meters.ts'
-export { create as createProduct } from './products/products.ts'
+export {
+  insertPrices,
+  loadPrices,
+  loadPricesOf,
+  loadProductRows,
+  loadProducts,
+  priceRow,
+  type Loaded as LoadedProduct,
+  type PriceRow,
+  type ProductRow,
+} from './products/products.sql.ts'
+export { priceProblems } from './products/prices.ts'
+export {
+  create as createProduct,
+  metersOf,
+  present as presentProduct,
+  presentBare as presentBareProduct,
+  presentPrice,
+  presentPrices,
+} from './products/products.ts'

@@ -31,6 +31,23 @@ export const area: Area = {
   },
 }
 
-export { create as createCustomer } from './customers/customers.ts'
+export {
+  findCustomerIds,
+  findCustomers,
+  loadCustomers,
+  lockByEmail as lockCustomerByEmail,
+  lockCustomers,
+  type CustomerRow,
+} from './customers/customers.sql.ts'
+export {
+  change as changeCustomer,
+  changeBilling,
+  complete as completeAddress,
+  create as createCustomer,
+  present as presentCustomer,
+} from './customers/customers.ts'
+export { findOwner as findOwnerOf } from './members/members.sql.ts'
 export { add as addMember } from './members/members.ts'
+export { holdStanding } from './portal/portal.ts'
+export { allow } from './portal/roles.ts'
 export { open as openCustomerSession } from './sessions/sessions.ts'

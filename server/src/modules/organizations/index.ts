@@ -17,6 +17,7 @@ export {
   capabilities,
   findSeller,
   present as presentOrganization,
+  presentSeller,
 } from './organizations/organizations.ts'
 export { confine, permit, permits, permissions, type Permission } from './permissions.ts'
-export { findLiving as findLivingOrganization, findOrganization, insertMembership } from './organizations/organizations.sql.ts'
+export { findLiving as findLivingOrganization, findOrganization, insertMembership, type OrganizationRow } from './organizations/organizations.sql.ts'

@@ -19,6 +19,10 @@ export const catalogue = {
   'mail.customer_session_code': z.object({ organization_id: id, code_id: id }),
   'mail.customer_email_change': z.object({ organization_id: id, change_id: id }),
   'mail.customer_email_changed': z.object({ organization_id: id, change_id: id }),
+  'checkout.payment_settled': z.object({ organization_id: id, checkout_id: id }),
+  'billing.order_payment_settled': z.object({ organization_id: id, payment_id: id }),
+  'billing.follow_payment': z.object({ organization_id: id, payment_id: id }),
+  'billing.follow_refund': z.object({ organization_id: id, account_id: id, processor_refund_id: z.string() }),
   'customers.forget': z.object({ organization_id: id, customer_id: id }),
 } as const
 
@@ -31,6 +35,9 @@ export type Payload<N extends JobName> = z.infer<(typeof catalogue)[N]>
  */
 export const sweeps = {
   'identity.expire_invitations': { table: 'organization_invitations', at_once: 8, lease_ms: 10_000 },
+  'billing.follow_payments': { table: 'payments', at_once: 8, lease_ms: 60_000 },
+  'billing.follow_refunds': { table: 'refunds', at_once: 8, lease_ms: 60_000 },
+  'checkout.watch': { table: 'checkouts', at_once: 8, lease_ms: 30_000 },
   'webhooks.replay': { table: 'webhook_replays', at_once: 4, lease_ms: 30_000 },
 } as const satisfies Record<string, { table: string; at_once: number; lease_ms: number }>
 
@@ -50,6 +57,8 @@ export const chores = {
   'identity.purge_oauth': { every_ms: 600_000 },
   'identity.keys': { every_ms: 600_000 },
   'customers.purge': { every_ms: 600_000 },
+  'billing.hear': { every_ms: 1000 },
+  'billing.purge': { every_ms: 600_000 },
   'webhooks.keep': { every_ms: 600_000 },
 } as const satisfies Record<string, { every_ms: number }>
 

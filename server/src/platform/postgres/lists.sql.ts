@@ -123,6 +123,22 @@ const counters = (counted: NonNullable<ListSpec<string>['counted']>, tenants: re
   return sql`(organization_id, collection) in (select * from unnest(${named.map(([tenant]) => tenant)}::uuid[], ${named.map(([, name]) => name)}::text[]))`
 }
 
+/** The two sides of many keys, each value once. */
+export const sidesOf = (keys: readonly Key[]): { tenants: string[]; ids: string[] } => ({
+  tenants: [...new Set(keys.map(({ tenant }) => tenant))],
+  ids: [...new Set(keys.map(({ id }) => id))],
+})
+
+/** The keys of what rows refer to, each once. */
+export const referred = <R extends { organization_id: string }>(rows: readonly R[], idOf: (row: R) => string | null): Key[] => {
+  const keys = new Map<string, Key>()
+  for (const row of rows) {
+    const id = idOf(row)
+    if (id !== null) keys.set(id, { tenant: row.organization_id, id })
+  }
+  return [...keys.values()]
+}
+
 /** Puts loaded rows into the order of their keys. A row that vanished in between is left out. */
 export const inOrder = <T>(keys: readonly Key[], rows: readonly T[], keyOf: (row: T) => string): T[] => {
   const byId = new Map(rows.map((row) => [keyOf(row), row]))
@@ -168,7 +184,7 @@ const readCursor = (cursor: string, sorting: readonly string[], orders: readonly
 
 /** A value that the database will read as its type, whoever wrote the cursor. */
 const fits: Record<SortKey['type'], (value: string) => boolean> = {
-  timestamptz: (value) => /^[12]\d{3}-/.test(value) && !Number.isNaN(Date.parse(value)) && new Date(value).toISOString() === value,
+  timestamptz: (value) => /^[1-9]\d{3}-/.test(value) && !Number.isNaN(Date.parse(value)) && new Date(value).toISOString() === value,
   text: (value) => !value.includes('\0') && value.isWellFormed(),
   bigint: (value) => /^-?\d{1,18}$/.test(value),
   uuid: (value) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(value),

@@ -125,20 +125,52 @@ export const checkLogin = async (db: Db, environment: Environment): Promise<void
 }
 
 /** Creates the database that the address names, where it is missing. True when it was. */
-export const createDatabase = async (url: Secret): Promise<boolean> => {
+export const createDatabase = (url: Secret): Promise<boolean> =>
+  besides(url, async (client, name) => {
+    const { rows } = await client.query('select 1 from pg_database where datname = $1', [name])
+    if (rows.length === 0) await client.query(`create database ${client.escapeIdentifier(name)}`)
+    return rows.length === 0
+  })
+
+/** Works on a database from outside, where it need not exist. */
+const besides = async <T>(url: Secret, work: (client: pg.Client, name: string) => Promise<T>): Promise<T> => {
   const name = decodeURIComponent(new URL(url.reveal()).pathname.slice(1))
   const maintenance = new URL(url.reveal())
   maintenance.pathname = '/postgres'
   const client = new pg.Client({ connectionString: maintenance.href })
   await client.connect()
   try {
-    const { rows } = await client.query('select 1 from pg_database where datname = $1', [name])
-    if (rows.length === 0) await client.query(`create database ${client.escapeIdentifier(name)}`)
-    return rows.length === 0
+    return await work(client, name)
   } finally {
     await client.end()
   }
 }
+
+/** What lives in a database: a deployment of ours, something else, or nobody – also where there is no such database. */
+export const inhabitant = async (url: Secret): Promise<{ deployment_id: string } | 'nobody' | 'somebody else'> => {
+  const client = new pg.Client({ connectionString: url.reveal() })
+  try {
+    await client.connect()
+    const { rows } = await client.query<{ ours: boolean; tables: boolean }>(
+      `select to_regclass('public.deployment') is not null and to_regclass('public.schema_migrations') is not null as ours,
+         exists (select from pg_tables where schemaname not in ('pg_catalog', 'information_schema')) as tables`,
+    )
+    if (!rows[0]!.ours) return rows[0]!.tables ? 'somebody else' : 'nobody'
+    const stamp = await client.query<{ id: string }>('select id from public.deployment')
+    return stamp.rows[0] ? { deployment_id: stamp.rows[0].id } : 'nobody'
+  } catch (error) {
+    if ((error as { code?: string }).code === '3D000') return 'nobody'
+    throw error
+  } finally {
+    await client.end()
+  }
+}
+
+/** Drops the database that the address names, with everything in it. */
+export const dropDatabase = (url: Secret): Promise<void> =>
+  besides(url, async (client, name) => {
+    await client.query(`drop database if exists ${client.escapeIdentifier(name)} with (force)`)
+  })
 
 /** Opens or closes a door of the whole deployment. Done as the owner of the database: the serving roles cannot. */
 export const setSwitch = async (url: Secret, environment: Environment, column: 'sign_up_open' | 'organization_creation_open', open: boolean): Promise<void> => {

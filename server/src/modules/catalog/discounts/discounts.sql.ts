@@ -1,7 +1,7 @@
 import type { DiscountProduct, Metadata, PageRequest } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
-import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { listRows, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
@@ -94,8 +94,30 @@ export const listDiscounts = (
   return listRows(db, list, ids, query, filters, async (found) => withProducts(db, await live(db, reach).where('id', 'in', found).execute()))
 }
 
+/** Discounts as they are, deleted or not: whoever has one keeps it. */
+export const loadDiscounts = async (db: Db, keys: readonly Key[]): Promise<DiscountTable[]> => {
+  if (keys.length === 0) return []
+  const { tenants, ids } = sidesOf(keys)
+  return db.q.selectFrom('discounts').selectAll().where('organization_id', 'in', tenants).where('id', 'in', ids).execute()
+}
+
 export const findDiscount = async (db: Db, reach: Reach, id: string): Promise<DiscountRow | undefined> =>
   (await withProducts(db, await live(db, reach).where('id', '=', id).execute()))[0]
+
+/** The discount that a code names, however it is written. */
+export const findByCode = async (db: Db, reach: Reach, code: string): Promise<DiscountRow | undefined> =>
+  (
+    await withProducts(
+      db,
+      await live(db, reach)
+        .where(sql`lower(code)`, '=', code.toLowerCase())
+        .execute(),
+    )
+  )[0]
+
+/** A discount whether or not it was deleted: whoever has it keeps it. */
+export const findDiscountEver = async (db: Db, organization_id: string, id: string): Promise<DiscountRow | undefined> =>
+  (await withProducts(db, await db.q.selectFrom('discounts').selectAll().where('organization_id', '=', organization_id).where('id', '=', id).execute()))[0]
 
 /** Holds the discount: its caps and terms change by one caller at a time, and nobody redeems it meanwhile. */
 export const lockDiscount = async (tx: Tx, reach: Reach, id: string): Promise<Locked<DiscountTable> | undefined> =>

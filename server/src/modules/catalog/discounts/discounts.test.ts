@@ -71,6 +71,15 @@ test('a code names one living discount, however it is written and however many w
   expect((await (await world.shop()).api.send(createDiscount, { body: { ...tenth, code: 'SAVE10' } })).status).toBe(201)
 })
 
+test('pages in the order of their end go on over those that never end', async () => {
+  const { api } = await world.shop()
+  for (const ends_at of ['2030-01-01T00:00:00Z', null, null]) await api.call(createDiscount, { body: { ...tenth, ends_at } })
+  const query = { sorting: 'ends_at', limit: '2' } as const
+  const first = await api.call(listDiscounts, { query })
+  const second = await api.call(listDiscounts, { query: { ...query, cursor: first.pagination.next_cursor! } })
+  expect(new Set([...first.items, ...second.items].map(({ id }) => id)).size).toBe(3)
+})
+
 test('terms that make no sense are refused, all at once and with their places', async () => {
   const { api } = await world.shop()
   const stranger = await (await world.shop()).api.call(createProduct, { body: { name: 'Theirs', prices: [{ amount_type: 'fixed', price_amount: 1000 }] } })

@@ -7,6 +7,7 @@ import {
   InvalidRequest,
   ResourceNotFound,
   type Discount,
+  type DiscountBase,
   type DiscountCreate,
   type DiscountUpdate,
   type Invalid,
@@ -30,8 +31,11 @@ import {
 
 type Update = z.output<typeof DiscountUpdate>
 
-/** The discount as the wire shows it; the single amount of older days is that in dollars, or else the first. */
-export const present = ({ deleted_at: _, type, duration, duration_in_months, amounts, basis_points, ...rest }: DiscountRow): Discount => {
+/** The discount as the wire shows it. */
+export const present = ({ products, ...row }: DiscountRow): Discount => ({ ...presentBase(row), products })
+
+/** The same without its products: what orders and subscriptions show. The single amount of older days is that in dollars, or else the first. */
+export const presentBase = ({ deleted_at: _, type, duration, duration_in_months, amounts, basis_points, ...rest }: DiscountTable): DiscountBase => {
   const rhythm = duration === 'repeating' ? { duration, duration_in_months: duration_in_months! } : { duration }
   if (type === 'percentage') return { ...rest, type, basis_points: basis_points!, ...rhythm }
   const currency = 'usd' in amounts! ? 'usd' : Object.keys(amounts!)[0]!

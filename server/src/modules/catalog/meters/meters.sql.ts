@@ -1,7 +1,7 @@
 import type { Meter, PageRequest } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
-import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { listRows, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
@@ -37,6 +37,12 @@ export const listMeters = (db: Db, reach: Reach, query: MeterFilters & PageReque
 }
 
 export const findMeter = (db: Db, reach: Reach, id: string): Promise<Meter | undefined> => within(db, reach).where('id', '=', id).executeTakeFirst()
+
+export const loadMeters = async (db: Db, keys: readonly Key[]): Promise<Meter[]> => {
+  if (keys.length === 0) return []
+  const { tenants, ids } = sidesOf(keys)
+  return db.q.selectFrom('meters').selectAll().where('organization_id', 'in', tenants).where('id', 'in', ids).execute()
+}
 
 /** Holds the meter: it is changed by one caller at a time, and no price begins to use it meanwhile. */
 export const lockMeter = async (tx: Tx, reach: Reach, id: string): Promise<Locked<Meter> | undefined> =>

@@ -1,7 +1,7 @@
 import type { CustomField, Product, ProductPrice, ProductPriceCreate, ProductPriceSeatTier } from '@bursar/contract'
 import { sql, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
-import { inOrder, listKeys, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { inOrder, listKeys, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { benefitsOf, type BenefitTable } from '../benefits/benefits.sql.ts'
@@ -28,6 +28,8 @@ export interface PriceTable {
   price_currency: string
   tax_behavior: ProductPrice['tax_behavior']
   is_archived: boolean
+  /** The one checkout that a price was made for; null in the catalog. */
+  checkout_id: string | null
   price_amount: number | null
   minimum_amount: number | null
   maximum_amount: number | null
@@ -115,19 +117,14 @@ export const listProducts = async (
 /** The rows of products and of all that hangs on them, in the order of the keys. */
 export const loadProducts = async (db: Db, keys: readonly Key[]): Promise<Loaded[]> => {
   if (keys.length === 0) return []
-  const tenants = [...new Set(keys.map(({ tenant }) => tenant))]
-  const ids = keys.map(({ id }) => id)
-  const [{ rows: products }, { rows: prices }, { rows: fields }, benefits] = await Promise.all([
-    sql<ProductRow>`
-      select organization_id, id, created_at, modified_at, name, description, visibility, recurring_interval, recurring_interval_count,
-        trial_interval, trial_interval_count, meter_interval, meter_interval_count, is_archived, metadata
-      from products where organization_id = any(${tenants}::uuid[]) and id = any(${ids}::uuid[])`.execute(db.q),
-    sql<PriceRow>`
-      select r.*, case when m.id is null then null else jsonb_build_object(
-        'id', m.id, 'name', m.name, 'unit', m.unit, 'custom_label', m.custom_label, 'custom_multiplier', m.custom_multiplier) end as meter
-      from product_prices r left join meters m on m.organization_id = r.organization_id and m.id = r.meter_id
-      where r.organization_id = any(${tenants}::uuid[]) and r.product_id = any(${ids}::uuid[]) and r.is_archived = false
-      order by r.position, r.id`.execute(db.q),
+  const { tenants, ids } = sidesOf(keys)
+  const [products, prices, { rows: fields }, benefits] = await Promise.all([
+    loadProductRows(db, keys),
+    // A price that was made for one checkout is no part of the catalog.
+    selectPrices(
+      db,
+      sql`r.organization_id = any(${tenants}::uuid[]) and r.product_id = any(${ids}::uuid[]) and r.is_archived = false and r.source = 'catalog'`,
+    ),
     sql<CustomField & { product_id: string; position: number; required: boolean }>`
       select a.product_id, a.position, a.required, f.organization_id, f.id, f.created_at, f.modified_at, f.type, f.slug, f.name, f.properties, f.metadata
       from product_custom_fields a join custom_fields f on f.organization_id = a.organization_id and f.id = a.custom_field_id and f.deleted_at is null
@@ -135,7 +132,7 @@ export const loadProducts = async (db: Db, keys: readonly Key[]): Promise<Loaded
       order by a.position`.execute(db.q),
     benefitsOf(db, tenants, ids),
   ])
-  return inOrder(keys, products, ({ id }) => id).map((product) => ({
+  return products.map((product) => ({
     product,
     prices: prices.filter(({ product_id }) => product_id === product.id),
     benefits: benefits.filter(({ product_id }) => product_id === product.id).map(({ product_id: _, ...benefit }) => benefit),
@@ -143,6 +140,34 @@ export const loadProducts = async (db: Db, keys: readonly Key[]): Promise<Loaded
       .filter(({ product_id }) => product_id === product.id)
       .map(({ product_id: _product, position, required, ...custom_field }) => ({ position, required, custom_field })),
   }))
+}
+
+/** The products alone, without what hangs on them, in the order of the keys; archived ones too. */
+export const loadProductRows = async (db: Db, keys: readonly Key[]): Promise<ProductRow[]> => {
+  if (keys.length === 0) return []
+  const { tenants, ids } = sidesOf(keys)
+  const rows = await db.q.selectFrom('products').select(columns).where('organization_id', 'in', tenants).where('id', 'in', ids).execute()
+  return inOrder(keys, rows, ({ id }) => id)
+}
+
+/** Prices as they are, whoever sells at them still: archived ones too, and those that were made for one checkout. */
+export const loadPrices = async (db: Db, keys: readonly Key[]): Promise<PriceRow[]> => {
+  if (keys.length === 0) return []
+  const { tenants, ids } = sidesOf(keys)
+  return selectPrices(db, sql`r.organization_id = any(${tenants}::uuid[]) and r.id = any(${ids}::uuid[])`)
+}
+
+/** The prices that were made for one checkout. */
+export const loadPricesOf = (db: Db, organization_id: string, checkout_id: string): Promise<PriceRow[]> =>
+  selectPrices(db, sql`r.organization_id = ${organization_id} and r.checkout_id = ${checkout_id}`)
+
+const selectPrices = async (db: Db, condition: RawBuilder<unknown>): Promise<PriceRow[]> => {
+  const { rows } = await sql<PriceRow>`
+    select r.*, case when m.id is null then null else jsonb_build_object(
+      'id', m.id, 'name', m.name, 'unit', m.unit, 'custom_label', m.custom_label, 'custom_multiplier', m.custom_multiplier) end as meter
+    from product_prices r left join meters m on m.organization_id = r.organization_id and m.id = r.meter_id
+    where ${condition} order by r.position, r.id`.execute(db.q)
+  return rows
 }
 
 export const findProduct = async (db: Db, reach: Reach, id: string): Promise<Loaded | undefined> => {
@@ -186,35 +211,38 @@ export const deleteProduct = async (tx: Tx, product: Locked<ProductRow>): Promis
   await tx.q.deleteFrom('products').where('organization_id', '=', product.organization_id).where('id', '=', product.id).execute()
 }
 
-export const insertPrices = async (
-  tx: Tx,
-  product: { organization_id: string; id: string },
-  prices: readonly (ProductPriceCreate & { id: string; position: number })[],
-  now: Date,
-): Promise<void> => {
-  if (prices.length === 0) return
-  const row = (price: ProductPriceCreate & { id: string; position: number }) => ({
-    organization_id: product.organization_id,
-    product_id: product.id,
-    id: price.id,
-    position: price.position,
-    created_at: now,
-    modified_at: null,
-    source: 'catalog' as const,
-    amount_type: price.amount_type,
-    price_currency: price.price_currency,
-    tax_behavior: price.tax_behavior ?? null,
-    is_archived: false,
-    price_amount: price.amount_type === 'fixed' ? price.price_amount : null,
-    minimum_amount: price.amount_type === 'custom' ? price.minimum_amount : null,
-    maximum_amount: price.amount_type === 'custom' ? (price.maximum_amount ?? null) : null,
-    preset_amount: price.amount_type === 'custom' ? (price.preset_amount ?? null) : null,
-    seat_tiers: price.amount_type === 'seat_based' ? json(price.seat_tiers) : null,
-    meter_id: price.amount_type === 'metered_unit' ? price.meter_id : null,
-    unit_amount: price.amount_type === 'metered_unit' ? price.unit_amount : null,
-    cap_amount: price.amount_type === 'metered_unit' ? (price.cap_amount ?? null) : null,
-  })
-  await tx.q.insertInto('product_prices').values(prices.map(row)).execute()
+export type NewPrice = ProductPriceCreate & { id: string; position: number }
+
+/** A price as it stands in its table: in the catalog, or made for one checkout. */
+export const priceRow = (product: { organization_id: string; id: string }, price: NewPrice, now: Date, checkout_id: string | null = null): PriceTable => ({
+  organization_id: product.organization_id,
+  product_id: product.id,
+  id: price.id,
+  position: price.position,
+  created_at: now,
+  modified_at: null,
+  source: checkout_id === null ? 'catalog' : 'ad_hoc',
+  checkout_id,
+  amount_type: price.amount_type,
+  price_currency: price.price_currency,
+  tax_behavior: price.tax_behavior ?? null,
+  is_archived: false,
+  price_amount: price.amount_type === 'fixed' ? price.price_amount : null,
+  minimum_amount: price.amount_type === 'custom' ? price.minimum_amount : null,
+  maximum_amount: price.amount_type === 'custom' ? (price.maximum_amount ?? null) : null,
+  preset_amount: price.amount_type === 'custom' ? (price.preset_amount ?? null) : null,
+  seat_tiers: price.amount_type === 'seat_based' ? price.seat_tiers : null,
+  meter_id: price.amount_type === 'metered_unit' ? price.meter_id : null,
+  unit_amount: price.amount_type === 'metered_unit' ? price.unit_amount : null,
+  cap_amount: price.amount_type === 'metered_unit' ? (price.cap_amount ?? null) : null,
+})
+
+export const insertPrices = async (tx: Tx, rows: readonly PriceTable[]): Promise<void> => {
+  if (rows.length > 0)
+    await tx.q
+      .insertInto('product_prices')
+      .values(rows.map((row) => ({ ...row, seat_tiers: row.seat_tiers && json(row.seat_tiers) })))
+      .execute()
 }
 
 /** After every price the product has ever had. */

@@ -4,6 +4,7 @@ import {
   ProductInUse,
   productUpdated,
   ResourceNotFound,
+  type DiscountProduct,
   type Invalid,
   type Product,
   type ProductCreate,
@@ -32,6 +33,7 @@ import {
   loadProducts,
   lockProduct,
   nextPosition,
+  priceRow,
   replaceFields,
   type Loaded,
   type PriceRow,
@@ -41,18 +43,22 @@ import {
 
 /** The product as the wire shows it: what is charged at once first, then what is metered, in the order of making. */
 export const present = ({ product, prices, fields, benefits }: Loaded): Product => ({
-  ...product,
-  is_recurring: product.recurring_interval !== null,
-  prices: prices.map(presentPrice).toSorted((a, b) => rank(a) - rank(b)),
+  ...presentBare(product),
+  prices: presentPrices(prices),
   benefits: benefits.map(presentBenefit),
   medias: [],
   attached_custom_fields: fields.map(({ custom_field, position, required }) => ({ custom_field_id: custom_field.id, custom_field, order: position, required })),
 })
 
+/** The product without what hangs on it: what orders show. */
+export const presentBare = (product: ProductRow): DiscountProduct => ({ ...product, is_recurring: product.recurring_interval !== null })
+
+export const presentPrices = (prices: readonly PriceRow[]): ProductPrice[] => prices.map(presentPrice).toSorted((a, b) => rank(a) - rank(b))
+
 const rank = ({ amount_type }: { amount_type: ProductPrice['amount_type'] }) =>
   amount_type === 'fixed' || amount_type === 'custom' ? 0 : amount_type === 'metered_unit' ? 1 : 2
 
-const presentPrice = (row: PriceRow): ProductPrice => {
+export const presentPrice = (row: PriceRow): ProductPrice => {
   const { id, created_at, modified_at, source, price_currency, tax_behavior, is_archived, product_id } = row
   const common = { id, created_at, modified_at, source, price_currency, tax_behavior, is_archived, product_id }
   switch (row.amount_type) {
@@ -109,7 +115,10 @@ export const create = async (tx: Tx, reach: Reach, body: Create): Promise<Loaded
     metadata: body.metadata ?? {},
     ...leading(body.prices),
   })
-  await insertPrices(tx, { organization_id, id }, numbered(tx, body.prices, 0), now)
+  await insertPrices(
+    tx,
+    numbered(tx, body.prices, 0).map((price) => priceRow({ organization_id, id }, price, now)),
+  )
   await replaceFields(tx, { organization_id, id }, body.attached_custom_fields ?? [])
   const [loaded] = await loadProducts(tx, [{ tenant: organization_id, id }])
   await emit(tx, productCreated, { organization_id, resource_id: id }, present(loaded!))
@@ -135,7 +144,10 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: Update): Pr
   const now = tx.clock.business()
   if (plan) {
     await archivePrices(tx, product, plan.dropped, now)
-    await insertPrices(tx, product, numbered(tx, plan.added, await nextPosition(tx, product)), now)
+    await insertPrices(
+      tx,
+      numbered(tx, plan.added, await nextPosition(tx, product)).map((price) => priceRow(product, price, now)),
+    )
   }
   if (body.attached_custom_fields) await replaceFields(tx, product, body.attached_custom_fields)
   await changeProduct(tx, product, {
@@ -201,7 +213,8 @@ export const get = async (tx: Parameters<typeof findProduct>[0], reach: Reach, i
 }
 
 /** The meters among those that the prices name which can be counted by, held so that none is archived meanwhile. */
-const metersOf = (tx: Tx, organization_id: string, wanted: readonly Wanted[]) =>
+/** The meters that these prices name and that are in use. */
+export const metersOf = (tx: Tx, organization_id: string, wanted: readonly Wanted[]) =>
   knownMeters(tx, organization_id, [...new Set(wanted.flatMap(({ price }) => (price.amount_type === 'metered_unit' ? [price.meter_id] : [])))])
 
 const hold = async (tx: Tx, reach: Reach, id: string): Promise<Locked<ProductRow>> => {

@@ -1,7 +1,7 @@
 import { getPortalOrganization, ResourceNotFound } from '@bursar/contract'
 import { within } from '../../../kernel/actors.ts'
 import { read } from '../../handlers.ts'
-import { findSeller, presentOrganization } from '../../organizations/index.ts'
+import { findSeller, presentSeller } from '../../organizations/index.ts'
 import { listProducts } from '../products/products.sql.ts'
 import { present } from '../products/products.ts'
 
@@ -11,8 +11,7 @@ export const operations = [
   read(getPortalOrganization, async (db, { params }) => {
     const seller = await findSeller(db, params)
     if (!seller) throw new ResourceNotFound()
-    const organization = presentOrganization(seller)
     const { items } = await listProducts(db, within(seller.id, 'portal', seller.member_phase), onSale)
-    return { organization: { ...organization, organization_features: organization.feature_settings! }, products: items.map(present) }
+    return { organization: presentSeller(seller), products: items.map(present) }
   }),
 ]

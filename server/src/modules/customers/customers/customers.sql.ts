@@ -127,6 +127,30 @@ export const listCustomers = async (db: Db, reach: Reach, query: CustomerFilters
   return listRows(db, list(reach), ids, query, filters, (found) => living(db, reach).where('id', 'in', found).execute())
 }
 
+/** Customers as they are, deleted or not: what they bought outlives them. Their type is read through the lens all the same. */
+export const loadCustomers = async (db: Db, reach: Reach, ids: readonly string[]): Promise<CustomerRow[]> =>
+  ids.length === 0
+    ? []
+    : db.q
+        .selectFrom('customers')
+        .select([...plain, typed(reach).as('type')])
+        .where('organization_id', '=', withinReach(reach))
+        .where('id', 'in', [...new Set(ids)])
+        .execute()
+
+/** The living customers in reach that any of these name: for lists that are filtered by them. */
+export const findCustomerIds = async (
+  db: Db,
+  reach: Reach,
+  by: { readonly external_id: readonly string[] } | { readonly email: readonly string[] },
+): Promise<string[]> => {
+  const condition =
+    'email' in by
+      ? sql<boolean>`lower(email) = any(${by.email.map((email) => email.toLowerCase())}::text[])`
+      : sql<boolean>`external_id = any(${by.external_id}::text[])`
+  return (await living(db, reach).where(condition).execute()).map(({ id }) => id)
+}
+
 /** How a caller names a customer: by our id, or by their own. */
 export type Naming = { readonly id: string } | { readonly external_id: string }
 
@@ -148,6 +172,14 @@ export const lockDeleted = async (tx: Tx, reach: Reach, id: string): Promise<Loc
     .where('organization_id', '=', withinReach(reach))
     .where('id', '=', id)
     .where('deleted_at', 'is not', null)
+    .forUpdate()
+    .executeTakeFirst()) as Locked<CustomerRow> | undefined
+
+/** The living customer with this address, held. */
+export const lockByEmail = async (tx: Tx, reach: Reach, organization_id: string, email: string): Promise<Locked<CustomerRow> | undefined> =>
+  (await living(tx, reach)
+    .where('organization_id', '=', organization_id)
+    .where(sql`lower(email)`, '=', email.toLowerCase())
     .forUpdate()
     .executeTakeFirst()) as Locked<CustomerRow> | undefined
 

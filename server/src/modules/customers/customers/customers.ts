@@ -212,7 +212,8 @@ export const changeBilling = (
   return { changes, problems }
 }
 
-const complete = ({ line1 = null, line2 = null, postal_code = null, city = null, state = null, country }: z.output<typeof AddressInput>): Address => ({
+/** An address with every line, given or not. */
+export const complete = ({ line1 = null, line2 = null, postal_code = null, city = null, state = null, country }: z.output<typeof AddressInput>): Address => ({
   line1,
   line2,
   postal_code,

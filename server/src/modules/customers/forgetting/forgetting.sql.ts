@@ -1,13 +1,19 @@
 import { sql } from 'kysely'
+import { traces, type Discretion } from '../../../platform/personal.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { CustomerRow } from '../customers/customers.sql.ts'
 
+/** Every address of the customer and its people, in lower case. */
+export const addressesOf = async (tx: Tx, { organization_id, id }: CustomerRow): Promise<string[]> => {
+  const { rows } = await sql<{ email: string }>`
+    select lower(email) as email from customers where organization_id = ${organization_id} and id = ${id} and email is not null
+    union select lower(email) from members where organization_id = ${organization_id} and customer_id = ${id}`.execute(tx.q)
+  return rows.map(({ email }) => email)
+}
+
 /** Codes that were mailed to any of the customer's people, and sessions of theirs; what the sessions opened is handed back. */
-export const deleteTraces = async (tx: Tx, { organization_id, id }: CustomerRow): Promise<string[]> => {
-  await sql`
-    delete from customer_session_codes where organization_id = ${organization_id} and lower(email) in (
-      select lower(email) from customers where organization_id = ${organization_id} and id = ${id}
-      union select lower(email) from members where organization_id = ${organization_id} and customer_id = ${id})`.execute(tx.q)
+export const deleteTraces = async (tx: Tx, { organization_id, id }: CustomerRow, addresses: readonly string[]): Promise<string[]> => {
+  await sql`delete from customer_session_codes where organization_id = ${organization_id} and lower(email) = any(${addresses})`.execute(tx.q)
   const { rows } = await sql<{ id: string }>`
     delete from customer_sessions where organization_id = ${organization_id} and customer_id = ${id} returning id`.execute(tx.q)
   return rows.map((session) => session.id)
@@ -29,10 +35,16 @@ export const findForgotten = async (db: Db, organization_id: string, customer_id
 }
 
 /** Empties events about the customer from before, and what receivers answered to them; the envelope of each stays. */
-export const clearPayloads = async (tx: Tx, { organization_id, customer_id, forgotten_at }: ForgottenRow, most: number): Promise<number> => {
+export const clearPayloads = async (
+  tx: Tx,
+  discretion: Discretion,
+  { organization_id, customer_id, forgotten_at }: ForgottenRow,
+  most: number,
+): Promise<number> => {
   const { rows } = await sql<{ id: string }>`
     update events set payload = null where organization_id = ${organization_id} and (id, wall_at) in (
-      select id, wall_at from events where organization_id = ${organization_id} and customer_id = ${customer_id} and payload is not null and wall_at < ${forgotten_at} limit ${most})
+      select id, wall_at from events where organization_id = ${organization_id} and payload is not null and wall_at < ${forgotten_at}
+        and (customer_id = ${customer_id} or resource_id in (${traces(discretion, organization_id, customer_id)})) limit ${most})
     returning id`.execute(tx.q)
   const ids = rows.map(({ id }) => id)
   await sql`update webhook_attempts set response = null where organization_id = ${organization_id} and event_id = any(${ids}::uuid[]) and response is not null`.execute(

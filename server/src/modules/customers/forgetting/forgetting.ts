@@ -6,7 +6,7 @@ import type { Means } from '../../handlers.ts'
 import { forgetSubjects } from '../../identity/index.ts'
 import { remove } from '../customers/customers.ts'
 import { changeCustomer, type CustomerRow } from '../customers/customers.sql.ts'
-import { clearAnswers, clearPayloads, deleteTraces, findForgotten } from './forgetting.sql.ts'
+import { addressesOf, clearAnswers, clearPayloads, deleteTraces, findForgotten } from './forgetting.sql.ts'
 
 /**
  * Forgets a person, and the people of a team: what the rows say at once, in this transaction; what was said about them
@@ -14,8 +14,9 @@ import { clearAnswers, clearPayloads, deleteTraces, findForgotten } from './forg
  * transaction still has to say, it says about nobody.
  */
 export const forget = async (tx: Tx, discretion: Discretion, reach: Reach, customer: Locked<CustomerRow>): Promise<void> => {
-  await forgetSubjects(tx, await deleteTraces(tx, customer))
-  await forgetPerson(tx, discretion, customer.organization_id, customer.id)
+  const addresses = await addressesOf(tx, customer)
+  await forgetSubjects(tx, await deleteTraces(tx, customer, addresses))
+  await forgetPerson(tx, discretion, { organization_id: customer.organization_id, customer_id: customer.id, addresses })
   const forgotten = await changeCustomer(tx, reach, customer, { forgotten_at: tx.clock.wall() })
   if (forgotten.deleted_at === null) await remove(tx, reach, forgotten)
   await enqueue(tx, 'customers.forget', { organization_id: customer.organization_id, customer_id: customer.id })
@@ -23,11 +24,11 @@ export const forget = async (tx: Tx, discretion: Discretion, reach: Reach, custo
 
 /** Everything that was written down about the person before they were forgotten. A thousand rows at a time; run twice, it finds nothing. */
 export const forgetTraces = async (
-  { db, transact }: Means,
+  { db, transact, platform }: Means,
   { organization_id, customer_id }: { organization_id: string; customer_id: string },
 ): Promise<void> => {
   const forgotten = await findForgotten(db, organization_id, customer_id)
   if (!forgotten) return
-  while ((await transact((tx) => clearPayloads(tx, forgotten, 1000))) === 1000);
+  while ((await transact((tx) => clearPayloads(tx, platform.discretion, forgotten, 1000))) === 1000);
   await transact((tx) => clearAnswers(tx, [customer_id, ...forgotten.member_ids]))
 }

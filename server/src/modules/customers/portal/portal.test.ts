@@ -109,6 +109,8 @@ test('a plain member is refused every operation of the team, and never sees a co
     'customer_portal:customers:request_email_update': { email: 'x@people.test' },
     'customer_portal:members:add_member': { email: 'x@people.test', role: 'owner' },
     'customer_portal:members:update_member': { name: 'X' },
+    'customer_portal:orders:update': { billing_name: 'X' },
+    'customer_portal:orders:confirm_retry_payment': { confirmation_token_id: 'tok_visa' },
   }
   let refused = 0
   for (const operation of operations.filter(({ access }) => access.kind === 'portal')) {

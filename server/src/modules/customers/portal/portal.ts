@@ -83,7 +83,7 @@ export const updateOwn = async (tx: Tx, reach: Reach, actor: PortalActor, body: 
  * Holds the customer, then looks at the role again: it may have been taken away while we waited, and a right counts
  * where the change is made.
  */
-const holdStanding = async (
+export const holdStanding = async (
   tx: Tx,
   reach: Reach,
   actor: PortalActor,

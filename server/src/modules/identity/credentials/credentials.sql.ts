@@ -59,7 +59,7 @@ export const rehash = async (tx: Tx, hasher: Hasher, secret: Secret): Promise<vo
 }
 
 export interface Resolved {
-  kind: TokenKind
+  kind: Exclude<TokenKind, 'checkout'>
   pepper: number
   credential_id: string
   organization_id: string | null

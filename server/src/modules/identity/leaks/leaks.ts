@@ -63,6 +63,9 @@ const kill = async (tx: Tx, { kind, subject_id, organization_id }: Subject): Pro
     case 'client_secret':
       await dropCredentials(tx, kind, subject_id)
       return enqueue(tx, 'mail.client_secret_leaked', { client_id: subject_id })
+    case 'checkout':
+      // A buyer's address bar shows it. It opens one purchase, for a day, and ending it would only stop the buyer.
+      return
     case 'invitation':
     case 'email_change':
     case 'client_registration':

@@ -4,6 +4,7 @@ import {
   organizationUpdated,
   ResourceNotFound,
   SSOEnforcementRequiresConnection,
+  type CustomerOrganization,
   type Organization,
   type OrganizationCreate,
   type OrganizationStatus,
@@ -53,6 +54,12 @@ export const present = (row: OrganizationRow): Organization => ({
   payout_account_id: null,
   capabilities: capabilities[row.status],
 })
+
+/** The organization as its customers see it. */
+export const presentSeller = (row: OrganizationRow): z.output<typeof CustomerOrganization> => {
+  const organization = present(row)
+  return { ...organization, organization_features: organization.feature_settings! }
+}
 
 /** A seller as the public meets it: alive, and with its doors open. */
 export const findSeller = async (db: Db, by: { readonly id: string } | { readonly slug: string }): Promise<OrganizationRow | undefined> => {

@@ -1,0 +1,128 @@
+import { z } from 'zod'
+import { Metadata, metadataInput } from '../catalog/metadata.ts'
+import {
+  failure,
+  filter,
+  flagInText,
+  merchant,
+  named,
+  NotPermitted,
+  operation,
+  page,
+  pageQuery,
+  prose,
+  resource,
+  sorting,
+  stamps,
+  timestamp,
+  uuid,
+  webhook,
+} from '../kit/index.ts'
+
+export const RefundStatus = named('RefundStatus', z.enum(['pending', 'succeeded', 'failed', 'canceled']))
+export type RefundStatus = z.output<typeof RefundStatus>
+
+export const RefundReason = named(
+  'RefundReason',
+  z.enum(['duplicate', 'fraudulent', 'customer_request', 'service_disruption', 'satisfaction_guarantee', 'dispute_prevention', 'other']),
+)
+export type RefundReason = z.output<typeof RefundReason>
+
+export const DisputeStatus = named('DisputeStatus', z.enum(['prevented', 'early_warning', 'needs_response', 'under_review', 'lost', 'won']))
+export type DisputeStatus = z.output<typeof DisputeStatus>
+
+export const RefundDispute = resource('RefundDispute', {
+  ...stamps,
+  id: uuid(),
+  status: DisputeStatus,
+  resolved: z.boolean().describe('Won or lost.'),
+  closed: z.boolean().describe('Won, lost or prevented.'),
+  amount: z.int().describe('What is disputed without tax, in minor units.'),
+  tax_amount: z.int(),
+  currency: z.string(),
+  reason: z.string().nullable().describe('As the bank gave it.'),
+  evidence_due_by: timestamp().nullable(),
+  past_due: z.boolean().describe('The time for evidence is over.'),
+  order_id: uuid(),
+  payment_id: uuid(),
+})
+
+/** Money that goes back to a customer. */
+export const Refund = resource('Refund', {
+  ...stamps,
+  id: uuid(),
+  metadata: Metadata,
+  status: RefundStatus,
+  reason: RefundReason,
+  amount: z.int().describe('Without tax, in minor units.'),
+  tax_amount: z.int().describe('The tax that goes back with it.'),
+  currency: z.string(),
+  organization_id: uuid(),
+  order_id: uuid(),
+  subscription_id: uuid().nullable(),
+  customer_id: uuid(),
+  revoke_benefits: z.boolean(),
+  dispute: RefundDispute.nullable().describe('The dispute that it settles.'),
+})
+export type Refund = z.output<typeof Refund>
+
+export const RefundCreate = resource('RefundCreate', {
+  metadata: metadataInput().optional(),
+  order_id: uuid(),
+  reason: RefundReason.exclude(['dispute_prevention']),
+  amount: z
+    .int()
+    .min(1)
+    .max(999_999_999_999)
+    .describe('Without tax, in minor units: at most the `refundable_amount` of the order. Its share of the tax is added.'),
+  comment: prose(10_000).nullish().describe('For your own people; the customer does not see it.'),
+  revoke_benefits: z.boolean().default(false).describe('Also take what was bought. Not for subscriptions: cancel those instead.'),
+})
+
+export const RefundsBlocked = failure('RefundsBlocked', 403, 'Refunds are blocked for this order or its organization.')
+export const RefundedAlready = failure('RefundedAlready', 403, 'This order is refunded in full already.')
+export const RefundDisputedPayment = failure('RefundDisputedPayment', 403, 'The payment of this order is disputed. Settle the dispute instead.')
+export const RefundUnknownPayment = failure('RefundUnknownPayment', 404, 'This order has no payment that could be paid back: it was settled without one.')
+export const RevokeSubscriptionBenefitsProhibited = failure(
+  'RevokeSubscriptionBenefitsProhibited',
+  400,
+  'What a subscription gives ends with the subscription. Refund without `revoke_benefits`, and cancel the subscription.',
+)
+
+export const listRefunds = operation({
+  id: 'refunds:list',
+  method: 'GET',
+  path: '/v1/refunds/',
+  summary: 'List refunds',
+  access: merchant(['refunds:read', 'refunds:write']),
+  query: z.object({
+    id: filter(uuid()),
+    organization_id: filter(uuid()),
+    order_id: filter(uuid()),
+    subscription_id: filter(uuid()),
+    customer_id: filter(uuid()),
+    external_customer_id: filter(z.string().max(256)),
+    succeeded: flagInText().optional(),
+    ...pageQuery,
+    sorting: sorting('RefundSortProperty', ['created_at', 'amount'], ['-created_at']),
+  }),
+  returns: page('RefundPage', Refund),
+  fails: [],
+})
+
+export const createRefund = operation({
+  id: 'refunds:create',
+  method: 'POST',
+  path: '/v1/refunds/',
+  summary: 'Refund an order',
+  description: 'Whole or in part. Some processors take their time: `status` tells, and `refund.updated` follows.',
+  access: merchant('refunds:write'),
+  body: RefundCreate,
+  returns: Refund,
+  status: 201,
+  keptDays: 30,
+  fails: [NotPermitted, RevokeSubscriptionBenefitsProhibited, RefundsBlocked, RefundedAlready, RefundDisputedPayment, RefundUnknownPayment],
+})
+
+export const refundCreated = webhook('refund.created', Refund, 'A refund is created, whatever its status.')
+export const refundUpdated = webhook('refund.updated', Refund, 'A refund changes its status.')

@@ -1,0 +1,383 @@
+import { z } from 'zod'
+import { CustomFieldData, customFieldDataInput } from '../catalog/custom-fields.ts'
+import { Discount } from '../catalog/discounts.ts'
+import { Metadata, metadataInput } from '../catalog/metadata.ts'
+import { Product, ProductPriceCreate, TrialInterval } from '../catalog/products.ts'
+import { CustomerOrganization, CustomerProduct } from '../catalog/storefront.ts'
+import { Address, AddressInput } from '../customers/addresses.ts'
+import { locale, maybe, PaymentProcessor, personName } from '../customers/customers.ts'
+import {
+  email,
+  failure,
+  filter,
+  merchant,
+  named,
+  NotPermitted,
+  open,
+  operation,
+  page,
+  pageQuery,
+  resource,
+  ResourceNotFound,
+  sorting,
+  stamps,
+  timestamp,
+  uuid,
+  webhook,
+} from '../kit/index.ts'
+import { PresentmentCurrency } from '../world.ts'
+
+export const CheckoutStatus = named('CheckoutStatus', z.enum(['open', 'expired', 'confirmed', 'succeeded', 'failed']))
+export type CheckoutStatus = z.output<typeof CheckoutStatus>
+export const TaxBehavior = named('TaxBehavior', z.enum(['inclusive', 'exclusive']))
+export type TaxBehavior = z.output<typeof TaxBehavior>
+
+/** How a part of the billing address is asked for. */
+const mode = named('BillingAddressFieldMode', z.enum(['required', 'optional', 'disabled']))
+export const CheckoutBillingAddressFields = resource('CheckoutBillingAddressFields', {
+  country: mode,
+  state: mode,
+  city: mode,
+  postal_code: mode,
+  line1: mode,
+  line2: mode,
+})
+export type CheckoutBillingAddressFields = z.output<typeof CheckoutBillingAddressFields>
+
+export const CheckoutProduct = resource('CheckoutProduct', CustomerProduct.shape)
+
+const seen = { id: true, name: true, code: true, type: true, duration: true } as const
+const fixed = { ...seen, amounts: true, amount: true, currency: true } as const
+const percentage = { ...seen, basis_points: true } as const
+const repeating = { duration_in_months: true } as const
+const [fixedLasting, fixedRepeating, percentageLasting, percentageRepeating] = Discount.options
+
+/** A discount as a buyer sees it. */
+export const CheckoutDiscount = z.union([
+  resource('CheckoutDiscountFixedOnceForeverDuration', fixedLasting.pick(fixed).shape),
+  resource('CheckoutDiscountFixedRepeatDuration', fixedRepeating.pick({ ...fixed, ...repeating }).shape),
+  resource('CheckoutDiscountPercentageOnceForeverDuration', percentageLasting.pick(percentage).shape),
+  resource('CheckoutDiscountPercentageRepeatDuration', percentageRepeating.pick({ ...percentage, ...repeating }).shape),
+])
+export type CheckoutDiscount = z.output<typeof CheckoutDiscount>
+
+export const CheckoutOrganization = resource(
+  'CheckoutOrganization',
+  CustomerOrganization.omit({ customer_portal_settings: true, organization_features: true }).shape,
+)
+
+const minor = (what: string) => z.int().describe(what)
+const flag = (what: string) => z.boolean().describe(what)
+
+const common = {
+  ...stamps,
+  id: uuid(),
+  custom_field_data: CustomFieldData,
+  payment_processor: PaymentProcessor,
+  status: CheckoutStatus,
+  client_secret: z.string().describe('Whoever holds it may see, fill in and confirm this checkout.'),
+  url: z.string().describe('Send the buyer here.'),
+  expires_at: timestamp(),
+  success_url: z.string().describe('Where the buyer goes afterwards.'),
+  return_url: z.string().nullable().describe('Where the buyer can turn back to.'),
+  embed_origin: z.string().nullable(),
+  amount: minor('Before discount and tax, in minor units, as all amounts here; usage is not part of it.'),
+  seats: z.int().nullable(),
+  min_seats: z.int().nullable(),
+  max_seats: z.int().nullable(),
+  discount_amount: minor('What is taken off.'),
+  net_amount: minor('After discount, without tax.'),
+  tax_amount: z.int().nullable().describe('Null until there is an address to compute it from.'),
+  tax_behavior: TaxBehavior.nullable().describe('Whether prices hold the tax.'),
+  total_amount: minor('What is to pay now, as far as it is known.'),
+  currency: z.string(),
+  allow_trial: z.boolean().nullable(),
+  active_trial_interval: TrialInterval.nullable().describe('The trial that will be given: that of the checkout, or else of the product.'),
+  active_trial_interval_count: z.int().nullable(),
+  trial_end: timestamp().nullable(),
+  organization_id: uuid(),
+  product_id: uuid().nullable().describe('The product that is chosen.'),
+  product_price_id: uuid().nullable().meta({ deprecated: true }),
+  discount_id: uuid().nullable(),
+  allow_discount_codes: z.boolean(),
+  require_billing_address: flag('The whole address is asked for, not only the country.'),
+  is_discount_applicable: flag('A discount could count for the chosen product.'),
+  is_free_product_price: z.boolean(),
+  is_payment_required: flag('Something is to pay now.'),
+  is_payment_setup_required: flag('A payment method is needed for later.'),
+  is_payment_form_required: flag('Either of the two: show the form.'),
+  customer_id: uuid().nullable(),
+  is_business_customer: flag('The buyer is a company: a billing name and the whole address are asked for.'),
+  customer_name: z.string().nullable(),
+  customer_email: z.string().nullable(),
+  customer_ip_address: z.string().nullable(),
+  customer_billing_name: z.string().nullable(),
+  customer_billing_address: Address.nullable(),
+  customer_tax_id: z.string().nullable(),
+  locale: z.string().nullable(),
+  payment_method_type: z.string().nullable(),
+  payment_processor_metadata: z.record(z.string(), z.string()).describe("What the processor's form needs."),
+  billing_address_fields: CheckoutBillingAddressFields,
+  products: z.array(CheckoutProduct).describe('Those to choose from.'),
+  product: CheckoutProduct.nullable(),
+  product_price: Product.shape.prices.element.nullable().meta({ deprecated: true }),
+  prices: z.record(z.string(), Product.shape.prices).nullable().describe('What each product costs here, by its id.'),
+  discount: CheckoutDiscount.nullable(),
+  attached_custom_fields: Product.shape.attached_custom_fields.nullable(),
+}
+
+/** A purchase on its way, as the seller sees it. */
+export const Checkout = resource('Checkout', {
+  ...common,
+  trial_interval: TrialInterval.nullable(),
+  trial_interval_count: z.int().nullable(),
+  metadata: Metadata,
+  external_customer_id: z.string().nullable(),
+  subscription_id: uuid().nullable().describe('The free subscription that this purchase upgrades.'),
+  customer_metadata: Metadata,
+})
+export type Checkout = z.output<typeof Checkout>
+
+/** The same as the buyer sees it. */
+export const CheckoutPublic = resource('CheckoutPublic', { ...common, organization: CheckoutOrganization })
+export type CheckoutPublic = z.output<typeof CheckoutPublic>
+
+export const CheckoutPublicConfirmed = resource('CheckoutPublicConfirmed', {
+  ...CheckoutPublic.shape,
+  status: z.literal('confirmed'),
+  customer_session_token: z
+    .string()
+    .nullable()
+    .describe('Opens the portal for the buyer; null where the address belongs to somebody who may be somebody else.'),
+})
+export type CheckoutPublicConfirmed = z.output<typeof CheckoutPublicConfirmed>
+
+const seats = () => z.int().min(1).max(10_000)
+/** Any page of the seller, also one on its developer's own machine. */
+const landing = () => z.url({ protocol: /^https?$/ }).max(2083)
+const origin = () =>
+  z
+    .string()
+    .trim()
+    .max(2083)
+    .regex(/^[a-z][a-z0-9+.-]*:\/\/[a-z0-9.:[\]_-]+$/i, 'Give an origin such as https://shop.example.com, without a path.')
+const ipAddress = () => z.union([z.ipv4(), z.ipv6()], 'Give an IPv4 or IPv6 address.')
+const amount = () => z.int().min(0).max(2_100_000_000).nullish().describe('For a product whose price the buyer chooses, in minor units.')
+
+const buyer = {
+  customer_name: personName(),
+  customer_email: email().nullish(),
+  customer_billing_name: personName(),
+  customer_billing_address: AddressInput.nullish(),
+  customer_tax_id: maybe(100).describe('Needs the country of the billing address.'),
+  locale: locale(),
+}
+const trial = { trial_interval: TrialInterval.nullish(), trial_interval_count: z.int().min(1).max(1000).nullish() }
+const pages = {
+  success_url: landing().nullish().describe('`{CHECKOUT_ID}` in it is replaced by the id. Left out, our own page thanks the buyer.'),
+  return_url: landing().nullish(),
+  embed_origin: origin().nullish().describe('The origin of the page that shows the checkout in a frame.'),
+}
+
+export const CheckoutCreate = resource('CheckoutProductsCreate', {
+  products: z
+    .array(uuid())
+    .min(1)
+    .max(100)
+    .refine((ids) => new Set(ids).size === ids.length, 'Name each product once.')
+    .describe('Those to choose from, all of one organization; the first is chosen.'),
+  prices: z
+    .record(uuid(), z.array(ProductPriceCreate).min(1).max(200))
+    .nullish()
+    .describe("Prices for this checkout alone, by the id of the product they replace the catalog's of."),
+  amount: amount(),
+  seats: seats().nullish(),
+  min_seats: seats().nullish(),
+  max_seats: seats().nullish(),
+  currency: PresentmentCurrency.nullish(),
+  discount_id: uuid().nullish(),
+  allow_discount_codes: z.boolean().default(true),
+  require_billing_address: z.boolean().default(false),
+  allow_trial: z.boolean().default(true),
+  ...trial,
+  customer_id: uuid().nullish().describe('An existing customer.'),
+  external_customer_id: maybe(256).describe('The same by your own identifier; if it is new, the customer will have it.'),
+  is_business_customer: z.boolean().optional().describe('False, unless what is known of the customer says otherwise.'),
+  ...buyer,
+  customer_ip_address: ipAddress().nullish().describe("The buyer's own, where you call from a server: it suggests country and currency."),
+  customer_metadata: metadataInput().optional().describe('Goes into the metadata of the customer.'),
+  metadata: metadataInput().optional().describe('Goes into the metadata of the order and the subscription.'),
+  custom_field_data: customFieldDataInput().optional(),
+  subscription_id: uuid().nullish().describe('A free subscription to upgrade.'),
+  ...pages,
+})
+
+const choice = {
+  product_id: uuid().nullish().describe('One of `products`.'),
+  product_price_id: uuid().nullish().meta({ deprecated: true }),
+  amount: amount(),
+  seats: seats().nullish(),
+  is_business_customer: z.boolean().nullish(),
+  ...buyer,
+  custom_field_data: customFieldDataInput().optional(),
+}
+
+export const CheckoutUpdate = resource('CheckoutUpdate', {
+  ...choice,
+  ...trial,
+  currency: PresentmentCurrency.nullish(),
+  discount_id: uuid().nullish(),
+  allow_discount_codes: z.boolean().nullish(),
+  require_billing_address: z.boolean().nullish(),
+  allow_trial: z.boolean().nullish(),
+  customer_ip_address: ipAddress().nullish(),
+  customer_metadata: metadataInput().nullish(),
+  metadata: metadataInput().optional(),
+  ...pages,
+})
+
+export const CheckoutUpdatePublic = resource('CheckoutUpdatePublic', {
+  ...choice,
+  payment_method_type: maybe(100),
+  discount_code: maybe(256).describe('Null takes the discount off.'),
+  allow_trial: z.literal(false).nullish().describe('A buyer may give up the trial, not ask for one.'),
+})
+
+export const CheckoutConfirm = resource('CheckoutConfirmStripe', {
+  ...CheckoutUpdatePublic.shape,
+  confirmation_token_id: z.string().min(1).max(500).nullish().describe("From the processor's form; needed where `is_payment_form_required`."),
+})
+
+export const NotOpenCheckout = failure('NotOpenCheckout', 403, 'This checkout is no longer open. Create a new one.')
+export const AlreadyActiveSubscriptionError = failure(
+  'AlreadyActiveSubscriptionError',
+  403,
+  'This customer has a subscription already, and the seller allows one. It can be changed in the customer portal.',
+)
+export const PaymentNotReady = failure('PaymentNotReady', 403, 'This organization cannot take payments yet.')
+export const TrialAlreadyRedeemed = failure(
+  'TrialAlreadyRedeemed',
+  403,
+  'A trial was used before by this person or with this card. Confirm with `allow_trial: false` to go on without one.',
+)
+export const DiscountRedemptionLimitReached = failure('DiscountRedemptionLimitReached', 403, 'This customer has used the discount as often as it allows.')
+export const PaymentError = failure('PaymentError', 400, 'The payment did not go through. Try again, or with another payment method.')
+export const ExpiredCheckoutError = failure('ExpiredCheckoutError', 410, 'This checkout has expired. Create a new one.')
+export const CheckoutLocked = failure('CheckoutLocked', 409, 'This checkout is being worked on. Try again in a moment.')
+export const CheckoutCustomerDeleted = failure('CheckoutCustomerDeleted', 409, 'The customer of this checkout was deleted. Create a new one.')
+export const CheckoutCustomerExternalIdMismatch = failure(
+  'CheckoutCustomerExternalIdMismatch',
+  422,
+  'The customer with this external id has another e-mail address. Use that address, or create the checkout for that customer.',
+)
+
+/** Why a checkout cannot be changed or confirmed, whoever asks. */
+const refusals = [AlreadyActiveSubscriptionError, NotOpenCheckout, PaymentNotReady, TrialAlreadyRedeemed, DiscountRedemptionLimitReached, CheckoutLocked]
+
+const read = merchant(['checkouts:read', 'checkouts:write'])
+const write = merchant('checkouts:write')
+const byId = z.object({ id: uuid() })
+
+export const listCheckouts = operation({
+  id: 'checkouts:list',
+  method: 'GET',
+  path: '/v1/checkouts/',
+  summary: 'List checkouts',
+  access: read,
+  query: z.object({
+    organization_id: filter(uuid()),
+    product_id: filter(uuid()),
+    customer_id: filter(uuid()),
+    external_customer_id: filter(z.string().max(256)),
+    status: filter(CheckoutStatus),
+    query: z.string().max(256).optional().describe("Part of the buyer's name or e-mail address."),
+    ...pageQuery,
+    sorting: sorting('CheckoutSortProperty', ['created_at', 'expires_at', 'status'], ['-created_at']),
+  }),
+  returns: page('CheckoutPage', Checkout),
+  fails: [],
+})
+
+export const createCheckout = operation({
+  id: 'checkouts:create',
+  method: 'POST',
+  path: '/v1/checkouts/',
+  summary: 'Create a checkout',
+  description: 'Send the buyer to its `url`. It expires after a day.',
+  access: write,
+  body: CheckoutCreate,
+  returns: Checkout,
+  status: 201,
+  keptDays: 30,
+  fails: [NotPermitted],
+})
+
+export const getCheckout = operation({
+  id: 'checkouts:get',
+  method: 'GET',
+  path: '/v1/checkouts/{id}',
+  summary: 'Get a checkout',
+  access: read,
+  params: byId,
+  returns: Checkout,
+  fails: [ResourceNotFound],
+})
+
+export const updateCheckout = operation({
+  id: 'checkouts:update',
+  method: 'PATCH',
+  path: '/v1/checkouts/{id}',
+  summary: 'Update a checkout',
+  description: 'While it is open. What is absent stays as it is.',
+  access: write,
+  params: byId,
+  body: CheckoutUpdate,
+  returns: Checkout,
+  fails: [NotPermitted, ResourceNotFound, ...refusals],
+})
+
+/** The secret is the credential: pages of any site may hold it. */
+const holder = { access: open({ anyOrigin: true }), params: z.object({ client_secret: z.string().min(1).max(200) }) }
+
+export const getClientCheckout = operation({
+  id: 'checkouts:client_get',
+  method: 'GET',
+  path: '/v1/checkouts/client/{client_secret}',
+  summary: 'Get a checkout by its secret',
+  description: 'For the page where the buyer pays.',
+  ...holder,
+  returns: CheckoutPublic,
+  fails: [ResourceNotFound, ExpiredCheckoutError],
+})
+
+export const updateClientCheckout = operation({
+  id: 'checkouts:client_update',
+  method: 'PATCH',
+  path: '/v1/checkouts/client/{client_secret}',
+  summary: 'Fill in a checkout by its secret',
+  description: 'While it is open. What is absent stays as it is; the amounts in the answer are computed anew.',
+  ...holder,
+  body: CheckoutUpdatePublic,
+  returns: CheckoutPublic,
+  fails: [ResourceNotFound, ExpiredCheckoutError, ...refusals],
+})
+
+export const confirmClientCheckout = operation({
+  id: 'checkouts:client_confirm',
+  method: 'POST',
+  path: '/v1/checkouts/client/{client_secret}/confirm',
+  summary: 'Confirm a checkout by its secret',
+  description:
+    'The buyer pays. Where the bank asks for more, `payment_processor_metadata` holds what the processor’s form needs; whether it succeeded tells the status, and `checkout.updated`. A declined payment leaves the checkout open.',
+  ...holder,
+  budget: 'checkout_confirm',
+  body: CheckoutConfirm,
+  returns: CheckoutPublicConfirmed,
+  keptDays: 30,
+  reveals: true,
+  fails: [ResourceNotFound, PaymentError, ExpiredCheckoutError, ...refusals, CheckoutCustomerDeleted, CheckoutCustomerExternalIdMismatch],
+})
+
+export const checkoutCreated = webhook('checkout.created', Checkout, 'A checkout is created.')
+export const checkoutUpdated = webhook('checkout.updated', Checkout, 'A checkout changes, also its status.')
+export const checkoutExpired = webhook('checkout.expired', Checkout, 'A checkout expires without having been paid.')

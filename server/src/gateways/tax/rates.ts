@@ -1,0 +1,53 @@
+import { readState } from '@bursar/contract'
+import { behaviorOf, type PlacedQuestion, type TaxProvider, type TaxQuote } from './tax.ts'
+
+export interface TaxRate {
+  readonly country: string
+  /** Null: the whole country. */
+  readonly state: string | null
+  /** Parts per million. */
+  readonly rate: number
+  /** A business of this country accounts for the tax itself. */
+  readonly reverse_charge: boolean
+}
+
+/** What a seller has said about a country, and where the seller is. */
+export type FindRates = (organization_id: string, country: string) => Promise<{ readonly seller_country: string | null; readonly rates: readonly TaxRate[] }>
+
+/**
+ * Quotes from a seller's own list. A state's rate counts before its country's; so where states are told apart, a buyer
+ * whose state is not known gets no quote.
+ */
+export const openRates = (find: FindRates): TaxProvider => ({
+  quote: async (question) => {
+    const { country } = question.address
+    const { seller_country, rates } = await find(question.organization_id, country)
+    const state = readState(country, question.address.state)
+    const here = rates.filter((rate) => rate.country === country)
+    if (state === null && here.some((rate) => rate.state !== null)) return null
+    const found = here.find((rate) => rate.state === state) ?? here.find((rate) => rate.state === null)
+    const quoted = (jurisdiction: string, rate: number, reason: TaxQuote['reason']): TaxQuote => ({
+      rate,
+      behavior: behaviorOf(question),
+      jurisdiction,
+      reason,
+    })
+    if (!found) return quoted(state ?? country, 0, 'not_collecting')
+    const jurisdiction = found.state ?? country
+    const abroad = seller_country !== null && seller_country !== country
+    if (found.reverse_charge && abroad && isBusiness(question)) return quoted(jurisdiction, 0, 'reverse_charge')
+    return found.rate === 0 ? quoted(jurisdiction, 0, 'not_subject_to_tax') : quoted(jurisdiction, found.rate, 'standard_rated')
+  },
+})
+
+const union = 'AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK'.split(' ')
+
+/** Numbers that people have too, or that say nothing about the tax of the country. */
+const notOfBusinesses: readonly string[] = ['br_cpf', 'ca_pst_bc', 'ca_pst_mb', 'ca_pst_sk', 'ca_qst']
+
+/** Whether the buyer has a number that businesses of the buyer's country are known by. In the European Union that is the one for VAT, which names its country. */
+const isBusiness = ({ address: { country }, tax_id }: PlacedQuestion): boolean => {
+  if (!tax_id) return false
+  if (union.includes(country)) return tax_id.format === 'eu_vat' && tax_id.value.startsWith(country === 'GR' ? 'EL' : country)
+  return tax_id.format.startsWith(`${country.toLowerCase()}_`) && !notOfBusinesses.includes(tax_id.format)
+}

@@ -1,0 +1,110 @@
+import {
+  createCheckout,
+  createProduct,
+  createWebhookEndpoint,
+  listOrganizations,
+  listProducts,
+  listWebhookEndpoints,
+  revealWebhookSecret,
+  scopes as everyScope,
+  updateWebhookEndpoint,
+  webhookKinds,
+} from '@bursar/contract'
+import { Refused, type Client, type Input } from '@bursar/contract/client'
+import { Secret } from '../kernel/secrets.ts'
+import { issueOrganizationToken } from '../modules/identity/index.ts'
+import { findLivingOrganization } from '../modules/organizations/index.ts'
+import type { Config } from '../platform/config.ts'
+import { acmeOwner, createAcme, withDatabase } from './commands.ts'
+import type { Receiver } from './receiver.ts'
+import { connectTo } from './send.ts'
+
+const endpointName = 'bursar dev'
+
+interface Furnishing {
+  readonly config: Config
+  /** Where we listen. */
+  readonly local: string
+  /** The token of the last start; replaced where it does not work. */
+  readonly token: string | undefined
+  readonly receiver: Receiver
+}
+
+/** Sees to it that everything there is to play with is there: what is, stays as it is. */
+export const furnish = async ({ config, local, token: known, receiver }: Furnishing) => {
+  const base = config.public_url.href.replace(/\/$/, '')
+  const token = known !== undefined && (await works(connectTo(local, known))) ? known : await issueToken(config)
+  const api = connectTo(local, token)
+  const [organization] = (await api.call(listOrganizations, { query: { slug: 'acme' } })).items
+  const { endpoint_id, secret } = await attach(api, receiver)
+  const product = await offer(api, { name: 'Field guide', prices: [{ amount_type: 'fixed', price_currency: 'usd', price_amount: 2900 }] })
+  const plan = await offer(api, {
+    name: 'Team plan',
+    recurring_interval: 'month',
+    prices: [
+      {
+        amount_type: 'seat_based',
+        price_currency: 'usd',
+        seat_tiers: {
+          seat_tier_type: 'graduated',
+          tiers: [
+            { min_seats: 1, max_seats: 10, price_per_seat: 1200 },
+            { min_seats: 11, max_seats: null, price_per_seat: 900 },
+          ],
+        },
+      },
+    ],
+  })
+  const checkout = await open(api, product)
+  return {
+    api: base,
+    token,
+    organization_id: organization!.id,
+    owner: acmeOwner,
+    products: { field_guide: product, team_plan: plan },
+    checkout,
+    webhook: { endpoint_id, secret, receiver: receiver.url },
+    mailbox: `${base}/mailbox`,
+  }
+}
+export type Made = Awaited<ReturnType<typeof furnish>>
+
+const works = async (api: Client): Promise<boolean> => (await api.send(listOrganizations, { query: { slug: 'acme' } })).status === 200
+
+/** A token that may do everything, of the organization acme, which is made where it is missing. */
+const issueToken = (config: Config): Promise<string> =>
+  withDatabase(async ({ db, transact, platform }) => {
+    const there = await findLivingOrganization(db, { slug: 'acme' })
+    const { secret } = await transact(async (tx) => {
+      const organization = there ?? (await createAcme(tx))
+      return issueOrganizationToken(tx, platform, organization.id, { comment: 'bursar dev', scopes: everyScope, expires_in: null })
+    })
+    return secret.reveal()
+  }, config)
+
+/** Joins our receiver to an endpoint: the same one at every start, so that its secret stays. */
+const attach = async (api: Client, receiver: Receiver): Promise<{ endpoint_id: string; secret: string }> => {
+  const there = (await api.call(listWebhookEndpoints, { query: { limit: '100' } })).items.find(({ name }) => name === endpointName)
+  if (there && there.url !== receiver.url) await api.call(updateWebhookEndpoint, { params: { id: there.id }, body: { url: receiver.url } })
+  const { id, secret } = there
+    ? await api.call(revealWebhookSecret, { params: { id: there.id } })
+    : await api.call(createWebhookEndpoint, { body: { url: receiver.url, name: endpointName, format: 'raw', events: [...webhookKinds] } })
+  receiver.trust(new Secret(secret))
+  return { endpoint_id: id, secret }
+}
+
+const offer = async (api: Client, product: Input<typeof createProduct>['body']): Promise<string> => {
+  const { items } = await api.call(listProducts, { query: { query: product.name, is_archived: 'false' } })
+  return (items.find(({ name }) => name === product.name) ?? (await api.call(createProduct, { body: product }))).id
+}
+
+/** A checkout to try, if they can be made. */
+const open = async (api: Client, product: string): Promise<{ id: string; client_secret: string; url: string } | null> => {
+  try {
+    const { id, client_secret, url } = await api.call(createCheckout, { body: { products: [product] } })
+    return { id, client_secret, url }
+  } catch (error) {
+    if (error instanceof Refused) return null
+    throw error
+  }
+}

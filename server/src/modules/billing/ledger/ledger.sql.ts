@@ -1,0 +1,155 @@
+import { sql } from 'kysely'
+import { newId } from '../../../kernel/ids.ts'
+import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
+
+export type FactKind = 'order_billed' | 'payment_received' | 'refund_paid' | 'refund_reversed' | 'balance_adjusted'
+export type LedgerAccount = 'processor' | 'receivable' | 'revenue' | 'tax' | 'customer_balance'
+
+/** One side of a fact. */
+export interface Entry {
+  readonly account: LedgerAccount
+  /** Debits are above zero, credits below. */
+  readonly amount: number
+  readonly payment_account_id: string | null
+}
+
+/** Something that happened to the money of one customer, in one currency. */
+export interface Fact {
+  readonly organization_id: string
+  readonly kind: FactKind
+  /** The order, payment, refund or adjustment that it is about. */
+  readonly reference: string
+  readonly customer_id: string
+  readonly currency: string
+  readonly entries: readonly Entry[]
+}
+
+declare module '../../../platform/postgres/postgres.ts' {
+  interface Tables {
+    ledger_transactions: {
+      organization_id: string
+      id: string
+      at: Date
+      business_at: Date
+      kind: FactKind
+      reference: string
+      entry_count: number
+    }
+    ledger_entries: {
+      organization_id: string
+      transaction_id: string
+      position: number
+      account: LedgerAccount
+      customer_id: string
+      payment_account_id: string | null
+      amount: number
+      currency: string
+    }
+    customer_balances: { organization_id: string; customer_id: string; currency: string; amount: number }
+  }
+}
+
+/** A fact that was written, and the customer's balance after everything written with it, where that moved. */
+export interface Written {
+  readonly balance: number | null
+}
+
+/**
+ * Writes facts with their entries and moves the balances of their customers by the same entries, in one statement: the
+ * two cannot part. Of what was written before nothing happens; its place in the answer is empty.
+ */
+export const insertFacts = async (tx: Tx, facts: readonly Fact[]): Promise<(Written | undefined)[]> => {
+  const at = tx.clock.wall()
+  const numbered = facts.map((fact) => ({ ...fact, id: newId(at) }))
+  const entries = numbered.flatMap((fact) => fact.entries.map((entry, position) => ({ ...entry, position, id: fact.id })))
+  const of = <Row, K extends keyof Row>(rows: readonly Row[], column: K): Row[K][] => rows.map((row) => row[column])
+  const { rows } = await sql<{ id: string; balance: number | null }>`
+    with facts as (
+      select * from unnest(
+        ${of(numbered, 'organization_id')}::uuid[], ${of(numbered, 'id')}::uuid[], ${of(numbered, 'kind')}::text[], ${of(numbered, 'reference')}::uuid[],
+        ${of(numbered, 'customer_id')}::uuid[], ${of(numbered, 'currency')}::text[], ${numbered.map((fact) => fact.entries.length)}::integer[]
+      ) as f (organization_id, id, kind, reference, customer_id, currency, entry_count)
+    ), written as (
+      insert into ledger_transactions (organization_id, id, at, business_at, kind, reference, entry_count)
+      select organization_id, id, ${at}, ${tx.clock.business()}, kind, reference, entry_count from facts
+      on conflict (organization_id, kind, reference) do nothing
+      returning organization_id, id
+    ), sides as (
+      select f.organization_id, f.id, e.position, e.account, f.customer_id, e.payment_account_id, e.amount, f.currency
+      from unnest(
+        ${of(entries, 'id')}::uuid[], ${of(entries, 'position')}::integer[], ${of(entries, 'account')}::text[],
+        ${of(entries, 'payment_account_id')}::uuid[], ${of(entries, 'amount')}::bigint[]
+      ) as e (id, position, account, payment_account_id, amount)
+      join facts f on f.id = e.id join written w on w.id = e.id
+    ), posted as (
+      insert into ledger_entries (organization_id, transaction_id, position, account, customer_id, payment_account_id, amount, currency)
+      select * from sides
+    ), moved as (
+      insert into customer_balances (organization_id, customer_id, currency, amount)
+      select organization_id, customer_id, currency, -sum(amount) from sides where account = 'customer_balance'
+      group by organization_id, customer_id, currency order by organization_id, customer_id, currency
+      on conflict (organization_id, customer_id, currency) do update set amount = customer_balances.amount + excluded.amount
+      returning organization_id, customer_id, currency, amount
+    )
+    select w.id, m.amount as balance from written w join facts f on f.id = w.id
+    left join moved m on m.organization_id = f.organization_id and m.customer_id = f.customer_id and m.currency = f.currency`.execute(tx.q)
+  const written = new Map(rows.map(({ id, balance }) => [id, { balance }]))
+  return numbered.map(({ id }) => written.get(id))
+}
+
+/** Holds what a customer has with us in a currency, until the transaction ends: credit above zero, debt below. */
+export const lockAmount = async (tx: Tx, organization_id: string, customer_id: string, currency: string): Promise<number> => {
+  const held = () =>
+    tx.q
+      .selectFrom('customer_balances')
+      .select('amount')
+      .where('organization_id', '=', organization_id)
+      .where('customer_id', '=', customer_id)
+      .where('currency', '=', currency)
+      .forUpdate()
+      .executeTakeFirst()
+  const found = await held()
+  if (found) return found.amount
+  // A row that is not there cannot be held: whoever comes first makes it, and the others wait for it.
+  await tx.q
+    .insertInto('customer_balances')
+    .values({ organization_id, customer_id, currency, amount: 0 })
+    .onConflict((twin) => twin.columns(['organization_id', 'customer_id', 'currency']).doNothing())
+    .execute()
+  return (await held())!.amount
+}
+
+/** A fact as it was written. */
+export const findFact = async (db: Db, organization_id: string, kind: FactKind, reference: string): Promise<Fact | undefined> => {
+  const rows = await db.q
+    .selectFrom('ledger_transactions as t')
+    .innerJoin('ledger_entries as e', (on) => on.onRef('e.organization_id', '=', 't.organization_id').onRef('e.transaction_id', '=', 't.id'))
+    .select(['e.account', 'e.amount', 'e.payment_account_id', 'e.customer_id', 'e.currency'])
+    .where('t.organization_id', '=', organization_id)
+    .where('t.kind', '=', kind)
+    .where('t.reference', '=', reference)
+    .orderBy('e.position')
+    .execute()
+  const [first] = rows
+  if (!first) return undefined
+  const { customer_id, currency } = first
+  return {
+    organization_id,
+    kind,
+    reference,
+    customer_id,
+    currency,
+    entries: rows.map(({ account, amount, payment_account_id }) => ({ account, amount, payment_account_id })),
+  }
+}
+
+/** What stands on each account of an organization, in each currency: debits above zero. */
+export const sumAccounts = (db: Db, organization_id: string): Promise<{ account: LedgerAccount; currency: string; amount: number }[]> =>
+  db.q
+    .selectFrom('ledger_entries')
+    .select(['account', 'currency', ({ fn }) => sql<number>`${fn.sum('amount')}::bigint`.as('amount')])
+    .where('organization_id', '=', organization_id)
+    .groupBy(['account', 'currency'])
+    .orderBy('account')
+    .orderBy('currency')
+    .execute()

@@ -1,0 +1,364 @@
+import {
+  confirmClientCheckout,
+  createCheckout,
+  createProduct,
+  getCheckout,
+  listOrders,
+  listPayments,
+  listSubscriptions,
+  receiveProcessorEvent,
+  type CheckoutPublicConfirmed,
+} from '@bursar/contract'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { eventually, exchange, openWorld, type World } from '../../../../test/harness/world.ts'
+import { openTestProcessor, type ProcessorCall, type TestProcessor } from '../../../gateways/payments/test/processor.ts'
+import { openPayments } from '../../../gateways/payments/open.ts'
+import { newId } from '../../../kernel/ids.ts'
+import { openWorker, regularWork } from '../../../main/wire.ts'
+import { findAccountAnywhere, openAccount } from './attempts.sql.ts'
+import { follow } from './attempts.ts'
+
+let world: World
+let processor: TestProcessor
+let deployment: Awaited<ReturnType<typeof openDeployment>>
+beforeAll(async () => {
+  world = await openWorld()
+  processor = openTestProcessor({ url: world.config.database_url, environment: 'sandbox', clock: world.clock, log: world.base.log })
+  deployment = await openDeployment(world, openLife(null))
+})
+afterAll(async () => {
+  await processor.close()
+  await deployment.close()
+  await world.close()
+})
+
+const second = 1000
+const hour = 3600 * second
+const price = { amount_type: 'fixed' as const, price_amount: 2900, price_currency: 'usd' as const }
+const errorOf = (answer: { status: number; body: unknown }) => `${answer.status} ${(answer.body as { error: string }).error}`
+
+const open = async () => {
+  const shop = await world.shop()
+  const { api } = shop
+  const once = await api.call(createProduct, { body: { name: 'Guide', prices: [price] } })
+  const monthly = await api.call(createProduct, { body: { name: 'Plan', recurring_interval: 'month', prices: [price] } })
+  const checkout = (product = once.id) => api.call(createCheckout, { body: { products: [product] } })
+  const confirm = ({ client_secret }: { client_secret: string }, confirmation_token_id: string, client = world.client()) =>
+    client.send(confirmClientCheckout, {
+      params: { client_secret },
+      body: { customer_email: 'ada@people.test', customer_billing_address: { country: 'DE' }, confirmation_token_id },
+    })
+  return {
+    ...shop,
+    once,
+    monthly,
+    checkout,
+    confirm,
+    /** A checkout that was confirmed with this card, and what the buyer was told. */
+    bought: async (card: string, product = once.id) => {
+      const made = await checkout(product)
+      const answer = await confirm(made, card)
+      expect(answer.status).toBe(200)
+      return { ...made, told: (answer.body as unknown as CheckoutPublicConfirmed).payment_processor_metadata }
+    },
+    /** How a checkout stands: its status, its payments, its orders. */
+    stands: async ({ id }: { id: string }) => [
+      (await api.call(getCheckout, { params: { id } })).status,
+      (await api.call(listPayments, { query: { checkout_id: [id] } })).items.map(({ status }) => status).join(),
+      (await api.call(listOrders, { query: { checkout_id: [id] } })).items.length,
+    ],
+  }
+}
+
+/** The payment account of an organization, and what it wants to tell us, exactly as it would be posted. */
+const accountOf = async (organization_id: string) => {
+  const { rows } = await world.database.owner((owner) =>
+    owner.query<{ id: string }>('select id from payment_accounts where organization_id = $1', [organization_id]),
+  )
+  const row = (await findAccountAnywhere(deployment.means.db, rows[0]!.id))!
+  return { id: row.id, ...processor.account(row.id, openAccount(world.platform.sealer, row).secret) }
+}
+const address = (organization_id: string, account_id: string) => `/v1/payment-accounts/${organization_id}/${account_id}/events`
+const post = async (path: string, headers: Readonly<Record<string, string>>, body: string) => {
+  const { status, text } = await exchange(world.port, receiveProcessorEvent.method, path, { ...headers }, body)
+  return { status, body: JSON.parse(text) as unknown }
+}
+/** Posts every event that is due to where it belongs; how many there were. */
+const deliver = async (organization_id: string) => {
+  const account = await accountOf(organization_id)
+  const callbacks = await account.takeCallbacks(100)
+  for (const { headers, body } of callbacks) expect((await post(address(organization_id, account.id), headers, body)).status).toBe(200)
+  await deployment.work()
+  return callbacks.length
+}
+const tidy = async () => {
+  await deployment.sweep()
+  await deployment.work()
+}
+/** What the processor has charged for a checkout's attempts, by its own books. */
+const charged = async (organization_id: string) =>
+  (await processor.books()).charges.filter(({ metadata }) => metadata.organization_id === organization_id).map(({ amount }) => amount)
+
+test('where the bank asks for more, the purchase waits for the answer, and is given once it came', async () => {
+  const { organization, bought, stands, confirm, events } = await open()
+  const made = await bought('tok_3ds')
+  expect(made.told).toMatchObject({ intent_status: 'requires_action', intent_client_secret: expect.any(String) as string })
+  await deployment.work()
+  expect(await stands(made)).toEqual(['confirmed', 'pending', 0])
+  // Whoever lost the page finds the same question again.
+  const again = await confirm(made, 'tok_3ds')
+  expect(again.body).toMatchObject({ payment_processor_metadata: made.told })
+  await processor.completeAction(made.told.intent_client_secret!, true)
+  expect(await deliver(organization.id)).toBe(2)
+  expect(await stands(made)).toEqual(['succeeded', 'succeeded', 1])
+  expect(await charged(organization.id)).toEqual([2900])
+  expect(await events('order.paid')).toHaveLength(1)
+})
+
+test('the buyer who tells the bank no can pay otherwise', async () => {
+  const { organization, bought, stands, confirm } = await open()
+  const made = await bought('tok_3ds')
+  await processor.completeAction(made.told.intent_client_secret!, false)
+  await deliver(organization.id)
+  expect(await stands(made)).toEqual(['open', 'failed', 0])
+  expect((await confirm(made, 'tok_visa')).status).toBe(200)
+  await deployment.work()
+  expect(await stands(made)).toEqual(['succeeded', 'succeeded,failed', 1])
+  expect(await charged(organization.id)).toEqual([2900])
+})
+
+test('a subscription whose card needs the bank’s word begins with it', async () => {
+  const { organization, api, bought, monthly } = await open()
+  const made = await bought('tok_3ds', monthly.id)
+  await deployment.work()
+  expect((await api.call(listSubscriptions, {})).items).toEqual([])
+  await processor.completeAction(made.told.intent_client_secret!, true)
+  await deliver(organization.id)
+  expect((await api.call(listSubscriptions, {})).items).toMatchObject([{ status: 'active', checkout_id: made.id }])
+})
+
+test('who does not answer their bank within an hour is not charged later: the attempt is called off', async () => {
+  const { organization, bought, stands } = await open()
+  const made = await bought('tok_3ds')
+  world.clock.advance(59 * 60 * second)
+  await tidy()
+  expect(await stands(made)).toEqual(['confirmed', 'pending', 0])
+  world.clock.advance(61 * 60 * second)
+  await tidy()
+  expect(await stands(made)).toEqual(['open', 'failed', 0])
+  await expect(processor.completeAction(made.told.intent_client_secret!, true)).rejects.toThrow('This intent is canceled.')
+  expect(await charged(organization.id)).toEqual([])
+})
+
+test('a bank debit that pays later is waited for; one that fails gives the checkout back', async () => {
+  const { organization, bought, stands } = await open()
+  const pays = await bought('tok_processing')
+  const fails = await bought('tok_processing_fails')
+  for (const made of [pays, fails]) expect(made.told.intent_status).toBe('processing')
+  await deployment.work()
+  world.clock.advance(61 * second)
+  await deliver(organization.id)
+  expect(await stands(pays)).toEqual(['succeeded', 'succeeded', 1])
+  expect(await stands(fails)).toEqual(['open', 'failed', 0])
+  expect(await charged(organization.id)).toEqual([2900])
+})
+
+test('a buyer who confirms again while a debit is on its way changes nothing, even when the processor has forgotten the first time', async () => {
+  const { organization, checkout, confirm, stands } = await open()
+  const made = await checkout()
+  expect((await confirm(made, 'tok_processing')).status).toBe(200)
+  // As slow as a real bank: days, so that the key is long forgotten.
+  const slow = (days: number) =>
+    world.database.owner((owner) =>
+      owner.query(`update test_processor.intents set settles_at = settles_at + make_interval(days => $1) where settles_at is not null`, [days]),
+    )
+  await slow(3)
+  world.clock.advance(30 * hour)
+  expect((await confirm(made, 'tok_processing')).body).toMatchObject({ payment_processor_metadata: { intent_status: 'processing' } })
+  await tidy()
+  expect(await stands(made)).toEqual(['confirmed', 'pending', 0])
+  world.clock.advance(72 * hour)
+  await tidy()
+  expect(await stands(made)).toEqual(['succeeded', 'succeeded', 1])
+  expect(await charged(organization.id)).toEqual([2900])
+})
+
+for (const [card, told] of [
+  ['tok_callback_twice', 2],
+  ['tok_callback_late', 0],
+  ['tok_callback_never', 0],
+] as const)
+  test(`${card}: however the processor tells of a payment, it is given once`, async () => {
+    const { organization, bought, stands, events } = await open()
+    const made = await bought(card)
+    expect(await deliver(organization.id)).toBe(told)
+    world.clock.advance(91 * second)
+    expect(await deliver(organization.id)).toBe(card === 'tok_callback_late' ? 1 : 0)
+    await tidy()
+    expect(await stands(made)).toEqual(['succeeded', 'succeeded', 1])
+    expect(await events('order.paid')).toHaveLength(1)
+  })
+
+test('a debit of which nobody ever tells is found out by asking', async () => {
+  const { organization, bought, stands } = await open()
+  const made = await bought('tok_processing')
+  await deployment.work()
+  world.clock.advance(61 * second)
+  // What is told is lost on the way.
+  expect(await (await accountOf(organization.id)).takeCallbacks(100)).toHaveLength(1)
+  await tidy()
+  expect(await stands(made)).toEqual(['succeeded', 'succeeded', 1])
+})
+
+test('an event counts only as its account signed it, just now, at its own address', async () => {
+  const { organization, bought, stands } = await open()
+  const made = await bought('tok_processing')
+  world.clock.advance(61 * second)
+  const account = await accountOf(organization.id)
+  const { headers, body } = (await account.takeCallbacks(1))[0]!
+  const here = address(organization.id, account.id)
+  const other = await open()
+  await other.bought('tok_visa')
+  const theirs = await accountOf(other.organization.id)
+  const signature = headers['test-processor-signature']!
+  const forged = { ...headers, 'test-processor-signature': signature.replace(/.$/, (last) => (last === '0' ? '1' : '0')) }
+  const unsigned = { 'content-type': 'application/json' }
+  for (const [where, how, what] of [
+    [here, forged, body],
+    [here, unsigned, body],
+    [here, headers, body.replace('intent.succeeded', 'intent.failed')],
+    [address(other.organization.id, theirs.id), headers, body],
+  ] as const)
+    expect(errorOf(await post(where, how, what))).toBe('403 ProcessorEventRefused')
+  for (const where of [address(organization.id, theirs.id), address(other.organization.id, account.id), address(organization.id, newId(world.clock.wall()))])
+    expect(errorOf(await post(where, headers, body))).toBe('404 ResourceNotFound')
+  expect((await post(address(organization.id, 'x'), headers, body)).status).toBe(422)
+  await deployment.work()
+  expect(await stands(made)).toEqual(['confirmed', 'pending', 0])
+  // The true one counts, as often as it comes, until it is old.
+  for (const _ of [1, 2]) expect(await post(here, headers, body)).toEqual({ status: 200, body: { received: true } })
+  await deployment.work()
+  expect(await stands(made)).toEqual(['succeeded', 'succeeded', 1])
+  world.clock.advance(301 * second)
+  expect(errorOf(await post(here, headers, body))).toBe('403 ProcessorEventRefused')
+})
+
+test('an answer that is lost after the charge: the purchase is complete, and charged once', async () => {
+  const { organization, bought, stands } = await open()
+  const made = await bought('tok_charge_then_timeout')
+  await deployment.work()
+  expect(await stands(made)).toEqual(['succeeded', 'succeeded', 1])
+  expect(await charged(organization.id)).toEqual([2900])
+})
+
+test('a request that never arrives: nothing is charged, the buyer may press again, or else it is called off', async () => {
+  const { organization, checkout, confirm, stands } = await open()
+  const again = await checkout()
+  expect((await confirm(again, 'tok_timeout_then_nothing')).body).toMatchObject({ payment_processor_metadata: { intent_status: 'requires_confirmation' } })
+  expect(await stands(again)).toEqual(['confirmed', 'pending', 0])
+  expect((await confirm(again, 'tok_timeout_then_nothing')).body).toMatchObject({ payment_processor_metadata: { intent_status: 'succeeded' } })
+  const left = await checkout()
+  await confirm(left, 'tok_timeout_then_nothing')
+  world.clock.advance(29 * second)
+  await tidy()
+  expect(await stands(left)).toEqual(['confirmed', 'pending', 0])
+  world.clock.advance(2 * second)
+  await tidy()
+  expect(await stands(left)).toEqual(['open', 'failed', 0])
+  expect(await stands(again)).toEqual(['succeeded', 'succeeded', 1])
+  expect(await charged(organization.id)).toEqual([2900])
+})
+
+/** A deployment whose processor goes silent as told. */
+const silent = async (misbehave: (call: ProcessorCall) => 'before' | 'after' | undefined) => {
+  const payments = openPayments(world.config, { ...world.base, misbehave })
+  const life = openLife(null)
+  const deaf = await openDeployment(world, { ...life, watched: () => ({ ...payments, close: async () => undefined }) })
+  return {
+    ...deaf,
+    close: async () => {
+      await deaf.close()
+      await payments.close()
+    },
+  }
+}
+
+for (const side of ['before', 'after'] as const)
+  test(`a creation that is not answered (${side} it happened) is asked for again under its own key, and leaves one intent`, async () => {
+    const { organization, checkout, confirm, stands } = await open()
+    const made = await checkout()
+    const deaf = await silent((call) => (call === 'createIntent' ? side : undefined))
+    expect((await confirm(made, 'tok_visa', deaf.client())).body).toMatchObject({ payment_processor_metadata: { intent_status: 'processing' } })
+    await deaf.close()
+    expect(await stands(made)).toEqual(['confirmed', 'pending', 0])
+    world.clock.advance(31 * second)
+    await tidy()
+    // It was made, by now, and never confirmed: so it is called off.
+    expect(await stands(made)).toEqual(['open', 'failed', 0])
+    const { rows } = await world.database.owner((owner) =>
+      owner.query<{ status: string }>(`select status from test_processor.intents where metadata->>'organization_id' = $1`, [organization.id]),
+    )
+    expect(rows).toEqual([{ status: 'canceled' }])
+    expect(await charged(organization.id)).toEqual([])
+  })
+
+for (const side of ['before', 'after'] as const)
+  test(`after 20 hours keys are not trusted any more: the intent is looked for by what it carries (${side} it happened)`, async () => {
+    const { organization, checkout, confirm, stands } = await open()
+    const made = await checkout()
+    const calls: string[] = []
+    const deaf = await silent((call) => {
+      calls.push(call)
+      return call === 'createIntent' ? side : undefined
+    })
+    await confirm(made, 'tok_visa', deaf.client())
+    world.clock.advance(20 * hour)
+    calls.length = 0
+    const { rows: payments } = await world.database.owner((owner) => owner.query<{ id: string }>('select id from payments where checkout_id = $1', [made.id]))
+    await follow(deaf.means, organization.id, payments[0]!.id)
+    await deaf.close()
+    expect(calls).toEqual(side === 'after' ? ['findIntents', 'readIntent', 'cancelIntent'] : ['findIntents'])
+    await deployment.work()
+    expect(await stands(made)).toEqual(['open', 'failed', 0])
+    expect(await charged(organization.id)).toEqual([])
+  })
+
+test('a processor that stays silent is asked again, ever less often, and the attempt is not given up', async () => {
+  const { checkout, confirm, stands } = await open()
+  const made = await checkout()
+  const deaf = await silent((call) => (call === 'confirmIntent' || call === 'readIntent' ? 'after' : undefined))
+  expect((await confirm(made, 'tok_visa', deaf.client())).body).toMatchObject({ payment_processor_metadata: { intent_status: 'processing' } })
+  const dueIn = async () => {
+    const { rows } = await world.database.owner((owner) => owner.query<{ due_at: Date }>('select due_at from payments where checkout_id = $1', [made.id]))
+    return Math.round((rows[0]!.due_at.getTime() - world.clock.wall().getTime()) / second)
+  }
+  const waits: number[] = []
+  for (let round = 0; round < 4; round++) {
+    world.clock.advance((await dueIn()) * second + second)
+    await deaf.sweep()
+    waits.push(await dueIn())
+  }
+  expect(waits.every((wait, at) => at === 0 || wait > waits[at - 1]! * 1.5)).toBe(true)
+  await deaf.close()
+  expect(await stands(made)).toEqual(['confirmed', 'pending', 0])
+  world.clock.advance(hour)
+  await tidy()
+  expect(await stands(made)).toEqual(['succeeded', 'succeeded', 1])
+})
+
+test('the worker hears what the test processor has to say, by itself', async () => {
+  const { organization, bought, stands } = await open()
+  const made = await bought('tok_3ds')
+  await processor.completeAction(made.told.intent_client_secret!, true)
+  await regularWork.find(({ name }) => name === 'billing.hear')!.run(deployment.means)
+  await deployment.work()
+  expect(await stands(made)).toEqual(['succeeded', 'succeeded', 1])
+  expect(await (await accountOf(organization.id)).takeCallbacks(100)).toEqual([])
+  // And a running one does so without being told.
+  const other = await bought('tok_3ds')
+  await processor.completeAction(other.told.intent_client_secret!, true)
+  const worker = await openWorker(world.base)
+  await eventually('the callback was heard', async () => (await stands(other))[0] === 'succeeded')
+  await worker.close()
+})

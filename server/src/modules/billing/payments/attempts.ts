@@ -1,0 +1,284 @@
+import { newId, timeOf } from '../../../kernel/ids.ts'
+import { ProcessorRefusal, ProcessorSilent, type Instrument, type Intent, type Processor } from '../../../gateways/payments/payments.ts'
+import { days, hours, later, minutes, seconds } from '../../../platform/clock.ts'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
+import { underLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
+import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Gateways, Means, Platform } from '../../handlers.ts'
+import { postPayment } from '../ledger/ledger.ts'
+import {
+  changePayment,
+  findAccount,
+  findAccountAnywhere,
+  findByIntent,
+  insertPayment,
+  lockPayment,
+  openAccount,
+  purgeEvents,
+  readPayment,
+  takeEvent,
+  type AccountRow,
+} from './attempts.sql.ts'
+import type { PaymentRow } from './payments.sql.ts'
+
+/** Whoever began is left alone for so long; then somebody looks what has become of it, and again, ever less often. */
+const firstLook = 30 * seconds
+/** A processor forgets keys after a day: an intent whose creation got no answer is asked for again until shortly before. */
+const keysKnown = 20 * hours
+/** A buyer whose bank asks for more has so long to answer. */
+const actionTime = 1 * hours
+
+/** On nobody's list: on the clock of the wall. */
+export const unleased = { clock_id: null, lease_until: null, lease_token: null, lease_holder: null }
+
+type Wish = Pick<PaymentRow, 'organization_id' | 'customer_id' | 'kind' | 'amount' | 'currency' | 'trigger'> &
+  Partial<Pick<PaymentRow, 'checkout_id' | 'order_id'>>
+
+/** Writes down that money will be asked for, before anybody is asked: whatever happens then, this row is looked after. */
+export const openAttempt = async (tx: Tx, account: AccountRow, wish: Wish): Promise<PaymentRow> => {
+  const wall = tx.clock.wall()
+  const row: PaymentRow = {
+    id: newId(wall),
+    created_at: tx.clock.business(),
+    modified_at: null,
+    account_id: account.id,
+    checkout_id: null,
+    order_id: null,
+    status: 'pending',
+    intent_id: null,
+    intent_status: null,
+    method: null,
+    method_metadata: null,
+    processor_method: null,
+    decline_reason: null,
+    decline_message: null,
+    settled_at: null,
+    due_at: later(wall, firstLook),
+    ...unleased,
+    ...wish,
+  }
+  await insertPayment(tx, row)
+  return row
+}
+
+export const processorOf = ({ gateways, platform }: { gateways: Gateways; platform: Platform }, account: AccountRow): Processor =>
+  gateways.payments.of(openAccount(platform.sealer, account))
+
+const processorFor = async (means: { db: Db; gateways: Gateways; platform: Platform }, payment: PaymentRow): Promise<Processor> =>
+  processorOf(means, (await findAccount(means.db, payment.organization_id, payment.account_id))!)
+
+/** The processor's object for an attempt, and our record of its name: no money moves before that record is committed. */
+const ensureIntent = async (means: Means, processor: Processor, payment: PaymentRow): Promise<string> => {
+  if (payment.intent_id !== null) return payment.intent_id
+  const metadata = { payment_id: payment.id, organization_id: payment.organization_id }
+  const intent = await processor.createIntent({
+    key: payment.id,
+    kind: payment.kind,
+    amount: payment.amount,
+    currency: payment.currency,
+    customer: payment.customer_id,
+    metadata,
+    reusable: payment.kind === 'payment',
+  })
+  await name(means, payment, intent)
+  return intent.id
+}
+
+const name = ({ transact }: Means, { organization_id, id }: PaymentRow, intent: Intent): Promise<void> =>
+  transact(async (tx) => {
+    const payment = (await lockPayment(tx, organization_id, id))!
+    if (payment.intent_id === null) await changePayment(tx, payment, { intent_id: intent.id, intent_status: intent.status })
+  })
+
+/**
+ * Asks for the money: create, commit the name, confirm. What comes back is what the processor says, or nothing where it
+ * did not answer: then it may have been charged, and whoever looks after the attempt finds out. It is never asked under
+ * another key.
+ */
+export const charge = async (means: Means, payment: PaymentRow, instrument: Instrument, { off_session = false } = {}): Promise<Intent | undefined> => {
+  const processor = await processorFor(means, payment)
+  try {
+    const intent_id = await ensureIntent(means, processor, payment)
+    return await close(processor, await confirm(processor, intent_id, payment, instrument, off_session))
+  } catch (error) {
+    if (error instanceof ProcessorSilent) return undefined
+    // Only what was never made at all is refused by that: once it has a name, the processor's own word counts.
+    if (error instanceof ProcessorRefusal) return refused(payment, error)
+    throw error
+  }
+}
+
+/** Where an attempt stands at the processor, without asking for anything; nothing where it does not answer. */
+export const look = async (means: { db: Db; gateways: Gateways; platform: Platform }, payment: PaymentRow): Promise<Intent | undefined> => {
+  const processor = await processorFor(means, payment)
+  try {
+    return await close(processor, await processor.readIntent(payment.intent_id!))
+  } catch (error) {
+    if (error instanceof ProcessorSilent) return undefined
+    throw error
+  }
+}
+
+/** Confirms; whatever is refused or unheard then, the intent itself says where it stands. */
+const confirm = async (processor: Processor, intent_id: string, payment: PaymentRow, instrument: Instrument, off_session: boolean): Promise<Intent> => {
+  try {
+    return await processor.confirmIntent(intent_id, { key: `${payment.id}:confirm`, means: instrument, off_session, require_3ds: false })
+  } catch (error) {
+    if (error instanceof ProcessorSilent) return processor.readIntent(intent_id)
+    if (!(error instanceof ProcessorRefusal)) throw error
+    const intent = await processor.readIntent(intent_id)
+    // Refused, and still nothing happened: this token cannot pay.
+    return intent.status === 'requires_confirmation'
+      ? { ...intent, status: 'failed', decline: { code: error.code, message: error.message, final: false } }
+      : intent
+  }
+}
+
+/** What failed is called off as well: nobody can charge it later, behind our back, with another card. */
+const close = async (processor: Processor, intent: Intent): Promise<Intent> => (intent.status === 'failed' ? callOff(processor, intent) : intent)
+
+/** Takes back an intent, if it still can be: what was charged in the last moment is charged. */
+const callOff = async (processor: Processor, intent: Intent): Promise<Intent> => {
+  try {
+    const after = await processor.cancelIntent(intent.id)
+    return after.status === 'canceled' ? { ...after, decline: intent.decline } : after
+  } catch (error) {
+    if (error instanceof ProcessorRefusal) return processor.readIntent(intent.id)
+    throw error
+  }
+}
+
+/** A definite no is a decline like any other. */
+const refused = (payment: PaymentRow, error: ProcessorRefusal): Intent => ({
+  id: payment.intent_id ?? '',
+  kind: payment.kind,
+  status: 'failed',
+  amount: payment.amount,
+  currency: payment.currency,
+  client_secret: '',
+  metadata: {},
+  method: null,
+  decline: { code: error.code, message: error.message, final: false },
+  charged_at: null,
+})
+
+/**
+ * Writes down what became of an attempt, once: the first to know decides, everybody later finds it settled. With money
+ * that came the ledger is written; and whoever waits for it is told by a job of the same transaction.
+ */
+export const settle = async (tx: Tx, { organization_id, id }: Pick<PaymentRow, 'organization_id' | 'id'>, intent: Intent): Promise<Locked<PaymentRow>> => {
+  const payment = (await lockPayment(tx, organization_id, id))!
+  if (payment.status !== 'pending') return payment
+  if (intent.status === 'succeeded' && (intent.amount !== payment.amount || intent.currency !== payment.currency))
+    throw new Error('the processor charged another amount than it was asked for')
+  const seen = {
+    intent_status: intent.status,
+    ...(intent.method
+      ? {
+          method: intent.method.type,
+          method_metadata: intent.method.type === 'card' ? { brand: intent.method.brand ?? 'unknown', last4: intent.method.last4 ?? '0000' } : null,
+          processor_method: intent.method,
+        }
+      : {}),
+  }
+  const changes: Partial<PaymentRow> =
+    intent.status === 'succeeded'
+      ? { ...seen, status: 'succeeded', settled_at: tx.clock.business(), due_at: null }
+      : intent.status === 'failed' || intent.status === 'canceled'
+        ? {
+            ...seen,
+            status: 'failed',
+            settled_at: tx.clock.business(),
+            due_at: null,
+            decline_reason: intent.decline?.code ?? 'canceled',
+            decline_message: intent.decline?.message ?? 'The payment was given up.',
+          }
+        : seen
+  await changePayment(tx, payment, changes)
+  const settled = { ...payment, ...changes } as Locked<PaymentRow>
+  if (settled.status === 'succeeded' && settled.kind === 'payment') await postPayment(tx, settled)
+  if (settled.status !== 'pending' && settled.checkout_id !== null)
+    await enqueue(tx, 'checkout.payment_settled', { organization_id, checkout_id: settled.checkout_id })
+  if (settled.status !== 'pending' && settled.order_id !== null) await enqueue(tx, 'billing.order_payment_settled', { organization_id, payment_id: id })
+  return settled
+}
+
+/**
+ * Finds out what became of an attempt that was left alone: asks the processor by the name we committed. One that was
+ * never confirmed is called off, so that it cannot be charged later; one that waits for the buyer's bank has its hour.
+ */
+export const follow = async (means: Means, organization_id: string, id: string): Promise<void> => {
+  const payment = await readPayment(means.db, organization_id, id)
+  if (!payment || payment.status !== 'pending') return
+  const processor = await processorFor(means, payment)
+  const age = ageOf(id, means.platform.clock.wall())
+  let intent: Intent
+  try {
+    const intent_id = payment.intent_id ?? (await recover(means, processor, payment, age))
+    // It was never made, so nothing was ever charged.
+    if (intent_id === undefined) intent = refused(payment, new ProcessorRefusal('lost', 'The processor did not answer.'))
+    else intent = await close(processor, await processor.readIntent(intent_id))
+  } catch (error) {
+    if (!(error instanceof ProcessorRefusal) || payment.intent_id !== null) throw error
+    intent = refused(payment, error)
+  }
+  const abandoned = intent.status === 'requires_confirmation' || (intent.status === 'requires_action' && age > actionTime)
+  if (abandoned && age >= firstLook) intent = await callOff(processor, intent)
+  await means.transact((tx) => settle(tx, payment, intent))
+}
+
+/** The name of an intent whose creation got no answer: by asking again under its own key, or when that is forgotten by looking for it. */
+const recover = async (means: Means, processor: Processor, payment: PaymentRow, age: number): Promise<string | undefined> => {
+  if (age < keysKnown) return ensureIntent(means, processor, payment)
+  const [found] = await processor.findIntents({ customer: payment.customer_id, metadata: { payment_id: payment.id } })
+  if (found) await name(means, payment, found)
+  return found?.id
+}
+
+/** The sweep over attempts that nobody has settled: asks, and comes back later while there is nothing to know. */
+export const followDue = async (means: Means, lease: Lease): Promise<void> => {
+  const { organization_id, id } = lease
+  try {
+    await follow(means, organization_id, id)
+  } catch (error) {
+    if (!(error instanceof ProcessorSilent)) throw error
+  }
+  await underLease(means.transact, lease, async (tx) => {
+    const payment = await lockPayment(tx, organization_id, id)
+    return payment?.status === 'pending' ? nextLook(id, tx.clock.wall()) : null
+  })
+}
+
+/** Ever less often: after as long again as it has been waiting, from a quarter of a minute to half an hour. */
+export const nextLook = (id: string, now: Date): Date => later(now, Math.min(Math.max(ageOf(id, now), 15 * seconds), 30 * minutes))
+
+/** How long ago a row was made, by the clock on the wall: its id tells. */
+export const ageOf = (id: string, now: Date): number => now.getTime() - timeOf(id).getTime()
+
+/** Takes down what a processor tells, once, and has it looked into: the event is a hint, the processor's object is the truth. */
+export const receive = async (tx: Tx, account: AccountRow, event: { id: string; kind: string; object_id: string }): Promise<void> => {
+  const { organization_id, id: account_id } = account
+  if (!(await takeEvent(tx, { organization_id, account_id, event_id: event.id, kind: event.kind, object_id: event.object_id }))) return
+  if (event.kind === 'refund.updated') return enqueue(tx, 'billing.follow_refund', { organization_id, account_id, processor_refund_id: event.object_id })
+  const payment_id = await findByIntent(tx, organization_id, account_id, event.object_id)
+  // The event may be faster than our own record of the name: then the attempt is looked after in any case.
+  if (payment_id !== undefined) await enqueue(tx, 'billing.follow_payment', { organization_id, payment_id })
+}
+
+/** Hears what a processor on this machine has to say, through the same ear as those that call by HTTP. */
+export const hearCalls = async (means: Means): Promise<void> => {
+  const known = new Map<string, AccountRow>()
+  const calls = await means.gateways.payments.calls(async (account_id) => {
+    const account = await findAccountAnywhere(means.db, account_id)
+    if (account) known.set(account_id, account)
+    return account && openAccount(means.platform.sealer, account).secret
+  })
+  for (const { account_id, headers, body } of calls) {
+    const account = known.get(account_id)!
+    const event = processorOf(means, account).readEvent(headers, Buffer.from(body))
+    await means.transact((tx) => receive(tx, account, event))
+  }
+}
+
+/** What a processor told is remembered for a month: it does not repeat itself later. */
+export const purge = ({ transact }: Means): Promise<void> => transact((tx) => purgeEvents(tx, later(tx.clock.wall(), -30 * days)))

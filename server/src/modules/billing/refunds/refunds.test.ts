@@ -1,0 +1,284 @@
+import {
+  confirmClientCheckout,
+  createCheckout,
+  createCustomer,
+  createProduct,
+  createRefund,
+  getOrder,
+  listOrders,
+  listRefunds,
+  updateTaxSettings,
+} from '@bursar/contract'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { openSales } from '../../../../test/harness/sales.ts'
+import { openWorld, type World } from '../../../../test/harness/world.ts'
+import { openPayments } from '../../../gateways/payments/open.ts'
+import { openTestProcessor, type ProcessorCall } from '../../../gateways/payments/test/processor.ts'
+import { newId } from '../../../kernel/ids.ts'
+import { regularWork } from '../../../main/wire.ts'
+import { follow } from './refunds.ts'
+
+let world: World
+let deployment: Awaited<ReturnType<typeof openDeployment>>
+beforeAll(async () => {
+  world = await openWorld()
+  deployment = await openDeployment(world, openLife(null))
+})
+afterAll(async () => {
+  await deployment.close()
+  await world.close()
+})
+
+const second = 1000
+const hour = 3600 * second
+const errorOf = (answer: { status: number; body: unknown }) => `${answer.status} ${(answer.body as { error: string }).error}`
+const locs = (answer: { body: unknown }) => (answer.body as { detail: { loc: (string | number)[] }[] }).detail.map(({ loc }) => loc.join('.'))
+
+/** Somebody bought something for 29.00, of which 4.63 are tax. */
+const open = async (card = 'tok_visa', product: Record<string, unknown> = {}) => {
+  const shop = await world.shop()
+  const { api, organization } = shop
+  await api.call(updateTaxSettings, { body: { provider: 'rates', rates: [{ country: 'DE', rate: '19', reverse_charge: false }] } })
+  const { id } = await api.call(createProduct, {
+    body: { name: 'Guide', prices: [{ amount_type: 'fixed', price_amount: 2900, price_currency: 'usd' }], ...product } as never,
+  })
+  const checkout = await api.call(createCheckout, { body: { products: [id] } })
+  await world.client().call(confirmClientCheckout, {
+    params: { client_secret: checkout.client_secret },
+    body: { customer_email: 'ada@people.test', customer_billing_address: { country: 'DE' }, confirmation_token_id: card },
+  })
+  await deployment.work()
+  const order = (await api.call(listOrders, { query: { checkout_id: [checkout.id] } })).items[0]!
+  const wish = (amount: number, more: object = {}) => ({ body: { order_id: order.id, reason: 'customer_request' as const, amount, ...more } })
+  return {
+    ...shop,
+    order,
+    wish,
+    refund: (amount: number, more: object = {}) => api.send(createRefund, wish(amount, more)),
+    /** What the order says of it: status, given back, and what can still be. */
+    stands: async () => {
+      const { status, paid, ...now } = await api.call(getOrder, { params: { id: order.id } })
+      expect(paid).toBe(true)
+      return [status, now.refunded_amount, now.refunded_tax_amount, now.refundable_amount, now.refundable_tax_amount]
+    },
+    /** What our books say is at the processor. */
+    held: async () => {
+      const { rows } = await world.database.owner((owner) =>
+        owner.query<{ held: number }>(`select sum(amount)::int as held from ledger_entries where organization_id = $1 and account = 'processor'`, [
+          organization.id,
+        ]),
+      )
+      return rows[0]!.held
+    },
+    told: async () => (await shop.events()).map(({ type }) => type).slice((await shop.events()).findIndex(({ type }) => type === 'refund.created')),
+  }
+}
+const processorsBooks = async (organization_id: string) => {
+  const processor = openTestProcessor({ url: world.config.database_url, environment: 'sandbox', clock: world.clock, log: world.base.log })
+  const { refunds } = await processor.books()
+  await processor.close()
+  return refunds.filter(({ metadata }) => metadata.organization_id === organization_id).map(({ amount, status }) => [amount, status])
+}
+/** What the processor has to say is heard, and done. */
+const hear = async () => {
+  await regularWork.find(({ name }) => name === 'billing.hear')!.run(deployment.means)
+  await deployment.work()
+}
+
+test('all of it goes back, with all of its tax, and whoever listens hears it', async () => {
+  const { organization, refund, stands, held, told, order } = await open()
+  expect(await stands()).toEqual(['paid', 0, 0, 2437, 463])
+  const answer = await refund(2437, { comment: 'between us', metadata: { ticket: 7 } })
+  expect(answer).toMatchObject({
+    status: 201,
+    body: {
+      status: 'succeeded',
+      amount: 2437,
+      tax_amount: 463,
+      order_id: order.id,
+      customer_id: order.customer_id,
+      metadata: { ticket: 7 },
+      subscription_id: null,
+    },
+  })
+  expect(answer.body).not.toHaveProperty('comment')
+  expect((answer.body as { modified_at: unknown }).modified_at).not.toBeNull()
+  expect(await stands()).toEqual(['refunded', 2437, 463, 0, 0])
+  expect(await held()).toBe(0)
+  expect(await processorsBooks(organization.id)).toEqual([[2900, 'succeeded']])
+  expect(await told()).toEqual(['refund.created', 'order.updated', 'order.refunded', 'refund.updated'])
+  expect(errorOf(await refund(1))).toBe('403 RefundedAlready')
+})
+
+test('slice by slice it comes to exactly nothing: no unit of tax is left, none is given twice', async () => {
+  const { organization, refund, stands, held } = await open()
+  const taxes = []
+  for (const amount of [1, 2, 333, 1000, 1100]) taxes.push(((await refund(amount)).body as { tax_amount: number }).tax_amount)
+  expect((await stands())[0]).toBe('partially_refunded')
+  expect(locs(await refund(2))).toEqual(['body.amount'])
+  taxes.push(((await refund(1)).body as { tax_amount: number }).tax_amount)
+  expect(taxes.reduce((sum, tax) => sum + tax, 0)).toBe(463)
+  expect(await stands()).toEqual(['refunded', 2437, 463, 0, 0])
+  expect(await held()).toBe(0)
+  expect((await processorsBooks(organization.id)).reduce((sum, [amount]) => sum + Number(amount), 0)).toBe(2900)
+})
+
+test('never more than was paid, nor nothing, nor for a reason that is not the seller’s to give', async () => {
+  const { organization, refund, stands } = await open()
+  for (const amount of [2438, 2900, 0, -1, 1.5]) expect(locs(await refund(amount))).toEqual(['body.amount'])
+  expect(locs(await refund(100, { reason: 'dispute_prevention' }))).toEqual(['body.reason'])
+  expect(await stands()).toEqual(['paid', 0, 0, 2437, 463])
+  expect(await processorsBooks(organization.id)).toEqual([])
+})
+
+test('an order that was settled without a payment has none that could be paid back', async () => {
+  const { api } = await world.shop()
+  const { id } = await api.call(createProduct, { body: { name: 'Free', prices: [{ amount_type: 'fixed', price_amount: 0, price_currency: 'usd' }] } })
+  const { client_secret } = await api.call(createCheckout, { body: { products: [id] } })
+  await world.client().call(confirmClientCheckout, { params: { client_secret }, body: { customer_email: 'ada@people.test' } })
+  await deployment.work()
+  const [order] = (await api.call(listOrders, {})).items
+  expect(errorOf(await api.send(createRefund, { body: { order_id: order!.id, reason: 'other', amount: 1 } }))).toBe('404 RefundUnknownPayment')
+})
+
+test('what a subscription gives ends with it: its order is refunded without taking anything away', async () => {
+  const { refund, stands } = await open('tok_visa', { recurring_interval: 'month' })
+  expect(errorOf(await refund(100, { revoke_benefits: true }))).toBe('400 RevokeSubscriptionBenefitsProhibited')
+  expect((await refund(100)).status).toBe(201)
+  expect(await stands()).toEqual(['partially_refunded', 100, 19, 2337, 444])
+})
+
+test('a seller whose refunds are blocked gives nothing back', async () => {
+  const { organization, refund, stands } = await open()
+  await world.database.owner((owner) => owner.query(`update organizations set status = 'denied' where id = $1`, [organization.id]))
+  expect(errorOf(await refund(100))).toBe('403 RefundsBlocked')
+  expect(await stands()).toEqual(['paid', 0, 0, 2437, 463])
+})
+
+test('one key is one refund, however often it is sent; another wish under it is refused', async () => {
+  const { organization, wish, api } = await open()
+  const keyed = world.client({ token: (await organization.token()).secret }, { 'idempotency-key': 'refund-1' })
+  const first = await keyed.call(createRefund, wish(1000))
+  const again = await keyed.send(createRefund, wish(1000))
+  expect(again.body).toEqual(first)
+  expect(again.headers.get('idempotent-replayed')).toBe('true')
+  expect(locs(await keyed.send(createRefund, wish(900)))).toEqual(['header.idempotency-key'])
+  expect((await api.call(listRefunds, {})).items.map(({ amount }) => amount)).toEqual([1000])
+  expect(await processorsBooks(organization.id)).toEqual([[1190, 'succeeded']])
+})
+
+test('a refund on its way counts as gone until it has settled', async () => {
+  const { refund, stands, held, told, order, api } = await open('tok_refund_pending')
+  expect(await refund(2000)).toMatchObject({ status: 201, body: { status: 'pending', amount: 2000, tax_amount: 380 } })
+  expect(await stands()).toEqual(['paid', 0, 0, 2437, 463])
+  expect(await held()).toBe(2900)
+  expect(locs(await refund(438))).toEqual(['body.amount'])
+  expect((await refund(437)).status).toBe(201)
+  expect(errorOf(await refund(1))).toBe('403 RefundedAlready')
+  world.clock.advance(61 * second)
+  await hear()
+  expect(await stands()).toEqual(['refunded', 2437, 463, 0, 0])
+  expect(await held()).toBe(0)
+  expect((await api.call(listRefunds, { query: { order_id: [order.id] } })).items.map(({ status }) => status)).toEqual(['succeeded', 'succeeded'])
+  expect((await told()).filter((kind) => kind === 'order.refunded')).toHaveLength(2)
+})
+
+test('a refund on its way of which nobody tells is found out by asking', async () => {
+  const { refund, stands } = await open('tok_refund_pending')
+  await refund(2437)
+  for (const wait of [31, 31, 61]) {
+    world.clock.advance(wait * second)
+    await deployment.sweep()
+  }
+  expect(await stands()).toEqual(['refunded', 2437, 463, 0, 0])
+})
+
+test('a refund that fails after all is taken back everywhere, and told; then it can be tried again', async () => {
+  const { api, order, refund, stands, held, told } = await open('tok_refund_fails_later')
+  expect(await refund(1000)).toMatchObject({ body: { status: 'succeeded', tax_amount: 190 } })
+  expect(await stands()).toEqual(['partially_refunded', 1000, 190, 1437, 273])
+  expect(await held()).toBe(2900 - 1190)
+  await hear()
+  expect((await stands())[0]).toBe('partially_refunded')
+  world.clock.advance(61 * second)
+  for (const _ of [1, 2]) await hear()
+  expect(await stands()).toEqual(['paid', 0, 0, 2437, 463])
+  expect(await held()).toBe(2900)
+  expect((await api.call(listRefunds, { query: { order_id: [order.id] } })).items.map(({ status }) => status)).toEqual(['failed'])
+  expect(await told()).toEqual(['refund.created', 'order.updated', 'order.refunded', 'refund.updated', 'order.updated', 'refund.updated'])
+  expect((await refund(2437)).status).toBe(201)
+})
+
+test('old news does not undo new: a refund that has settled does not wait again, one that has failed stays failed', async () => {
+  const { organization, refund, stands, held } = await open('tok_refund_pending')
+  const { id } = (await refund(1000)).body as unknown as { id: string }
+  const tells = (status: string) =>
+    follow(
+      {
+        ...deployment.means,
+        gateways: { ...deployment.means.gateways, payments: { of: () => ({ readRefund: async () => ({ id: 'any', status }) }) } as never },
+      },
+      organization.id,
+      id,
+    )
+  await tells('succeeded')
+  await tells('pending')
+  expect(await stands()).toEqual(['partially_refunded', 1000, 190, 1437, 273])
+  await tells('failed')
+  await tells('succeeded')
+  expect(await stands()).toEqual(['paid', 0, 0, 2437, 463])
+  expect(await held()).toBe(2900)
+})
+
+for (const [side, calls, status] of [
+  ['after', ['findRefunds'], 'succeeded'],
+  // Nobody can tell then: it counts as gone until a person has looked.
+  ['before', ['findRefunds'], 'pending'],
+] as const)
+  test(`a refund that got no answer for 20 hours is looked for by what it carries (${side} it happened: ${status})`, async () => {
+    const { organization, order, api, stands } = await open()
+    const heard: ProcessorCall[] = []
+    const payments = openPayments(world.config, {
+      ...world.base,
+      misbehave: (call) => {
+        heard.push(call)
+        return call === 'createRefund' ? side : undefined
+      },
+    })
+    const deaf = await openDeployment(world, { ...openLife(null), watched: () => ({ ...payments, close: async () => undefined }) })
+    const answer = await deaf
+      .client((await organization.token()).secret.reveal())
+      .send(createRefund, { body: { order_id: order.id, reason: 'other', amount: 1000 } })
+    expect(answer).toMatchObject({ status: 201, body: { status: 'pending' } })
+    world.clock.advance(20 * hour)
+    heard.length = 0
+    await follow(deaf.means, organization.id, (answer.body as unknown as { id: string }).id)
+    await deaf.close()
+    await payments.close()
+    expect(heard).toEqual(calls)
+    expect((await api.call(listRefunds, {})).items.map((one) => one.status)).toEqual([status])
+    expect((await stands())[1]).toBe(status === 'succeeded' ? 1000 : 0)
+    expect(await processorsBooks(organization.id)).toEqual(status === 'succeeded' ? [[1190, 'succeeded']] : [])
+  })
+
+test('a stranger’s order is as absent as one that never was; without scope or credential nothing goes back', async () => {
+  const { organization, order, wish, stands } = await open()
+  const stranger = await world.shop()
+  const theirs = await stranger.api.send(createRefund, wish(100))
+  const id = newId(world.clock.wall())
+  const absent = await stranger.api.send(createRefund, { body: { order_id: id, reason: 'other', amount: 100 } })
+  expect([theirs.status, locs(theirs)]).toEqual([422, ['body.order_id']])
+  expect(JSON.stringify(theirs.body)).toBe(JSON.stringify(absent.body).replace(id, order.id))
+  const reader = world.client({ token: (await organization.token(['refunds:read'])).secret })
+  expect(errorOf(await reader.send(createRefund, wish(100)))).toBe('403 insufficient_scope')
+  expect((await world.client().send(createRefund, wish(100))).status).toBe(401)
+  expect(await stands()).toEqual(['paid', 0, 0, 2437, 463])
+})
+
+test('an order that waits for its money has nothing to give back', async () => {
+  const { api } = await world.shop()
+  const anna = await api.call(createCustomer, { body: { email: 'anna@people.test' } })
+  const order = await openSales(world).order(anna, { status: 'pending' })
+  expect(errorOf(await api.send(createRefund, { body: { order_id: order.id, reason: 'other', amount: 100 } }))).toBe('404 RefundUnknownPayment')
+})

@@ -1,0 +1,73 @@
+import type { TaxProviderName } from '@bursar/contract'
+import { sql } from 'kysely'
+import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+
+export interface TaxSettingsTable {
+  organization_id: string
+  modified_at: Date
+  provider: TaxProviderName
+}
+
+export interface TaxRateTable {
+  organization_id: string
+  id: string
+  country: string
+  state: string | null
+  rate: number
+  reverse_charge: boolean
+}
+
+declare module '../../../platform/postgres/postgres.ts' {
+  interface Tables {
+    tax_settings: TaxSettingsTable
+    tax_rates: TaxRateTable
+  }
+}
+
+export const findSettings = (db: Db, organization_id: string): Promise<TaxSettingsTable | undefined> =>
+  db.q.selectFrom('tax_settings').selectAll().where('organization_id', '=', organization_id).executeTakeFirst()
+
+export const listRates = (db: Db, organization_id: string): Promise<TaxRateTable[]> =>
+  db.q
+    .selectFrom('tax_rates')
+    .selectAll()
+    .where('organization_id', '=', organization_id)
+    .orderBy('country')
+    .orderBy('state', (by) => by.asc().nullsFirst())
+    .execute()
+
+/** A country's rates, and where the seller is. */
+export const findRates = async (db: Db, organization_id: string, country: string): Promise<{ seller_country: string | null; rates: TaxRateTable[] }> => {
+  const seller = await db.q.selectFrom('organizations').select('country').where('id', '=', organization_id).executeTakeFirstOrThrow()
+  const rates = await db.q.selectFrom('tax_rates').selectAll().where('organization_id', '=', organization_id).where('country', '=', country).execute()
+  return { seller_country: seller.country, rates }
+}
+
+/** Writes the settings, and holds them: one list of rates is replaced at a time. */
+export const putSettings = async (tx: Tx, settings: TaxSettingsTable): Promise<Locked<TaxSettingsTable>> =>
+  (await tx.q
+    .insertInto('tax_settings')
+    .values(settings)
+    .onConflict((present) => present.column('organization_id').doUpdateSet({ modified_at: settings.modified_at, provider: settings.provider }))
+    .returningAll()
+    .executeTakeFirstOrThrow()) as Locked<TaxSettingsTable>
+
+/** Afterwards these rates are there and no others. What stays the same is not touched, so that the audit log tells what changed. */
+export const replaceRates = async (tx: Tx, { organization_id }: Locked<TaxSettingsTable>, rates: readonly TaxRateTable[]): Promise<void> => {
+  await tx.q
+    .deleteFrom('tax_rates')
+    .where('organization_id', '=', organization_id)
+    .where(sql`coalesce(state, country)`, '<>', sql`all(${rates.map(({ country, state }) => state ?? country)}::text[])`)
+    .execute()
+  if (rates.length > 0)
+    await tx.q
+      .insertInto('tax_rates')
+      .values([...rates])
+      .onConflict((present) =>
+        present
+          .constraint('tax_rates_place')
+          .doUpdateSet({ rate: sql`excluded.rate`, reverse_charge: sql`excluded.reverse_charge` })
+          .where(sql<boolean>`(tax_rates.rate, tax_rates.reverse_charge) is distinct from (excluded.rate, excluded.reverse_charge)`),
+      )
+      .execute()
+}

@@ -1,0 +1,620 @@
+import {
+  AlreadyActiveSubscriptionError,
+  checkoutCreated,
+  CheckoutLocked,
+  checkoutUpdated,
+  DiscountRedemptionLimitReached,
+  ExpiredCheckoutError,
+  invalidAt,
+  InvalidRequest,
+  NotOpenCheckout,
+  ResourceNotFound,
+  type Checkout,
+  type CheckoutCreate,
+  type CheckoutPublic,
+  type CheckoutUpdate,
+  type CheckoutUpdatePublic,
+  type Invalid,
+} from '@bursar/contract'
+import type { z } from 'zod'
+import { organizationIds, within, type Reach } from '../../../kernel/actors.ts'
+import { newId } from '../../../kernel/ids.ts'
+import { chargeable, stepOf } from '../../../kernel/money.ts'
+import { newToken, readToken, Secret, type Hasher } from '../../../kernel/secrets.ts'
+import { days, later } from '../../../platform/clock.ts'
+import { TaxUnavailable } from '../../../gateways/tax/tax.ts'
+import { emit } from '../../../platform/outbox/outbox.sql.ts'
+import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Platform } from '../../handlers.ts'
+import { hasBillableSubscription, QuantityBeyondTiers, quoteTax, tierAmount } from '../../billing/index.ts'
+import {
+  findDiscount,
+  findDiscountByCode,
+  findDiscountEver,
+  insertPrices,
+  loadPrices,
+  loadPricesOf,
+  loadProducts,
+  metersOf,
+  presentDiscount,
+  presentPrice,
+  presentProduct,
+  priceProblems,
+  priceRow,
+  type DiscountRow,
+  type LoadedProduct,
+  type PriceRow,
+} from '../../catalog/index.ts'
+import { changeBilling, findCustomers, findOwnerOf, type CustomerRow } from '../../customers/index.ts'
+import { addCredential, findSubject } from '../../identity/index.ts'
+import { findLivingOrganization, permit, presentOrganization } from '../../organizations/index.ts'
+import { readAnswers } from './answers.ts'
+import { changeCheckout, findCheckout, insertCheckout, isSubscribing, lockCheckout, productsOf, usesOf, type CheckoutRow } from './checkouts.sql.ts'
+import { addressFields, countingDiscount, figure, isFreeProduct, pricesIn, trialOf, type Basis } from './figures.ts'
+
+const life = 1 * days
+
+export type Seller = NonNullable<Awaited<ReturnType<typeof findLivingOrganization>>>
+
+/** A checkout with everything that its amounts and its page follow from. */
+export interface Opened {
+  readonly checkout: CheckoutRow
+  readonly seller: Seller
+  readonly products: readonly (LoadedProduct & { readonly prices: readonly PriceRow[] })[]
+  readonly discount: DiscountRow | null
+}
+
+/** Loads all that hangs on checkouts. A price that was made for the checkout stands in the place of the catalog's, whatever is changed later. */
+export const openAll = async (db: Db, checkouts: readonly CheckoutRow[]): Promise<Opened[]> => {
+  const named = await productsOf(db, checkouts)
+  const loaded = new Map(
+    (await loadProducts(db, distinct(named.map(({ organization_id, product_id }) => ({ tenant: organization_id, id: product_id }))))).map((one) => [
+      one.product.id,
+      one,
+    ]),
+  )
+  const sellers = new Map<string, Seller>()
+  for (const organization_id of new Set(checkouts.map((one) => one.organization_id))) {
+    const seller = await findLivingOrganization(db, { id: organization_id })
+    if (seller) sellers.set(organization_id, seller)
+  }
+  const opened: Opened[] = []
+  for (const checkout of checkouts) {
+    const own = [...(await loadPricesOf(db, checkout.organization_id, checkout.id)), ...(await agreedPrices(db, checkout))]
+    const products = named
+      .filter(({ checkout_id }) => checkout_id === checkout.id)
+      .flatMap(({ product_id }) => {
+        const product = loaded.get(product_id)
+        const special = own.filter((price) => price.product_id === product_id)
+        return product ? [special.length > 0 ? { ...product, prices: special } : product] : []
+      })
+    const discount = await discountOf(db, checkout)
+    opened.push({ checkout, seller: sellers.get(checkout.organization_id)!, products, discount })
+  }
+  return opened
+}
+
+/** Whoever has confirmed keeps their discount; until then one that was deleted is gone. */
+const discountOf = async (db: Db, { status, organization_id, discount_id }: CheckoutRow): Promise<DiscountRow | null> => {
+  if (discount_id === null) return null
+  const found = await findDiscountEver(db, organization_id, discount_id)
+  return found && (found.deleted_at === null || status === 'confirmed' || status === 'succeeded') ? found : null
+}
+
+/** Once the buyer has confirmed, the catalog's prices are those they confirmed, whatever has become of them since. */
+const agreedPrices = async (db: Db, { organization_id, status, price_ids }: CheckoutRow): Promise<PriceRow[]> =>
+  status === 'open' || status === 'expired'
+    ? []
+    : (
+        await loadPrices(
+          db,
+          price_ids.map((id) => ({ tenant: organization_id, id })),
+        )
+      ).filter(({ source }) => source === 'catalog')
+
+const distinct = (keys: readonly { tenant: string; id: string }[]) => [...new Map(keys.map((key) => [key.id, key])).values()]
+
+export const openOne = async (db: Db, checkout: CheckoutRow): Promise<Opened> => (await openAll(db, [checkout]))[0]!
+
+export const basisOf = ({ checkout, products, discount }: Opened, now: Date): Basis => {
+  const { product, prices } = products.find((one) => one.product.id === checkout.product_id)!
+  return { checkout, product, prices, discount, now }
+}
+
+const common = (opened: Opened, platform: Platform) => {
+  const { checkout, products } = opened
+  const basis = basisOf(opened, platform.clock.business())
+  const figured = figure(basis)
+  const shown = products.map(presentProduct).map((product, at) => ({ ...product, prices: products[at]!.prices.map(presentPrice) }))
+  const chosen = shown.find(({ id }) => id === checkout.product_id)!
+  const prices = pricesIn(basis.prices, checkout.currency).map(presentPrice)
+  const client_secret = platform.sealer.open(checkout.secret_sealed, checkout.id).reveal()
+  const page = new URL(`/checkout/${client_secret}`, platform.config.public_url).href
+  const {
+    secret_sealed: _sealed,
+    tax: _tax,
+    chosen_amount: _chosen,
+    figures: _figures,
+    confirmed_with: _with,
+    confirmed_at: _at,
+    payment_id: _payment,
+    is_bound: _bound,
+    knows_customer: _knows,
+    customer_tax_id_format: _format,
+    price_ids: _prices,
+    ...row
+  } = checkout
+  return {
+    ...row,
+    client_secret,
+    url: page,
+    payment_processor: 'stripe' as const,
+    // The seller's bounds hold for whichever product is sold by the seat; they say nothing of the others.
+    ...(prices.some(({ amount_type }) => amount_type === 'seat_based') ? {} : { min_seats: null, max_seats: null }),
+    success_url: (checkout.success_url ?? `${page}/confirmation`).replaceAll('{CHECKOUT_ID}', checkout.id),
+    ...trialOf(basis),
+    product_price_id: prices[0]?.id ?? null,
+    is_discount_applicable: !figured.is_free_product_price,
+    is_free_product_price: figured.is_free_product_price,
+    is_payment_required: figured.is_payment_required,
+    is_payment_setup_required: figured.is_payment_setup_required,
+    is_payment_form_required: figured.is_payment_form_required,
+    payment_processor_metadata: {} as Record<string, string>,
+    billing_address_fields: addressFields(checkout),
+    products: shown,
+    product: chosen,
+    product_price: prices[0] ?? null,
+    prices: Object.fromEntries(shown.map(({ id, prices: own }) => [id, own])),
+    discount: opened.discount && presentDiscount(opened.discount),
+    attached_custom_fields: chosen.attached_custom_fields,
+  }
+}
+
+/** The checkout as its seller sees it. */
+export const present = (opened: Opened, platform: Platform): Checkout => common(opened, platform)
+
+/** The same as its buyer sees it. */
+export const presentPublic = (opened: Opened, platform: Platform): CheckoutPublic => ({
+  ...common(opened, platform),
+  organization: presentOrganization(opened.seller),
+})
+
+export const subject = ({ organization_id, id, customer_id }: CheckoutRow) => ({
+  organization_id,
+  resource_id: id,
+  ...(customer_id === null ? {} : { customer_id }),
+})
+
+export const tellUpdated = async (tx: Tx, platform: Platform, checkout: CheckoutRow): Promise<void> =>
+  emit(tx, checkoutUpdated, subject(checkout), present(await openOne(tx, checkout), platform))
+
+type Create = z.output<typeof CheckoutCreate>
+
+/** A checkout that exists can be paid: its products are on sale, its currency has prices, its numbers fit, its discount counts. */
+export const create = async (tx: Tx, reach: Reach, platform: Platform, body: Create): Promise<Opened> => {
+  const loaded = await loadProducts(
+    tx,
+    body.products.flatMap((id) => organizationIds(reach).map((tenant) => ({ tenant, id }))),
+  )
+  const problems: Invalid[] = body.products.flatMap((id, at) => {
+    const found = loaded.find(({ product }) => product.id === id)
+    if (!found) return [invalidAt(['body', 'products', at], 'There is no product with this id.', id)]
+    if (found.product.is_archived) return [invalidAt(['body', 'products', at], 'This product is archived.', id)]
+    return found.product.visibility === 'draft' ? [invalidAt(['body', 'products', at], 'This product is a draft.', id)] : []
+  })
+  if (problems.length > 0) throw new InvalidRequest(problems)
+  const products = body.products.map((id) => loaded.find(({ product }) => product.id === id)!)
+  const organization_id = products[0]!.product.organization_id
+  const stray = products.findIndex(({ product }) => product.organization_id !== organization_id)
+  if (stray > 0)
+    throw new InvalidRequest(invalidAt(['body', 'products', stray], 'All products of a checkout belong to one organization.', body.products[stray]))
+  permit(reach, organization_id, 'sales:manage')
+  const seller = (await findLivingOrganization(tx, { id: organization_id }))!
+  const customer = await nameCustomer(tx, reach, organization_id, body)
+  const wall = tx.clock.wall()
+  const now = tx.clock.business()
+  const id = newId(wall)
+  const secret = newToken('checkout', platform.config.environment)
+  const known = customer ? await knownOf(tx, customer) : undefined
+  const billing = readBilling(
+    {
+      customer_billing_address: known?.customer_billing_address ?? null,
+      customer_tax_id: known?.customer_tax_id ?? null,
+      customer_tax_id_format: known?.customer_tax_id_format ?? null,
+    },
+    body,
+  )
+  const blank: CheckoutRow = {
+    organization_id,
+    id,
+    created_at: now,
+    modified_at: null,
+    status: 'open',
+    secret_sealed: platform.sealer.seal(secret, id),
+    expires_at: later(now, life),
+    product_id: products[0]!.product.id,
+    currency: '',
+    price_ids: [],
+    chosen_amount: body.amount ?? null,
+    seats: body.seats ?? null,
+    min_seats: body.min_seats ?? null,
+    max_seats: body.max_seats ?? null,
+    amount: 0,
+    discount_amount: 0,
+    net_amount: 0,
+    tax_amount: null,
+    tax_behavior: null,
+    tax: null,
+    total_amount: 0,
+    allow_trial: body.allow_trial,
+    trial_interval: body.trial_interval ?? null,
+    trial_interval_count: body.trial_interval_count ?? null,
+    trial_end: null,
+    discount_id: body.discount_id ?? null,
+    allow_discount_codes: body.allow_discount_codes,
+    require_billing_address: body.require_billing_address || hasStreet(body.customer_billing_address),
+    is_business_customer: body.is_business_customer ?? known?.is_business_customer ?? false,
+    customer_id: customer?.id ?? null,
+    external_customer_id: customer?.external_id ?? body.external_customer_id ?? null,
+    customer_name: body.customer_name ?? known?.customer_name ?? null,
+    customer_email: customer ? (known?.customer_email ?? null) : (body.customer_email ?? null),
+    customer_ip_address: body.customer_ip_address ?? null,
+    customer_billing_name: body.customer_billing_name ?? known?.customer_billing_name ?? null,
+    ...billing.changes,
+    customer_metadata: body.customer_metadata ?? {},
+    locale: body.locale ?? known?.locale ?? null,
+    payment_method_type: null,
+    custom_field_data: {},
+    metadata: body.metadata ?? {},
+    subscription_id: null,
+    success_url: body.success_url ?? null,
+    return_url: body.return_url ?? null,
+    embed_origin: body.embed_origin ?? null,
+    figures: null,
+    confirmed_with: null,
+    confirmed_at: null,
+    payment_id: null,
+    is_bound: customer !== undefined,
+    knows_customer: customer !== undefined,
+  }
+  const special = await specialPrices(tx, seller, id, products, body.prices ?? {})
+  const priced = products.map((one) => ({ ...one, prices: special.made.get(one.product.id) ?? one.prices }))
+  const currency = chooseCurrency(priced[0]!.prices, body.currency ?? undefined, seller)
+  const discount = body.discount_id ? ((await findDiscount(tx, within(organization_id, 'machine', seller.member_phase), body.discount_id)) ?? null) : null
+  const answered = readAnswers(fieldsOf(priced[0]!), body.custom_field_data ?? {}, { complete: false })
+  const upgrade = body.subscription_id ? [invalidAt(['body', 'subscription_id'], 'There is no free subscription with this id.', body.subscription_id)] : []
+  const fitted = fit({ ...blank, currency: currency ?? seller.default_presentment_currency, custom_field_data: answered.answers }, priced[0]!, body)
+  const all = [
+    ...billing.problems,
+    ...special.problems,
+    ...answered.problems,
+    ...fitted.problems,
+    ...upgrade,
+    ...(currency === undefined ? [invalidAt(['body', 'currency'], 'The product has no price in this currency.', body.currency)] : []),
+  ]
+  if (all.length > 0) throw new InvalidRequest(all)
+  const opened = await figured(tx, { checkout: fitted.checkout, seller, products: priced, discount }, { strict: true })
+  await insertCheckout(tx, opened.checkout, body.products)
+  await insertPrices(
+    tx,
+    [...special.made.values()].flat().map(({ meter: _, ...price }) => price),
+  )
+  await addCredential(tx, platform.hasher, secret, { kind: 'checkout', subject_id: id, organization_id })
+  const whole = await openOne(tx, opened.checkout)
+  await emit(tx, checkoutCreated, subject(opened.checkout), present(whole, platform))
+  return whole
+}
+
+/** More than the country, and the state where taxes ask for it: then the buyer is asked for the rest too. */
+const hasStreet = (address: Create['customer_billing_address']) =>
+  Boolean(
+    address &&
+    (address.line1 || address.line2 || address.city || address.postal_code || (address.state && address.country !== 'US' && address.country !== 'CA')),
+  )
+
+/** The customer that the request names, by our id or by the seller's own. */
+const nameCustomer = async (tx: Tx, reach: Reach, organization_id: string, body: Create): Promise<CustomerRow | undefined> => {
+  const here = { ...reach, organizations: new Map([...reach.organizations].filter(([id]) => id === organization_id)) }
+  if (body.customer_id) {
+    const [found] = await findCustomers(tx, here, { id: body.customer_id })
+    if (!found) throw new InvalidRequest(invalidAt(['body', 'customer_id'], 'There is no customer with this id.', body.customer_id))
+    return found
+  }
+  return body.external_customer_id ? (await findCustomers(tx, here, { external_id: body.external_customer_id }))[0] : undefined
+}
+
+/** What is known of a customer already need not be asked again. */
+const knownOf = async (db: Db, customer: CustomerRow) => ({
+  customer_email: customer.email ?? (await findOwnerOf(db, customer))?.email ?? null,
+  customer_name: customer.type === 'team' ? null : customer.name,
+  customer_billing_name: customer.billing_name,
+  customer_billing_address: customer.billing_address,
+  customer_tax_id: customer.tax_id,
+  customer_tax_id_format: customer.tax_id_format,
+  locale: customer.locale,
+  is_business_customer: customer.billing_name !== null && customer.billing_address?.line1 != null,
+})
+
+type BillingState = Pick<CheckoutRow, 'customer_billing_address' | 'customer_tax_id' | 'customer_tax_id_format'>
+type BillingWish = Pick<z.output<typeof CheckoutUpdatePublic>, 'customer_billing_address' | 'customer_tax_id'>
+
+/** Address and tax number, by the same rule as a customer's own. */
+const readBilling = (state: BillingState, body: BillingWish): { changes: BillingState; problems: Invalid[] } => {
+  const { changes, problems } = changeBilling(
+    { billing_address: state.customer_billing_address, tax_id: state.customer_tax_id, tax_id_format: state.customer_tax_id_format },
+    { billing_address: body.customer_billing_address ?? undefined, tax_id: body.customer_tax_id },
+  )
+  return {
+    changes: {
+      customer_billing_address: changes.billing_address ?? state.customer_billing_address,
+      customer_tax_id: changes.tax_id === undefined ? state.customer_tax_id : changes.tax_id,
+      customer_tax_id_format: changes.tax_id_format === undefined ? state.customer_tax_id_format : changes.tax_id_format,
+    },
+    problems: problems.map((problem) => ({
+      ...problem,
+      loc: problem.loc.map((part) => (part === 'billing_address' ? 'customer_billing_address' : part === 'tax_id' ? 'customer_tax_id' : part)),
+    })),
+  }
+}
+
+/** Prices for this checkout alone: as sound as any in the catalog. */
+const specialPrices = async (tx: Tx, seller: Seller, checkout_id: string, products: readonly LoadedProduct[], given: NonNullable<Create['prices']>) => {
+  const made = new Map<string, PriceRow[]>()
+  const problems: Invalid[] = []
+  for (const [product_id, prices] of Object.entries(given)) {
+    const product = products.find((one) => one.product.id === product_id)
+    if (!product) {
+      problems.push(invalidAt(['body', 'prices', product_id], 'Name it among `products` to give it a price here.', product_id))
+      continue
+    }
+    const wanted = prices.map((price, at) => ({ price, at }))
+    const meters = await metersOf(tx, seller.id, wanted)
+    const found = priceProblems(wanted, { organization: seller, recurring: product.product.recurring_interval !== null, meters })
+    problems.push(...found.map((problem) => ({ ...problem, loc: ['body', 'prices', product_id, ...problem.loc.slice(2)] })))
+    made.set(
+      product_id,
+      prices.map((price, position) => ({
+        ...priceRow(product.product, { ...price, id: newId(tx.clock.wall()), position }, tx.clock.business(), checkout_id),
+        meter: null,
+      })),
+    )
+  }
+  return { made, problems }
+}
+
+/** The currency that is asked for, or the seller's own, or else the first that there is a price in. */
+const chooseCurrency = (prices: readonly PriceRow[], wanted: string | undefined, seller: Seller): string | undefined => {
+  const offered = prices.map(({ price_currency }) => price_currency)
+  if (wanted !== undefined) return offered.includes(wanted) ? wanted : undefined
+  return offered.includes(seller.default_presentment_currency) ? seller.default_presentment_currency : offered[0]
+}
+
+const fieldsOf = ({ fields }: LoadedProduct) => fields
+
+type Choice = Pick<z.output<typeof CheckoutUpdatePublic>, 'amount' | 'seats'> & { min_seats?: number | null | undefined; max_seats?: number | null | undefined }
+
+/** Amount and seats within what the prices allow; the fewest seats where none were chosen. */
+const fit = (checkout: CheckoutRow, { prices }: { prices: readonly PriceRow[] }, body: Choice): { checkout: CheckoutRow; problems: Invalid[] } => {
+  const problems: Invalid[] = []
+  const own = pricesIn(prices, checkout.currency)
+  const custom = own.find(({ amount_type }) => amount_type === 'custom')
+  const seated = own.find(({ amount_type }) => amount_type === 'seat_based')
+  const { min_seats, max_seats } = checkout
+  let { chosen_amount, seats } = checkout
+  if (!custom) chosen_amount = null
+  else if (chosen_amount !== null) {
+    // Nothing may be given where nothing is the least; else what the processor takes.
+    const { minimum, maximum } = chargeable(checkout.currency)
+    const least = Math.max(custom.minimum_amount!, minimum)
+    const most = custom.maximum_amount ?? maximum
+    const nothing = chosen_amount === 0 && custom.minimum_amount === 0
+    if (!nothing && (chosen_amount < least || chosen_amount > most || chosen_amount % stepOf(checkout.currency) !== 0))
+      problems.push(invalidAt(['body', 'amount'], `Choose ${custom.minimum_amount === 0 ? 'nothing, or ' : ''}between ${least} and ${most}.`, chosen_amount))
+  }
+  if (!seated) {
+    for (const field of ['seats', 'min_seats', 'max_seats'] as const)
+      if (typeof body[field] === 'number') problems.push(invalidAt(['body', field], 'This product is not sold by the seat.', body[field]))
+    // The seller's bounds stay, for when the buyer comes back to a product with seats.
+    seats = null
+  } else {
+    const { tiers } = seated.seat_tiers!
+    const least = Math.max(tiers[0]!.min_seats, min_seats ?? 1)
+    const most = Math.min(tiers.at(-1)!.max_seats ?? 10_000, max_seats ?? 10_000)
+    seats ??= least
+    if (seats < least || seats > most)
+      problems.push(invalidAt(['body', typeof body.seats === 'number' ? 'seats' : 'min_seats'], `Between ${least} and ${most} seats can be bought.`, seats))
+    else
+      try {
+        tierAmount(seated.seat_tiers!, seats)
+      } catch (error) {
+        if (!(error instanceof QuantityBeyondTiers)) throw error
+        problems.push(invalidAt(['body', 'seats'], error.message, seats))
+      }
+  }
+  return { checkout: { ...checkout, chosen_amount, seats }, problems }
+}
+
+/** Computes every amount anew. A discount that the seller asked for must count; one that a change made void is dropped. */
+const figured = async (db: Db, opened: Opened, { strict }: { strict: boolean }): Promise<Opened> => {
+  const { checkout, seller } = opened
+  const now = opened.checkout.modified_at ?? opened.checkout.created_at
+  const product = opened.products.find((one) => one.product.id === checkout.product_id)!
+  const [price] = pricesIn(product.prices, checkout.currency)
+  const tax = await quote(db, {
+    organization_id: seller.id,
+    currency: checkout.currency,
+    address: checkout.customer_billing_address,
+    tax_id: checkout.customer_tax_id === null ? null : { value: checkout.customer_tax_id, format: checkout.customer_tax_id_format! },
+    behavior_option: price?.tax_behavior ?? seller.default_tax_behavior,
+  })
+  const basis = basisOf({ ...opened, checkout: { ...checkout, tax } }, now)
+  const counting = countingDiscount(basis)
+  if (strict && checkout.discount_id !== null && (!counting || isUsedUp(counting)))
+    throw new InvalidRequest(invalidAt(['body', 'discount_id'], 'This discount does not exist, or does not count for this product now.', checkout.discount_id))
+  const discount = counting ?? null
+  const { stored } = figure({ ...basis, discount })
+  return { ...opened, discount, checkout: { ...checkout, tax, discount_id: discount?.id ?? null, ...stored } }
+}
+
+const isUsedUp = ({ max_redemptions, redemptions_count }: DiscountRow) => max_redemptions !== null && redemptions_count >= max_redemptions
+
+/** A tax that cannot be told now is not known yet, which is another thing than none: nobody can confirm without it. */
+const quote = async (db: Db, question: Parameters<typeof quoteTax>[2]) => {
+  try {
+    return await quoteTax(db, null, question)
+  } catch (error) {
+    if (error instanceof TaxUnavailable) return null
+    throw error
+  }
+}
+
+/** What the secret opens: the secret is the credential, and a wrong one is as good as none. */
+export const findBySecret = async (db: Db, hasher: Hasher, secret: string): Promise<{ checkout: CheckoutRow; reach: Reach; seller: Seller }> => {
+  const reading = readToken(secret)
+  const found = typeof reading === 'object' && reading.kind === 'checkout' ? await findSubject(db, hasher, new Secret(secret)) : undefined
+  if (found?.kind !== 'checkout') throw new ResourceNotFound()
+  const seller = await findLivingOrganization(db, { id: found.organization_id! })
+  if (!seller) throw new ResourceNotFound()
+  const reach = within(seller.id, 'machine', seller.member_phase)
+  return { checkout: (await findCheckout(db, reach, found.subject_id))!, reach, seller }
+}
+
+export const isExpired = ({ status, expires_at }: CheckoutRow, now: Date): boolean => status === 'expired' || (status === 'open' && expires_at <= now)
+
+/** Holds a checkout that can still be changed. */
+export const holdOpen = async (tx: Tx, reach: Reach, id: string): Promise<Locked<CheckoutRow>> => {
+  const checkout = await hold(tx, reach, id)
+  if (isExpired(checkout, tx.clock.business())) throw new ExpiredCheckoutError()
+  if (checkout.status !== 'open') throw new NotOpenCheckout()
+  return checkout
+}
+
+export const hold = async (tx: Tx, reach: Reach, id: string): Promise<Locked<CheckoutRow>> => {
+  try {
+    const checkout = await lockCheckout(tx, reach, id)
+    if (!checkout) throw new ResourceNotFound()
+    return checkout
+  } catch (error) {
+    if ((error as { code?: string }).code === '55P03') throw new CheckoutLocked()
+    throw error
+  }
+}
+
+type Wish = Partial<z.output<typeof CheckoutUpdate> & Omit<z.output<typeof CheckoutUpdatePublic>, 'allow_trial'>>
+
+/**
+ * What the request makes of a checkout, with every amount computed anew, and everything that is wrong with it together.
+ * `complete`: the buyer confirms, and nothing may be left open.
+ */
+export const apply = async (tx: Tx, checkout: Locked<CheckoutRow>, body: Wish, { complete = false } = {}): Promise<{ opened: Opened; problems: Invalid[] }> => {
+  const before = await openOne(tx, checkout)
+  const { seller } = before
+  const problems: Invalid[] = []
+  const product_id = body.product_id ?? checkout.product_id
+  const product = before.products.find((one) => one.product.id === product_id)
+  if (!product) throw new InvalidRequest(invalidAt(['body', 'product_id'], 'Choose one of the products of this checkout.', body.product_id))
+  const switched = product_id !== checkout.product_id
+  if (product.product.is_archived) problems.push(invalidAt(['body', 'product_id'], 'This product is no longer sold.', product_id))
+  const wanted = body.currency ?? (pricesIn(product.prices, checkout.currency).length > 0 ? checkout.currency : undefined)
+  const currency = chooseCurrency(product.prices, wanted, seller)
+  if (currency === undefined) problems.push(invalidAt(['body', 'currency'], 'The product has no price in this currency.', body.currency))
+  const billing = readBilling(checkout, body)
+  const business = body.is_business_customer ?? checkout.is_business_customer
+  const chosen = { ...checkout, product_id, currency: currency ?? checkout.currency }
+  if (complete && isRepriced(chosen, checkout, product.prices))
+    problems.push(invalidAt(['body', 'product_id'], 'The price of this product has changed. Look at the amount again before you confirm.', product_id))
+  const discount = await chooseDiscount(tx, seller, { ...before, checkout: chosen }, body, problems)
+  const given = body.custom_field_data
+  const answered = readAnswers(fieldsOf(product), complete && given ? given : { ...checkout.custom_field_data, ...given }, { complete })
+  const keep = <T>(value: T | null | undefined, now: T): T => value ?? now
+  const set = <T>(value: T | undefined, now: T): T => (value === undefined ? now : value)
+  const next: CheckoutRow = {
+    ...chosen,
+    modified_at: tx.clock.business(),
+    chosen_amount: set(body.amount, switched ? null : checkout.chosen_amount),
+    seats: set(body.seats, switched ? null : checkout.seats),
+    ...billing.changes,
+    is_business_customer: business,
+    customer_name: set(body.customer_name, checkout.customer_name),
+    // Whose checkout it is does not change by an address.
+    customer_email: checkout.customer_id === null ? set(body.customer_email, checkout.customer_email) : checkout.customer_email,
+    customer_billing_name: set(body.customer_billing_name, checkout.customer_billing_name),
+    locale: set(body.locale, checkout.locale),
+    payment_method_type: set(body.payment_method_type, checkout.payment_method_type),
+    custom_field_data: answered.answers,
+    discount_id: discount?.id ?? null,
+    trial_interval: set(body.trial_interval, checkout.trial_interval),
+    trial_interval_count: set(body.trial_interval_count, checkout.trial_interval_count),
+    allow_trial: keep(body.allow_trial, checkout.allow_trial),
+    allow_discount_codes: keep(body.allow_discount_codes, checkout.allow_discount_codes),
+    require_billing_address: keep(body.require_billing_address, checkout.require_billing_address),
+    customer_ip_address: set(body.customer_ip_address, checkout.customer_ip_address),
+    customer_metadata: keep(body.customer_metadata, checkout.customer_metadata),
+    metadata: keep(body.metadata, checkout.metadata),
+    success_url: set(body.success_url, checkout.success_url),
+    return_url: set(body.return_url, checkout.return_url),
+    embed_origin: set(body.embed_origin, checkout.embed_origin),
+    ...(checkout.is_business_customer && !business ? { customer_tax_id: null, customer_tax_id_format: null, customer_billing_name: null } : {}),
+  }
+  const fitted = fit(next, product, body)
+  problems.push(...billing.problems, ...answered.problems, ...fitted.problems)
+  if (problems.length > 0) throw new InvalidRequest(problems)
+  const opened = await figured(tx, { ...before, discount, checkout: fitted.checkout }, { strict: typeof body.discount_id === 'string' })
+  // Whether an address that was typed subscribes here is told to nobody before they confirm.
+  if (complete || checkout.customer_id !== null) await refuseSecondSubscription(tx, opened)
+  return { opened, problems }
+}
+
+/** Whether what was shown to the buyer is no longer what they would be charged by. */
+const isRepriced = (chosen: CheckoutRow, shown: CheckoutRow, prices: readonly PriceRow[]): boolean =>
+  chosen.product_id === shown.product_id &&
+  chosen.currency === shown.currency &&
+  pricesIn(prices, chosen.currency)
+    .map(({ id }) => id)
+    .join() !== shown.price_ids.join()
+
+/** A code, an id of the seller's choosing, or what was there before: whether it counts is asked of the product that is now chosen. */
+const chooseDiscount = async (tx: Tx, seller: Seller, before: Opened, body: Wish, problems: Invalid[]): Promise<DiscountRow | null> => {
+  const reach = within(seller.id, 'machine', seller.member_phase)
+  if (body.discount_code === null || body.discount_id === null) return null
+  if (body.discount_id) {
+    const found = await findDiscount(tx, reach, body.discount_id)
+    if (!found) problems.push(invalidAt(['body', 'discount_id'], 'There is no discount with this id.', body.discount_id))
+    return found ?? null
+  }
+  if (body.discount_code === undefined || body.discount_code === '') return before.discount
+  const found = before.checkout.allow_discount_codes ? await findDiscountByCode(tx, reach, body.discount_code) : undefined
+  const counts = found && countingDiscount(basisOf({ ...before, discount: found }, tx.clock.business()))
+  if (!counts || isUsedUp(found)) {
+    problems.push(invalidAt(['body', 'discount_code'], 'This code does not exist, or cannot be used here.', body.discount_code))
+    return before.discount
+  }
+  if (found.max_redemptions_per_customer !== null && before.checkout.customer_id !== null) {
+    const person = { customer_id: before.checkout.customer_id, email_key: '', card_key: null }
+    if ((await usesOf(tx, { organization_id: seller.id, discount_id: found.id }, person)) >= found.max_redemptions_per_customer)
+      throw new DiscountRedemptionLimitReached()
+  }
+  return found
+}
+
+/** One subscription at a time, where the seller wants it so: none that is paid for, and none that another checkout is about to give. */
+export const refuseSecondSubscription = async (tx: Tx, { checkout, seller, products }: Opened): Promise<void> => {
+  const { product } = products.find((one) => one.product.id === checkout.product_id)!
+  if (seller.subscription_settings.allow_multiple_subscriptions || product.recurring_interval === null || checkout.subscription_id !== null) return
+  const { organization_id, id, customer_id, customer_email } = checkout
+  if (
+    (await hasBillableSubscription(tx, organization_id, { customer_id, email: customer_email })) ||
+    (customer_id !== null && (await isSubscribing(tx, organization_id, customer_id, id)))
+  )
+    throw new AlreadyActiveSubscriptionError()
+}
+
+/** Changes an open checkout and says so. */
+export const update = async (tx: Tx, platform: Platform, checkout: Locked<CheckoutRow>, body: Wish): Promise<Opened> => {
+  const { opened } = await apply(tx, checkout, body)
+  const changed = await changeCheckout(tx, checkout, opened.checkout)
+  await tellUpdated(tx, platform, changed)
+  return openOne(tx, changed)
+}
+
+export { isFreeProduct }

@@ -1,0 +1,136 @@
+import type { CheckoutBillingAddressFields } from '@bursar/contract'
+import { applicable, totalsOf, trialEnd, upfrontLines, type TaxQuote } from '../../billing/index.ts'
+import type { DiscountRow, LoadedProduct, PriceRow } from '../../catalog/index.ts'
+import { presentPrice } from '../../catalog/index.ts'
+import type { CheckoutRow } from './checkouts.sql.ts'
+
+/** Everything a checkout's amounts follow from. */
+export interface Basis {
+  readonly checkout: Pick<
+    CheckoutRow,
+    | 'currency'
+    | 'chosen_amount'
+    | 'seats'
+    | 'allow_trial'
+    | 'trial_interval'
+    | 'trial_interval_count'
+    | 'tax'
+    | 'require_billing_address'
+    | 'is_business_customer'
+    | 'figures'
+  >
+  readonly product: LoadedProduct['product']
+  /** What the product costs here, in every currency. */
+  readonly prices: readonly PriceRow[]
+  /** One that counts: `countingDiscount` tells. */
+  readonly discount: DiscountRow | null
+  readonly now: Date
+}
+
+/** The prices that count in the checkout's currency. */
+export const pricesIn = (prices: readonly PriceRow[], currency: string): PriceRow[] => prices.filter(({ price_currency }) => price_currency === currency)
+
+const isFree = (price: PriceRow): boolean => {
+  switch (price.amount_type) {
+    case 'fixed':
+      return price.price_amount === 0
+    case 'custom':
+      return price.minimum_amount === 0 && (price.preset_amount ?? 0) === 0 && price.maximum_amount === 0
+    case 'seat_based':
+      return price.seat_tiers!.tiers.every(({ price_per_seat }) => price_per_seat === 0)
+    case 'metered_unit':
+      return false
+  }
+}
+
+export const isFreeProduct = (prices: readonly PriceRow[]): boolean => prices.every(isFree)
+
+/** The discount, if it counts for this product, in this currency, now. */
+export const countingDiscount = ({ checkout, product, prices, discount, now }: Basis): DiscountRow | null => {
+  if (discount === null) return null
+  const terms = { starts_at: discount.starts_at, ends_at: discount.ends_at, product_ids: discount.products.map(({ id }) => id), ...reductionOf(discount) }
+  const occasion = { now, product_id: product.id, currency: checkout.currency, is_free_product_price: isFreeProduct(pricesIn(prices, checkout.currency)) }
+  return applicable(terms, occasion) ? discount : null
+}
+
+export const reductionOf = (discount: DiscountRow) =>
+  discount.type === 'percentage'
+    ? { type: 'percentage' as const, basis_points: discount.basis_points! }
+    : { type: 'fixed' as const, amounts: discount.amounts! }
+
+/** The trial that will be given: what the checkout says, or else the product; none for what does not recur, or to a buyer who gave it up. */
+export const trialOf = ({ checkout, product }: Pick<Basis, 'checkout' | 'product'>) => {
+  if (product.recurring_interval === null || checkout.allow_trial === false) return { active_trial_interval: null, active_trial_interval_count: null }
+  const own = checkout.trial_interval !== null && checkout.trial_interval_count !== null
+  return {
+    active_trial_interval: own ? checkout.trial_interval : product.trial_interval,
+    active_trial_interval_count: own ? checkout.trial_interval_count : product.trial_interval_count,
+  }
+}
+
+/** What the prices come to. Seats that they do not allow any more are shown at what they do; nobody can confirm them. */
+const priced = (prices: readonly PriceRow[], checkout: Basis['checkout'], discount: DiscountRow | null, tax: TaxQuote | null) => {
+  const tiers = prices.find(({ amount_type }) => amount_type === 'seat_based')?.seat_tiers?.tiers
+  const seats =
+    checkout.seats === null || !tiers ? checkout.seats : Math.min(Math.max(checkout.seats, tiers[0]!.min_seats), tiers.at(-1)!.max_seats ?? Infinity)
+  const lines = upfrontLines(prices.map(presentPrice), { amount: checkout.chosen_amount, seats }).map((line) => ({ ...line, proration: false }))
+  return totalsOf({ currency: checkout.currency, lines, discount: discount && reductionOf(discount), tax, credit: 0, debt: 0 })
+}
+
+/**
+ * What a checkout costs: lines, discount and tax, each rounded once; what is charged now, and whether a payment form is
+ * needed for that or for later. Once it was confirmed, what was agreed. The same figures are shown to the buyer, charged, and written into the order.
+ */
+export const figure = (basis: Basis) => {
+  const { checkout, product, discount, now } = basis
+  const prices = pricesIn(basis.prices, checkout.currency)
+  const quote: TaxQuote | null = checkout.tax
+  const totals = checkout.figures ?? priced(prices, checkout, discount, quote)
+  const { active_trial_interval, active_trial_interval_count } = trialOf(basis)
+  const trial_end = active_trial_interval && active_trial_interval_count ? trialEnd(now, active_trial_interval, active_trial_interval_count) : null
+  const is_free_product_price = isFreeProduct(prices)
+  const metered = prices.some(({ amount_type }) => amount_type === 'metered_unit')
+  const recurring = product.recurring_interval !== null
+  const freeForEver = discount?.type === 'percentage' && discount.basis_points === 10_000 && discount.duration === 'forever'
+  const is_payment_required = totals.charge_amount > 0 && trial_end === null
+  const is_payment_setup_required = recurring && !is_free_product_price && !(totals.subtotal_amount === 0 && !metered) && !(freeForEver && !metered)
+  const is_payment_form_required = is_payment_required || is_payment_setup_required
+  const tax_amount = is_payment_form_required ? (quote === null ? null : totals.tax_amount) : 0
+  return {
+    totals,
+    charge_amount: is_payment_required ? totals.charge_amount : 0,
+    is_free_product_price,
+    is_payment_required,
+    is_payment_setup_required,
+    is_payment_form_required,
+    stored: {
+      price_ids: prices.map(({ id }) => id),
+      amount: totals.subtotal_amount,
+      discount_amount: totals.discount_amount,
+      net_amount: totals.net_amount,
+      tax_amount,
+      tax_behavior: quote?.behavior ?? null,
+      total_amount: totals.total_amount,
+      trial_end,
+    },
+  }
+}
+
+/** Which parts of the address the buyer is asked for. */
+export const addressFields = ({
+  require_billing_address,
+  is_business_customer,
+  customer_billing_address,
+}: Pick<CheckoutRow, 'require_billing_address' | 'is_business_customer' | 'customer_billing_address'>): CheckoutBillingAddressFields => {
+  const country = customer_billing_address?.country
+  const whole = require_billing_address || is_business_customer || country === 'US'
+  const part = whole ? 'required' : 'disabled'
+  return {
+    country: 'required',
+    state: country === 'US' || country === 'CA' ? 'required' : whole ? 'optional' : 'disabled',
+    city: part,
+    postal_code: part,
+    line1: part,
+    line2: whole ? 'optional' : 'disabled',
+  }
+}

@@ -1,0 +1,31 @@
+import type { Area } from '../handlers.ts'
+import * as checkouts from './checkouts/checkouts.api.ts'
+
+export const area: Area = {
+  operations: checkouts.operations,
+  jobs: checkouts.jobs,
+  sweeps: checkouts.sweeps,
+  chores: [],
+  personal: {
+    checkouts: {
+      of: 'customer_id',
+      by: 'customer_email',
+      columns: {
+        customer_email: 'address',
+        customer_name: 'nothing',
+        customer_billing_name: 'nothing',
+        customer_billing_address: 'nothing',
+        customer_tax_id: 'nothing',
+        customer_tax_id_format: 'nothing',
+        customer_ip_address: 'nothing',
+        external_customer_id: 'nothing',
+        custom_field_data: 'empty',
+        customer_metadata: 'empty',
+        metadata: 'empty',
+      },
+    },
+  },
+  secret: { checkouts: ['secret_sealed', 'confirmed_with'] },
+}
+
+export { create as createCheckout } from './checkouts/checkouts.ts'

@@ -1,0 +1,215 @@
+import { newId } from '../../src/kernel/ids.ts'
+import {
+  insertOrder,
+  insertRefund,
+  insertSubscription,
+  type NewOrderItem,
+  type NewOrderTax,
+  type OrderRow,
+  type PaymentRow,
+  type RefundRow,
+  type SubscriptionRow,
+} from '../../src/modules/billing/index.ts'
+import { json } from '../../src/platform/postgres/parts.sql.ts'
+import type { Tx } from '../../src/platform/postgres/postgres.ts'
+import type { World } from './world.ts'
+
+type Owned = { id: string; organization_id: string }
+type Stamps = 'organization_id' | 'id' | 'created_at' | 'modified_at'
+
+const leaseless = { due_at: null, clock_id: null, lease_until: null, lease_token: null, lease_holder: null }
+
+/** What has been sold, written straight into its rows: for tests of what is made of it. */
+export const openSales = (world: World) => {
+  /** Each later than the one before, so that lists have one order. */
+  const stamped = (tx: Tx, { organization_id }: Owned) => {
+    world.clock.advance(1)
+    return { organization_id, id: newId(tx.clock.wall()), created_at: tx.clock.business(), modified_at: null }
+  }
+
+  const subscription = (customer: Owned, product: Owned, price_ids: readonly string[], given: Partial<SubscriptionRow> = {}) =>
+    world.transact((tx) => {
+      const stamps = stamped(tx, customer)
+      const row: SubscriptionRow = {
+        ...stamps,
+        status: 'active',
+        customer_id: customer.id,
+        product_id: product.id,
+        discount_id: null,
+        checkout_id: null,
+        payment_method_id: null,
+        amount: 1000,
+        currency: 'usd',
+        tax_behavior: null,
+        recurring_interval: 'month',
+        recurring_interval_count: 1,
+        anchor_day: 1,
+        current_period_start: new Date('2026-03-01T00:00:00Z'),
+        current_period_end: new Date('2026-04-01T00:00:00Z'),
+        current_meter_period_start: null,
+        current_meter_period_end: null,
+        trial_start: null,
+        trial_end: null,
+        started_at: stamps.created_at,
+        cancel_at_period_end: false,
+        canceled_at: null,
+        ends_at: null,
+        ended_at: null,
+        past_due_at: null,
+        pause_at_period_end: false,
+        paused_at: null,
+        resumes_at: null,
+        seats: null,
+        discount_applied_at: null,
+        customer_cancellation_reason: null,
+        customer_cancellation_comment: null,
+        metadata: {},
+        custom_field_data: {},
+        ...given,
+      }
+      return insertSubscription(tx, row, price_ids)
+    })
+
+  /** An order over one line, unless other lines are given. */
+  const order = (customer: Owned, given: Partial<OrderRow> = {}, lines?: readonly Partial<NewOrderItem>[]) =>
+    world.transact((tx) => {
+      const net_amount = given.net_amount ?? 1000
+      const tax_amount = given.tax_amount ?? 0
+      const total_amount = net_amount + tax_amount
+      const row: OrderRow = {
+        ...stamped(tx, customer),
+        status: 'paid',
+        billing_reason: 'purchase',
+        currency: 'usd',
+        subtotal_amount: net_amount + (given.discount_amount ?? 0),
+        discount_amount: 0,
+        net_amount,
+        tax_amount,
+        total_amount,
+        applied_balance_amount: 0,
+        due_amount: total_amount,
+        carried_amount: 0,
+        refunded_amount: 0,
+        refunded_tax_amount: 0,
+        tax_behavior: null,
+        billing_name: null,
+        billing_address: null,
+        tax_id: null,
+        tax_id_format: null,
+        invoice_number: null,
+        receipt_number: null,
+        seats: null,
+        customer_id: customer.id,
+        product_id: null,
+        discount_id: null,
+        subscription_id: null,
+        checkout_id: null,
+        next_payment_attempt_at: null,
+        description: 'A thing',
+        metadata: {},
+        custom_field_data: {},
+        ...given,
+      }
+      const items = (lines ?? [{}]).map((line): NewOrderItem => ({
+        id: newId(tx.clock.wall()),
+        label: row.description,
+        amount: row.subtotal_amount,
+        discount_amount: row.discount_amount,
+        net_amount,
+        tax_amount,
+        proration: false,
+        product_price_id: null,
+        ...line,
+      }))
+      const taxes = items.map((item): NewOrderTax => ({
+        id: newId(tx.clock.wall()),
+        order_item_id: item.id,
+        jurisdiction: 'DE',
+        rate: 190_000,
+        behavior: row.tax_behavior ?? 'exclusive',
+        basis_amount: item.net_amount,
+        tax_amount: item.tax_amount,
+        reason: 'standard_rated',
+      }))
+      return insertOrder(tx, row, items, taxes)
+    })
+
+  const payment = (customer: Owned, given: Partial<PaymentRow> = {}) =>
+    world.transact(async (tx) => {
+      const { organization_id } = customer
+      const known = await tx.q.selectFrom('payment_accounts').select('id').where('organization_id', '=', organization_id).executeTakeFirst()
+      const account_id = known?.id ?? newId(tx.clock.wall())
+      if (!known)
+        await tx.q
+          .insertInto('payment_accounts')
+          .values({ ...stamped(tx, customer), id: account_id, processor: 'test', secret_sealed: 'sealed', is_default: true })
+          .execute()
+      const status = given.status ?? 'succeeded'
+      const { method_metadata = null, processor_method: _, ...rest } = given
+      const stamps: Pick<PaymentRow, Stamps> = stamped(tx, customer)
+      return tx.q
+        .insertInto('payments')
+        .values({
+          ...stamps,
+          ...leaseless,
+          account_id,
+          customer_id: customer.id,
+          checkout_id: null,
+          order_id: null,
+          kind: 'payment',
+          status,
+          amount: 1000,
+          currency: 'usd',
+          trigger: 'purchase',
+          intent_id: null,
+          intent_status: null,
+          method: null,
+          method_metadata: method_metadata && json(method_metadata),
+          processor_method: null,
+          decline_reason: null,
+          decline_message: null,
+          settled_at: status === 'pending' ? null : stamps.created_at,
+          ...rest,
+        })
+        .returningAll()
+        .executeTakeFirstOrThrow()
+    })
+
+  const refund = (sold: OrderRow, paid: PaymentRow, given: Partial<RefundRow> = {}) =>
+    world.transact((tx) =>
+      insertRefund(tx, {
+        ...stamped(tx, sold),
+        ...leaseless,
+        order_id: sold.id,
+        payment_id: paid.id,
+        customer_id: sold.customer_id,
+        subscription_id: sold.subscription_id,
+        status: 'succeeded',
+        reason: 'customer_request',
+        amount: 100,
+        tax_amount: 0,
+        currency: sold.currency,
+        comment: null,
+        revoke_benefits: false,
+        metadata: {},
+        processor_refund_id: null,
+        ...given,
+      }),
+    )
+
+  /** A checkout that something was bought through; only its key matters here. */
+  const checkout = async ({ organization_id, id }: Owned): Promise<string> => {
+    const made = newId(world.clock.wall())
+    await world.database.owner((owner) =>
+      owner.query(
+        `insert into checkouts (organization_id, id, created_at, status, secret_sealed, expires_at, product_id, currency, amount, discount_amount, net_amount,
+           total_amount, allow_discount_codes, require_billing_address, is_business_customer, is_bound, knows_customer, customer_metadata, custom_field_data, metadata)
+         values ($1, $2, $3, 'expired', '', $3, $4, 'usd', 1000, 0, 1000, 1000, true, false, false, false, false, '{}', '{}', '{}')`,
+        [organization_id, made, world.clock.wall(), id],
+      ),
+    )
+    return made
+  }
+
+  return { checkout, order, payment, refund, subscription }
+}
