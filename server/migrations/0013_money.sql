@@ -399,6 +399,8 @@ create table payments (
   status text not null check (status in ('pending', 'succeeded', 'failed')),
   amount bigint not null check (amount >= 0),
   currency text not null,
+  -- What pays is kept, to be charged again.
+  reusable boolean not null,
   trigger text not null check (trigger in ('purchase', 'subscription_cycle', 'retry_dunning', 'retry_customer', 'retry_payment_method_update', 'retry_admin')),
   intent_id text,
   intent_status text,

@@ -309,6 +309,7 @@ export const createCheckout = operation({
   returns: Checkout,
   status: 201,
   keptDays: 30,
+  reveals: true,
   fails: [NotPermitted],
 })
 
@@ -333,6 +334,7 @@ export const updateCheckout = operation({
   params: byId,
   body: CheckoutUpdate,
   returns: Checkout,
+  reveals: true,
   fails: [NotPermitted, ResourceNotFound, ...refusals],
 })
 

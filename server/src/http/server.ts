@@ -352,7 +352,7 @@ export const openServer = ({
 
     const inSteps = async ({ look, begin, proceed }: Extract<Implementation, { kind: 'steps' }>): Promise<Answer | Refusal> => {
       const meansOf = (who: Actor) => ({ db: postgres.db, transact: recorded(deed(who)), gateways, platform })
-      const seen = await look?.({ ...meansOf(actor), transact: postgres.transact }, callOf(actor))
+      const seen = await look?.(meansOf(actor), callOf(actor))
       const begun = await postgres.transact(async (tx) => {
         const who = operation.body ? await admit(tx) : actor
         const work = async () => {

@@ -237,7 +237,7 @@ const describe = (made: Made, env: string): string => {
   const facts = [
     ['API', made.api],
     ['token', made.token],
-    ...(made.checkout ? [['checkout', `${made.checkout.client_secret}  (Field guide, 29.00 USD)`]] : []),
+    ['checkout', `${made.checkout.client_secret}  (Field guide, 29.00 USD)`],
     ['webhooks', `${made.webhook.secret}  (to ${made.webhook.receiver})`],
     ['mailbox', `${made.mailbox}  (sign in at /login as ${made.owner})`],
   ]

@@ -10,7 +10,7 @@ import {
   updateWebhookEndpoint,
   webhookKinds,
 } from '@bursar/contract'
-import { Refused, type Client, type Input } from '@bursar/contract/client'
+import type { Client, Input } from '@bursar/contract/client'
 import { Secret } from '../kernel/secrets.ts'
 import { issueOrganizationToken } from '../modules/identity/index.ts'
 import { findLivingOrganization } from '../modules/organizations/index.ts'
@@ -98,13 +98,8 @@ const offer = async (api: Client, product: Input<typeof createProduct>['body']):
   return (items.find(({ name }) => name === product.name) ?? (await api.call(createProduct, { body: product }))).id
 }
 
-/** A checkout to try, if they can be made. */
-const open = async (api: Client, product: string): Promise<{ id: string; client_secret: string; url: string } | null> => {
-  try {
-    const { id, client_secret, url } = await api.call(createCheckout, { body: { products: [product] } })
-    return { id, client_secret, url }
-  } catch (error) {
-    if (error instanceof Refused) return null
-    throw error
-  }
+/** A checkout to try. */
+const open = async (api: Client, product: string): Promise<{ id: string; client_secret: string; url: string }> => {
+  const { id, client_secret, url } = await api.call(createCheckout, { body: { products: [product] } })
+  return { id, client_secret, url }
 }

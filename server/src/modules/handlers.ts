@@ -90,7 +90,7 @@ export const write = <O extends Operation>(operation: O, handle: (tx: Tx, call: 
 export const steps = <O extends Operation, Seen, Intent extends Readonly<Record<string, string | null>>>(
   operation: O,
   work: {
-    /** What has to be asked outside before anything is intended; it changes nothing. */
+    /** What has to be asked outside before anything is intended; it changes nothing that anybody would miss. */
     readonly look?: (means: Means, call: Call<O>) => Promise<Seen>
     readonly begin: (tx: Tx, call: Call<O>, seen: Seen) => Promise<Intent | Refusal>
     readonly proceed: (means: Means, call: Call<O>, intent: Intent) => Promise<Answer<O> | Refusal>

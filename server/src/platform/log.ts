@@ -9,6 +9,7 @@ const words = [
   'route',
   'organization_id',
   'user_id',
+  'payment_id',
   'refund_id',
   'credential',
   'job',

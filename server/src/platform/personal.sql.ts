@@ -8,8 +8,8 @@ export type Forgotten = 'nothing' | 'empty' | 'address' | 'kept'
 export interface PersonalTable {
   /** The column with the id of the customer whose person this is; absent where the person is no customer. */
   readonly of?: string
-  /** A column with the person's address, in rows that do not say whose they are: they become the person's. */
-  readonly by?: string
+  /** Columns with the person's address, or the seller's own name for them, in rows that do not say whose they are: they become the person's. */
+  readonly by?: { readonly address: string; readonly external_id: string }
   readonly columns: Readonly<Record<string, Forgotten>>
 }
 
@@ -26,18 +26,24 @@ const replacements: Record<Exclude<Forgotten, 'kept'>, (column: RawBuilder<unkno
   address: (column) => sql`case when ${column} is null then null else 'forgotten-' || id || '@anonymized.invalid' end`,
 }
 
+/** A customer and its people, by everything that names them. */
+export interface Person {
+  readonly organization_id: string
+  readonly customer_id: string
+  /** In lower case. */
+  readonly addresses: readonly string[]
+  readonly external_ids: readonly string[]
+}
+
 /** Writes over everything that any area has declared to be about this customer and its people. */
-export const forgetPerson = async (
-  tx: Tx,
-  { personal }: Discretion,
-  { organization_id, customer_id, addresses }: { organization_id: string; customer_id: string; addresses: readonly string[] },
-): Promise<void> => {
+export const forgetPerson = async (tx: Tx, { personal }: Discretion, { organization_id, customer_id, addresses, external_ids }: Person): Promise<void> => {
   for (const [table, { of, by, columns }] of Object.entries(personal)) {
     if (of === undefined) continue
     if (by !== undefined)
       await sql`
         update ${sql.table(table)} set ${sql.ref(of)} = ${customer_id}
-        where organization_id = ${organization_id} and ${sql.ref(of)} is null and lower(${sql.ref(by)}) = any(${addresses})`.execute(tx.q)
+        where organization_id = ${organization_id} and ${sql.ref(of)} is null 
+          and (lower(${sql.ref(by.address)}) = any(${addresses}) or ${sql.ref(by.external_id)} = any(${external_ids}))`.execute(tx.q)
     const changes = Object.entries(columns).flatMap(([column, how]) =>
       how === 'kept' ? [] : [sql`${sql.ref(column)} = ${replacements[how](sql.ref(column))}`],
     )

@@ -176,6 +176,13 @@ test("a refund, ended at every effect, before and after: the money goes back onc
       const healthy = await recover()
       try {
         const order = await orderOf(checkout)
+        // Once it was intended, it is done with nobody's help.
+        const intended = (await healthy.client(token).call(listRefunds, { query: { order_id: [order.id] } })).items
+        expect(
+          intended.every(({ status }) => status === 'succeeded'),
+          `${effects[point - 1]} ${side}`,
+        ).toBe(true)
+        expect(intended.length).toBe(point === 1 && side === 'before' ? 0 : 1)
         // Whoever asked did not hear, and asks again with the same key.
         const again = await healthy
           .client(token, { 'idempotency-key': `refund-${order.id}` })

@@ -161,6 +161,7 @@ export const openSales = (world: World) => {
           amount: 1000,
           currency: 'usd',
           trigger: 'purchase',
+          reusable: false,
           intent_id: null,
           intent_status: null,
           method: null,

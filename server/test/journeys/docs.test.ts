@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
+import { cards } from '../../src/gateways/payments/test/cards.ts'
 import { readConfig } from '../../src/platform/config.ts'
 
 const root = new URL('../../../', import.meta.url).pathname
@@ -43,6 +44,11 @@ test('the page on configuration lists every setting and no other', () => {
   expect(unknown(listed)).not.toContain('not a setting')
   const known = [...read('server/src/platform/config.ts').matchAll(/^ {2}(BURSAR_\w+):/gm)].map(([, name]) => name!)
   expect(listed.toSorted()).toEqual(known.toSorted())
+})
+
+test('the page on checkout lists every test card and what it does', () => {
+  const page = read('docs/guides/checkout.md')
+  for (const [token, { says }] of Object.entries(cards)) expect(page).toContain(`| \`${token}\` | ${says} |`)
 })
 
 test('the page on dependencies lists every package that the server needs', () => {

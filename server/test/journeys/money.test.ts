@@ -5,6 +5,7 @@ import {
   createProduct,
   createRefund,
   getCheckout,
+  getClientCheckout,
   getOrder,
   listCustomerMembers,
   getPortalPaymentStatus,
@@ -12,6 +13,8 @@ import {
   listPayments,
   listPortalOrders,
   listSubscriptions,
+  updateCheckout,
+  updateClientCheckout,
   updateTaxSettings,
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -36,6 +39,8 @@ test('product → checkout with a test card → declined → paid → partial re
   })
   expect(checkout).toMatchObject({ status: 'open', amount: 2900, tax_amount: null, is_payment_form_required: true })
   expect(checkout.success_url).toBe(`https://shop.example/thanks?id=${checkout.id}`)
+  const [created] = await events('checkout.created')
+  expect(created).toMatchObject({ type: 'checkout.created', data: { ...checkout, created_at: expect.anything() as unknown } })
   const buyer = world.client()
   const params = { client_secret: checkout.client_secret }
   const details = { customer_email: 'ada@people.test', customer_name: 'Ada Byron', customer_billing_address: { country: 'DE' as const } }
@@ -147,4 +152,24 @@ test('a plan with a trial and seats: a subscription on trial, an order of nothin
   expect(told).toEqual(['subscription.created', 'subscription.active', 'order.created', 'order.updated', 'order.paid'])
   const { rows } = await world.database.owner((owner) => owner.query('select type, method_metadata from payment_methods'))
   expect(rows).toMatchObject([{ type: 'card', method_metadata: { brand: 'visa' } }])
+})
+
+test('a checkout that nobody pays expires after a day, and takes no answer any more', async () => {
+  const { api, events } = await world.shop()
+  const product = await api.call(createProduct, {
+    body: { name: 'Field guide', prices: [{ amount_type: 'fixed', price_amount: 2900, price_currency: 'usd' }] },
+  })
+  const checkout = await api.call(createCheckout, { body: { products: [product.id] } })
+  world.clock.advance(24 * 60 * 60 * 1000)
+  const params = { client_secret: checkout.client_secret }
+  const buyer = world.client()
+  const wish = { customer_email: 'late@people.test' }
+  const over = { status: 410, body: { error: 'ExpiredCheckoutError' } }
+  expect(await buyer.send(getClientCheckout, { params })).toMatchObject(over)
+  expect(await buyer.send(updateClientCheckout, { params, body: wish })).toMatchObject(over)
+  expect(await buyer.send(confirmClientCheckout, { params, body: { ...wish, confirmation_token_id: 'tok_visa' } })).toMatchObject(over)
+  expect(await api.send(updateCheckout, { params: { id: checkout.id }, body: wish })).toMatchObject({ status: 403, body: { error: 'NotOpenCheckout' } })
+  await eventually('it expires', async () => (await api.call(getCheckout, { params: { id: checkout.id } })).status === 'expired')
+  expect((await events()).map(({ type }) => type)).toEqual(['product.created', 'checkout.created', 'checkout.expired'])
+  expect((await events('checkout.expired'))[0]!.data).toMatchObject({ id: checkout.id, status: 'expired' })
 })

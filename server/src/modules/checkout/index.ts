@@ -9,7 +9,7 @@ export const area: Area = {
   personal: {
     checkouts: {
       of: 'customer_id',
-      by: 'customer_email',
+      by: { address: 'customer_email', external_id: 'external_customer_id' },
       columns: {
         customer_email: 'address',
         customer_name: 'nothing',

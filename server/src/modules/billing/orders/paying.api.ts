@@ -1,15 +1,11 @@
 import { confirmPortalPayment } from '@bursar/contract'
 import { job, steps } from '../../handlers.ts'
-import { allow } from '../../customers/index.ts'
 import { begin, orderPaymentSettled, proceed } from './paying.ts'
 
 export const operations = [
   steps(confirmPortalPayment, {
     look: async ({ gateways }) => gateways.payments.preferred,
-    begin: (tx, { actor, reach, params, body, platform }, processor) => {
-      allow(actor.role, 'billing:manage')
-      return begin(tx, reach, platform, processor, actor, params.id, body)
-    },
+    begin: (tx, { actor, reach, params, body, platform }, processor) => begin(tx, reach, platform, processor, actor, params.id, body),
     proceed: (means, { body }, intended) => proceed(means, body.confirmation_token_id ?? null, intended),
   }),
 ]

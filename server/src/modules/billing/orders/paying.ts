@@ -14,6 +14,7 @@ import type { Instrument, Payments } from '../../../gateways/payments/payments.t
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means, Platform } from '../../handlers.ts'
+import { holdStanding } from '../../customers/index.ts'
 import { capabilities, findLivingOrganization } from '../../organizations/index.ts'
 import { charge, openAttempt, settle } from '../payments/attempts.ts'
 import { defaultAccount, lockPayment, methodOf, paymentsOfOrder, readPayment } from '../payments/attempts.sql.ts'
@@ -48,6 +49,8 @@ export const begin = async (
       msg: 'Give the token of a new payment method, or the id of a saved one.',
       type: 'missing',
     })
+  // A role that was taken away meanwhile pays nothing any more. The customer first, then its order, as everywhere.
+  await holdStanding(tx, reach, actor, 'billing:manage')
   const order = await lockOrder(tx, reach, id)
   if (!order || order.customer_id !== actor.customer_id) throw new ResourceNotFound()
   if (order.status !== 'pending' || order.due_amount === 0) throw new OrderNotEligibleForRetry()
@@ -73,6 +76,7 @@ export const begin = async (
     amount: order.due_amount - order.carried_amount,
     currency: order.currency,
     trigger: 'retry_customer',
+    reusable: order.subscription_id !== null,
   })
   return { organization_id: order.organization_id, payment_id: payment.id, method }
 }

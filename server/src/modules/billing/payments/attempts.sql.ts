@@ -97,17 +97,6 @@ export const changePayment = async (tx: Tx, payment: Locked<PaymentRow>, changes
     .execute()
 }
 
-/** The attempts of a checkout, newest first. */
-export const paymentsOfCheckout = (db: Db, organization_id: string, checkout_id: string): Promise<PaymentRow[]> =>
-  db.q
-    .selectFrom('payments')
-    .selectAll()
-    .where('organization_id', '=', organization_id)
-    .where('checkout_id', '=', checkout_id)
-    .orderBy('created_at', 'desc')
-    .orderBy('id', 'desc')
-    .execute()
-
 /** True the first time an account tells us of an event. */
 export const takeEvent = async (
   tx: Tx,
@@ -125,7 +114,7 @@ export const purgeEvents = async (tx: Tx, before: Date): Promise<void> => {
   await tx.q.deleteFrom('processor_events').where('received_at', '<', before).execute()
 }
 
-/** Every kept method of a customer that came from this processor object, and whether it is the first one. */
+/** Keeps what paid, once, to be charged again; the first one is the customer's default. */
 export const keepMethod = async (
   tx: Tx,
   customer: { organization_id: string; id: string; default_payment_method_id: string | null },

@@ -31,7 +31,7 @@ const actionTime = 1 * hours
 /** On nobody's list: on the clock of the wall. */
 export const unleased = { clock_id: null, lease_until: null, lease_token: null, lease_holder: null }
 
-type Wish = Pick<PaymentRow, 'organization_id' | 'customer_id' | 'kind' | 'amount' | 'currency' | 'trigger'> &
+type Wish = Pick<PaymentRow, 'organization_id' | 'customer_id' | 'kind' | 'amount' | 'currency' | 'trigger' | 'reusable'> &
   Partial<Pick<PaymentRow, 'checkout_id' | 'order_id'>>
 
 /** Writes down that money will be asked for, before anybody is asked: whatever happens then, this row is looked after. */
@@ -78,7 +78,7 @@ const ensureIntent = async (means: Means, processor: Processor, payment: Payment
     currency: payment.currency,
     customer: payment.customer_id,
     metadata,
-    reusable: payment.kind === 'payment',
+    reusable: payment.reusable,
   })
   await name(means, payment, intent)
   return intent.id
@@ -209,8 +209,9 @@ export const settle = async (tx: Tx, { organization_id, id }: Pick<PaymentRow, '
  */
 export const follow = async (means: Means, organization_id: string, id: string): Promise<void> => {
   const payment = await readPayment(means.db, organization_id, id)
-  if (!payment || payment.status !== 'pending') return
+  if (!payment || payment.status === 'succeeded') return
   const processor = await processorFor(means, payment)
+  if (payment.status === 'failed') return watchOver(means, processor, payment)
   const age = ageOf(id, means.platform.clock.wall())
   let intent: Intent
   try {
@@ -225,6 +226,12 @@ export const follow = async (means: Means, organization_id: string, id: string):
   const abandoned = intent.status === 'requires_confirmation' || (intent.status === 'requires_action' && age > actionTime)
   if (abandoned && age >= firstLook) intent = await callOff(processor, intent)
   await means.transact((tx) => settle(tx, payment, intent))
+}
+
+/** What failed was called off, so this cannot be; if it ever is, somebody must know that we hold money for nothing. */
+const watchOver = async ({ platform }: Means, processor: Processor, { organization_id, id, intent_id }: PaymentRow): Promise<void> => {
+  if (intent_id !== null && (await processor.readIntent(intent_id)).status === 'succeeded')
+    platform.log.error('payment_after_all', { organization_id, payment_id: id })
 }
 
 /** The name of an intent whose creation got no answer: by asking again under its own key, or when that is forgotten by looking for it. */

@@ -22,6 +22,8 @@ export interface PaymentRow {
   amount: number
   currency: string
   trigger: PaymentTrigger
+  /** What pays is kept, to be charged again. */
+  reusable: boolean
   /** What the processor calls it, and where it stands there. */
   intent_id: string | null
   intent_status: string | null

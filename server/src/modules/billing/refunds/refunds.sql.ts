@@ -38,7 +38,7 @@ declare module '../../../platform/postgres/postgres.ts' {
   }
 }
 
-/** The refund as the wire shows it: nothing of its comment, which is for the seller's own people. */
+/** The refund as the wire shows it: its comment, which is for the seller's own people, is not declared there and does not leave. */
 export const presentRefund = (row: RefundRow): Refund => ({ ...row, dispute: null })
 
 const list = {

@@ -31,8 +31,7 @@ import { presentOrder } from '../orders/orders.ts'
 import { findAccount, readPayment } from '../payments/attempts.sql.ts'
 import { ageOf, nextLook, processorOf, unleased } from '../payments/attempts.ts'
 import type { PaymentRow } from '../payments/payments.sql.ts'
-import { changeRefund, findByProcessorId, insertRefund, lockRefund, paidBy, pendingOf, readRefund, type RefundRow } from './refunds.sql.ts'
-import { presentRefund } from './refunds.sql.ts'
+import { changeRefund, findByProcessorId, insertRefund, lockRefund, paidBy, pendingOf, presentRefund, readRefund, type RefundRow } from './refunds.sql.ts'
 
 /** What the first step has committed. */
 export interface Intended extends Readonly<Record<string, string>> {
@@ -111,15 +110,19 @@ export const proceed = async (means: Means, { organization_id, refund_id }: Inte
 }
 
 /** Asks the processor what a refund has become: by its name, or by asking for it under its own key, or when that is forgotten by looking for it. */
-export const follow = async (means: Means, organization_id: string, id: string): Promise<void> => {
+export const follow = async (means: Means, organization_id: string, id: string): Promise<'parked' | undefined> => {
   const refund = await readRefund(means.db, organization_id, id)
-  if (!refund || refund.status === 'failed' || refund.status === 'canceled') return
+  if (!refund || refund.status === 'failed' || refund.status === 'canceled') return undefined
   const payment = (await readPayment(means.db, organization_id, refund.payment_id))!
   const processor = await processorFor(means, payment)
   const told = await ask(processor, payment, refund, ageOf(id, means.platform.clock.wall()))
-  if (told) return means.transact((tx) => settle(tx, refund, told))
+  if (told) {
+    await means.transact((tx) => settle(tx, refund, told))
+    return undefined
+  }
   // Nobody can tell any more whether the money went back: it counts as gone, and a person looks at it.
   means.platform.log.error('refund_parked', { organization_id, refund_id: id })
+  return 'parked'
 }
 
 const processorFor = async (means: { db: Db } & Parameters<typeof processorOf>[0], payment: PaymentRow): Promise<Processor> =>
@@ -188,17 +191,18 @@ const settle = async (tx: Tx, { organization_id, id, order_id }: RefundRow, told
 /** The sweep over refunds that nobody has heard of. */
 export const followDue = async (means: Means, lease: Lease): Promise<void> => {
   const { organization_id, id } = lease
+  let parked: 'parked' | undefined
   try {
-    await follow(means, organization_id, id)
+    parked = await follow(means, organization_id, id)
   } catch (error) {
     if (!(error instanceof ProcessorSilent)) throw error
   }
   await underLease(means.transact, lease, async (tx) =>
-    (await readRefund(tx, organization_id, id))?.status === 'pending' ? nextLook(id, tx.clock.wall()) : null,
+    !parked && (await readRefund(tx, organization_id, id))?.status === 'pending' ? nextLook(id, tx.clock.wall()) : null,
   )
 }
 
-/** A processor says that something happened to a refund: it is looked up, and followed. One whose name we do not know yet is followed in any case. */
+/** A processor says that something happened to a refund: it is looked up, and followed. One whose name we do not know yet is left to the sweep. */
 export const followNamed = async (
   means: Means,
   { organization_id, account_id, processor_refund_id }: { organization_id: string; account_id: string; processor_refund_id: string },

@@ -34,7 +34,7 @@ const nested: Filter = {
 }
 
 describe('a meter', () => {
-  test('is made, read, listed and changed, with filters within filters [S1-16]', async () => {
+  test('is made, read, listed and changed, with filters within filters', async () => {
     const { api, organization } = await world.shop()
     const made = await api.call(createMeter, {
       body: { ...counting, filter: nested, aggregation: { func: 'sum', property: 'tokens' }, metadata: { team: 'a' } },

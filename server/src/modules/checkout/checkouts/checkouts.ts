@@ -50,7 +50,7 @@ import { addCredential, findSubject } from '../../identity/index.ts'
 import { findLivingOrganization, permit, presentOrganization } from '../../organizations/index.ts'
 import { readAnswers } from './answers.ts'
 import { changeCheckout, findCheckout, insertCheckout, isSubscribing, lockCheckout, productsOf, usesOf, type CheckoutRow } from './checkouts.sql.ts'
-import { addressFields, countingDiscount, figure, isFreeProduct, pricesIn, trialOf, type Basis } from './figures.ts'
+import { addressFields, countingDiscount, figure, pricesIn, trialOf, type Basis } from './figures.ts'
 
 const life = 1 * days
 
@@ -281,8 +281,10 @@ export const create = async (tx: Tx, reach: Reach, platform: Platform, body: Cre
   const priced = products.map((one) => ({ ...one, prices: special.made.get(one.product.id) ?? one.prices }))
   const currency = chooseCurrency(priced[0]!.prices, body.currency ?? undefined, seller)
   const discount = body.discount_id ? ((await findDiscount(tx, within(organization_id, 'machine', seller.member_phase), body.discount_id)) ?? null) : null
-  const answered = readAnswers(fieldsOf(priced[0]!), body.custom_field_data ?? {}, { complete: false })
-  const upgrade = body.subscription_id ? [invalidAt(['body', 'subscription_id'], 'There is no free subscription with this id.', body.subscription_id)] : []
+  const answered = readAnswers(priced[0]!.fields, body.custom_field_data ?? {}, { complete: false })
+  const upgrade = body.subscription_id
+    ? [invalidAt(['body', 'subscription_id'], 'Upgrading a free subscription by checkout is not part of this version.', body.subscription_id)]
+    : []
   const fitted = fit({ ...blank, currency: currency ?? seller.default_presentment_currency, custom_field_data: answered.answers }, priced[0]!, body)
   const all = [
     ...billing.problems,
@@ -388,8 +390,6 @@ const chooseCurrency = (prices: readonly PriceRow[], wanted: string | undefined,
   if (wanted !== undefined) return offered.includes(wanted) ? wanted : undefined
   return offered.includes(seller.default_presentment_currency) ? seller.default_presentment_currency : offered[0]
 }
-
-const fieldsOf = ({ fields }: LoadedProduct) => fields
 
 type Choice = Pick<z.output<typeof CheckoutUpdatePublic>, 'amount' | 'seats'> & { min_seats?: number | null | undefined; max_seats?: number | null | undefined }
 
@@ -506,7 +506,7 @@ type Wish = Partial<z.output<typeof CheckoutUpdate> & Omit<z.output<typeof Check
  * What the request makes of a checkout, with every amount computed anew, and everything that is wrong with it together.
  * `complete`: the buyer confirms, and nothing may be left open.
  */
-export const apply = async (tx: Tx, checkout: Locked<CheckoutRow>, body: Wish, { complete = false } = {}): Promise<{ opened: Opened; problems: Invalid[] }> => {
+export const apply = async (tx: Tx, checkout: Locked<CheckoutRow>, body: Wish, { complete = false } = {}): Promise<Opened> => {
   const before = await openOne(tx, checkout)
   const { seller } = before
   const problems: Invalid[] = []
@@ -525,7 +525,7 @@ export const apply = async (tx: Tx, checkout: Locked<CheckoutRow>, body: Wish, {
     problems.push(invalidAt(['body', 'product_id'], 'The price of this product has changed. Look at the amount again before you confirm.', product_id))
   const discount = await chooseDiscount(tx, seller, { ...before, checkout: chosen }, body, problems)
   const given = body.custom_field_data
-  const answered = readAnswers(fieldsOf(product), complete && given ? given : { ...checkout.custom_field_data, ...given }, { complete })
+  const answered = readAnswers(product.fields, complete && given ? given : { ...checkout.custom_field_data, ...given }, { complete })
   const keep = <T>(value: T | null | undefined, now: T): T => value ?? now
   const set = <T>(value: T | undefined, now: T): T => (value === undefined ? now : value)
   const next: CheckoutRow = {
@@ -562,7 +562,7 @@ export const apply = async (tx: Tx, checkout: Locked<CheckoutRow>, body: Wish, {
   const opened = await figured(tx, { ...before, discount, checkout: fitted.checkout }, { strict: typeof body.discount_id === 'string' })
   // Whether an address that was typed subscribes here is told to nobody before they confirm.
   if (complete || checkout.customer_id !== null) await refuseSecondSubscription(tx, opened)
-  return { opened, problems }
+  return opened
 }
 
 /** Whether what was shown to the buyer is no longer what they would be charged by. */
@@ -611,10 +611,8 @@ export const refuseSecondSubscription = async (tx: Tx, { checkout, seller, produ
 
 /** Changes an open checkout and says so. */
 export const update = async (tx: Tx, platform: Platform, checkout: Locked<CheckoutRow>, body: Wish): Promise<Opened> => {
-  const { opened } = await apply(tx, checkout, body)
+  const opened = await apply(tx, checkout, body)
   const changed = await changeCheckout(tx, checkout, opened.checkout)
   await tellUpdated(tx, platform, changed)
   return openOne(tx, changed)
 }
-
-export { isFreeProduct }

@@ -86,11 +86,12 @@ export const begin = async (tx: Tx, platform: Platform, { processor, card }: See
   const token = body.confirmation_token_id ?? null
   const wish = token === null ? null : platform.hasher.hash(new Secret(`confirmation ${found.id} ${token}`))
   const same = await hold(tx, reach, found.id)
-  if (same.status !== 'open' && wish !== null && same.confirmed_with === wish)
+  // The same token once more, or none again where nothing was to pay: the same wish, answered alike.
+  if ((same.status === 'confirmed' || same.status === 'succeeded') && same.confirmed_with === wish && (wish !== null || same.payment_id === null))
     return { organization_id: seller.id, checkout_id: same.id, payment_id: same.payment_id }
   const checkout = await holdOpen(tx, reach, found.id)
   const { confirmation_token_id: _, ...choice } = body
-  const { opened } = await apply(tx, checkout, choice, { complete: true })
+  const opened = await apply(tx, checkout, choice, { complete: true })
   const figured = figure(basisOf(opened, tx.clock.business()))
   refuse([...surprises(checkout, opened.checkout, choice), ...problemsOf(opened, figured, token, card)])
   const account = figured.is_payment_form_required ? await accountFor(tx, platform, seller, processor) : null
@@ -108,6 +109,8 @@ export const begin = async (tx: Tx, platform: Platform, { processor, card }: See
         amount: figured.charge_amount,
         currency: opened.checkout.currency,
         trigger: 'purchase',
+        // Only what recurs is charged again.
+        reusable: figured.is_payment_setup_required,
       })
     : null
   const confirmed = await changeCheckout(tx, checkout, {

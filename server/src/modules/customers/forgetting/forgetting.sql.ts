@@ -1,21 +1,26 @@
 import { sql } from 'kysely'
-import { traces, type Discretion } from '../../../platform/personal.sql.ts'
+import { traces, type Discretion, type Person } from '../../../platform/personal.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { CustomerRow } from '../customers/customers.sql.ts'
 
-/** Every address of the customer and its people, in lower case. */
-export const addressesOf = async (tx: Tx, { organization_id, id }: CustomerRow): Promise<string[]> => {
-  const { rows } = await sql<{ email: string }>`
-    select lower(email) as email from customers where organization_id = ${organization_id} and id = ${id} and email is not null
-    union select lower(email) from members where organization_id = ${organization_id} and customer_id = ${id}`.execute(tx.q)
-  return rows.map(({ email }) => email)
+/** Everything that names the customer and its people. */
+export const personOf = async (tx: Tx, { organization_id, id }: CustomerRow): Promise<Person> => {
+  const { rows } = await sql<{ email: string | null; external_id: string | null }>`
+    select lower(email) as email, external_id from customers where organization_id = ${organization_id} and id = ${id}
+    union select lower(email), external_id from members where organization_id = ${organization_id} and customer_id = ${id}`.execute(tx.q)
+  return {
+    organization_id,
+    customer_id: id,
+    addresses: rows.flatMap(({ email }) => email ?? []),
+    external_ids: rows.flatMap(({ external_id }) => external_id ?? []),
+  }
 }
 
 /** Codes that were mailed to any of the customer's people, and sessions of theirs; what the sessions opened is handed back. */
-export const deleteTraces = async (tx: Tx, { organization_id, id }: CustomerRow, addresses: readonly string[]): Promise<string[]> => {
+export const deleteTraces = async (tx: Tx, { organization_id, customer_id, addresses }: Person): Promise<string[]> => {
   await sql`delete from customer_session_codes where organization_id = ${organization_id} and lower(email) = any(${addresses})`.execute(tx.q)
   const { rows } = await sql<{ id: string }>`
-    delete from customer_sessions where organization_id = ${organization_id} and customer_id = ${id} returning id`.execute(tx.q)
+    delete from customer_sessions where organization_id = ${organization_id} and customer_id = ${customer_id} returning id`.execute(tx.q)
   return rows.map((session) => session.id)
 }
 
@@ -23,14 +28,12 @@ interface ForgottenRow {
   readonly organization_id: string
   readonly customer_id: string
   readonly forgotten_at: Date
-  readonly member_ids: readonly string[]
 }
 
 export const findForgotten = async (db: Db, organization_id: string, customer_id: string): Promise<ForgottenRow | undefined> => {
   const { rows } = await sql<ForgottenRow>`
-    select organization_id, id as customer_id, forgotten_at,
-      array(select m.id from members m where m.organization_id = c.organization_id and m.customer_id = c.id) as member_ids
-    from customers c where organization_id = ${organization_id} and id = ${customer_id} and forgotten_at is not null`.execute(db.q)
+    select organization_id, id as customer_id, forgotten_at from customers
+    where organization_id = ${organization_id} and id = ${customer_id} and forgotten_at is not null`.execute(db.q)
   return rows[0]
 }
 
@@ -53,7 +56,9 @@ export const clearPayloads = async (
   return ids.length
 }
 
-/** Answers that are kept for repeated requests and speak of these: the keys stay taken, what was answered is gone. */
-export const clearAnswers = async (tx: Tx, ids: readonly string[]): Promise<void> => {
-  await sql`update idempotency_keys set body = null, sealed = true where mentions && ${ids}::uuid[] and body is not null`.execute(tx.q)
+/** Answers that are kept for repeated requests and speak of the customer, or of anything of theirs: the keys stay taken, what was answered is gone. */
+export const clearAnswers = async (tx: Tx, discretion: Discretion, { organization_id, customer_id }: ForgottenRow): Promise<void> => {
+  await sql`
+    update idempotency_keys set body = null, sealed = true
+    where mentions && array(${traces(discretion, organization_id, customer_id)})::uuid[] and body is not null`.execute(tx.q)
 }

@@ -1,13 +1,18 @@
 import { execFileSync } from 'node:child_process'
 import {
   createMember,
+  createProduct,
+  createRefund,
   createCustomer,
+  confirmClientCheckout,
+  createCheckout,
   createCustomerSession,
   createWebhookEndpoint,
   deleteCustomer,
   deleteExternalCustomer,
   getCustomer,
   listCustomers,
+  listOrders,
   requestPortalCode,
   requestEmailUpdate,
   updateCustomer,
@@ -40,7 +45,7 @@ const settled = () =>
     return rows.length === 0
   })
 
-test('a person who is forgotten is nowhere in the whole database any more: rows, team, events, what receivers answered, kept answers, codes, audit log [S1-16]', async () => {
+test('a person who is forgotten is nowhere in the whole database any more: rows, team, events, what receivers answered, kept answers, codes, audit log', async () => {
   const { api, organization } = await world.shop()
   // A receiver that repeats what it is told.
   sink.answer('/echo', (answer, received) => void answer.writeHead(200).end(received.body))
@@ -91,6 +96,40 @@ test('a person who is forgotten is nowhere in the whole database any more: rows,
   expect((await api.call(listCustomers, {})).items).toEqual([])
   // The key that made the customer stays taken: sent again, nobody is made anew.
   expect(await keyed.send(createCustomer, { body })).toMatchObject({ status: 409, body: { error: 'AnswerForgotten' } })
+})
+
+test('a buyer who is forgotten stays on their invoice, as the law asks, and nowhere else', async () => {
+  const { api, organization } = await world.shop()
+  const product = await api.call(createProduct, {
+    body: { name: 'Field guide', prices: [{ amount_type: 'fixed', price_amount: 2900, price_currency: 'usd' }] },
+  })
+  const buyer = {
+    customer_email: 'gwen.hollis@people.test',
+    customer_name: 'Gwen Hollis',
+    customer_billing_address: { country: 'DE' as const, line1: 'Ulmenallee 5', city: 'Kleve', postal_code: '47533' },
+  }
+  const keyed = world.client({ token: (await organization.token()).secret }, { 'idempotency-key': 'a-checkout' })
+  const checkout = await keyed.call(createCheckout, { body: { products: [product.id], external_customer_id: 'crm-66102', ...buyer } })
+  // One that was left half-way, and never became anybody's.
+  await api.call(createCheckout, { body: { products: [product.id], ...buyer } })
+  const params = { client_secret: checkout.client_secret }
+  const confirm = (card: string) => world.client().send(confirmClientCheckout, { params, body: { confirmation_token_id: card } })
+  expect((await confirm('tok_do_not_honor')).status).toBe(400)
+  expect((await confirm('tok_visa')).status).toBe(200)
+  const order = await eventually('the order is there', async () => (await api.call(listOrders, { query: { checkout_id: [checkout.id] } })).items[0])
+  const comment = 'Ms Hollis rang up'
+  await keyed.send(createRefund, { body: { order_id: order.id, reason: 'customer_request', amount: 100 } }).catch(() => undefined)
+  await api.call(createRefund, { body: { order_id: order.id, reason: 'customer_request', amount: 100, comment } })
+  await settled()
+  expect((await api.send(deleteCustomer, { params: { id: order.customer_id }, query: { anonymize: 'true' } })).status).toBe(204)
+  await settled()
+  const found = dump()
+    .split('\n')
+    .filter((line) => /gwen|hollis|ulmenallee|kleve|crm-66102/i.test(line))
+  expect(found.filter((line) => !line.startsWith('INSERT INTO public.orders '))).toEqual([])
+  expect(found).toHaveLength(1)
+  expect(found[0]).toMatch(/^INSERT INTO public\.orders /)
+  expect(found[0]).not.toMatch(/gwen\.hollis|crm-66102/)
 })
 
 test('the address is free again; somebody deleted before can be forgotten later; by external id as well; strangers cannot', async () => {

@@ -6,7 +6,7 @@ import type { Means } from '../../handlers.ts'
 import { forgetSubjects } from '../../identity/index.ts'
 import { remove } from '../customers/customers.ts'
 import { changeCustomer, type CustomerRow } from '../customers/customers.sql.ts'
-import { addressesOf, clearAnswers, clearPayloads, deleteTraces, findForgotten } from './forgetting.sql.ts'
+import { clearAnswers, clearPayloads, deleteTraces, findForgotten, personOf } from './forgetting.sql.ts'
 
 /**
  * Forgets a person, and the people of a team: what the rows say at once, in this transaction; what was said about them
@@ -14,9 +14,9 @@ import { addressesOf, clearAnswers, clearPayloads, deleteTraces, findForgotten }
  * transaction still has to say, it says about nobody.
  */
 export const forget = async (tx: Tx, discretion: Discretion, reach: Reach, customer: Locked<CustomerRow>): Promise<void> => {
-  const addresses = await addressesOf(tx, customer)
-  await forgetSubjects(tx, await deleteTraces(tx, customer, addresses))
-  await forgetPerson(tx, discretion, { organization_id: customer.organization_id, customer_id: customer.id, addresses })
+  const person = await personOf(tx, customer)
+  await forgetSubjects(tx, await deleteTraces(tx, person))
+  await forgetPerson(tx, discretion, person)
   const forgotten = await changeCustomer(tx, reach, customer, { forgotten_at: tx.clock.wall() })
   if (forgotten.deleted_at === null) await remove(tx, reach, forgotten)
   await enqueue(tx, 'customers.forget', { organization_id: customer.organization_id, customer_id: customer.id })
@@ -30,5 +30,5 @@ export const forgetTraces = async (
   const forgotten = await findForgotten(db, organization_id, customer_id)
   if (!forgotten) return
   while ((await transact((tx) => clearPayloads(tx, platform.discretion, forgotten, 1000))) === 1000);
-  await transact((tx) => clearAnswers(tx, [customer_id, ...forgotten.member_ids]))
+  await transact((tx) => clearAnswers(tx, platform.discretion, forgotten))
 }

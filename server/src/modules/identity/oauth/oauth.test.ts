@@ -208,7 +208,7 @@ describe('clients', () => {
     expect((await anyone().send(getClient, { params: { client_id: mine.client_id }, ...by(theirs.registration_access_token) })).status).toBe(401)
   })
 
-  test('keep no secret in the clear [S1-11]', async () => {
+  test('keep no secret in the clear', async () => {
     const app = await openApp(world)
     const dump = await world.database.owner(async (owner) => {
       const { rows } = await owner.query<{ text: string }>(
