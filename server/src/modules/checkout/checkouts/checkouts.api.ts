@@ -14,10 +14,11 @@ import {
 import { job, read, steps, sweep, write } from '../../handlers.ts'
 import { defaultAccount, processorOf } from '../../billing/index.ts'
 import { confine, permit } from '../../organizations/index.ts'
-import { create, findBySecret, hold, holdOpen, isExpired, openAll, openOne, present, presentPublic, update } from './checkouts.ts'
+import { create, findBySecret, hold, holdOpen, isExpired, update } from './checkouts.ts'
 import { findCheckout, listCheckouts as list } from './checkouts.sql.ts'
 import { begin, proceed } from './confirm.ts'
 import { paymentSettled, watch } from './fulfilment.ts'
+import { openAll, openOne, present, presentPublic } from './opening.ts'
 
 export const operations = [
   read(listCheckouts, async (db, { reach, query, platform }) => {

@@ -2,16 +2,13 @@ import {
   AlreadyActiveSubscriptionError,
   checkoutCreated,
   CheckoutLocked,
-  checkoutUpdated,
   DiscountRedemptionLimitReached,
   ExpiredCheckoutError,
   invalidAt,
   InvalidRequest,
   NotOpenCheckout,
   ResourceNotFound,
-  type Checkout,
   type CheckoutCreate,
-  type CheckoutPublic,
   type CheckoutUpdate,
   type CheckoutUpdatePublic,
   type Invalid,
@@ -19,174 +16,34 @@ import {
 import type { z } from 'zod'
 import { organizationIds, within, type Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
-import { chargeable, stepOf } from '../../../kernel/money.ts'
 import { newToken, readToken, Secret, type Hasher } from '../../../kernel/secrets.ts'
 import { days, later } from '../../../platform/clock.ts'
-import { TaxUnavailable } from '../../../gateways/tax/tax.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Platform } from '../../handlers.ts'
-import { hasBillableSubscription, QuantityBeyondTiers, quoteTax, tierAmount } from '../../billing/index.ts'
+import { hasBillableSubscription } from '../../billing/index.ts'
 import {
   findDiscount,
   findDiscountByCode,
-  findDiscountEver,
   insertPrices,
-  loadPrices,
-  loadPricesOf,
   loadProducts,
   metersOf,
-  presentDiscount,
-  presentPrice,
-  presentProduct,
   priceProblems,
   priceRow,
   type DiscountRow,
   type LoadedProduct,
   type PriceRow,
 } from '../../catalog/index.ts'
-import { changeBilling, findCustomers, findOwnerOf, type CustomerRow } from '../../customers/index.ts'
+import { findCustomers, findOwnerOf, type CustomerRow } from '../../customers/index.ts'
 import { addCredential, findSubject } from '../../identity/index.ts'
-import { findLivingOrganization, permit, presentOrganization } from '../../organizations/index.ts'
+import { findLivingOrganization, permit } from '../../organizations/index.ts'
 import { readAnswers } from './answers.ts'
-import { changeCheckout, findCheckout, insertCheckout, isSubscribing, lockCheckout, productsOf, usesOf, type CheckoutRow } from './checkouts.sql.ts'
-import { addressFields, countingDiscount, figure, pricesIn, trialOf, type Basis } from './figures.ts'
+import { changeCheckout, findCheckout, insertCheckout, isSubscribing, lockCheckout, usesOf, type CheckoutRow } from './checkouts.sql.ts'
+import { chooseCurrency, figured, fit, isUsedUp, readBilling } from './choices.ts'
+import { countingDiscount, pricesIn } from './figures.ts'
+import { basisOf, openOne, present, subject, tellUpdated, type Opened, type Seller } from './opening.ts'
 
 const life = 1 * days
-
-export type Seller = NonNullable<Awaited<ReturnType<typeof findLivingOrganization>>>
-
-/** A checkout with everything that its amounts and its page follow from. */
-export interface Opened {
-  readonly checkout: CheckoutRow
-  readonly seller: Seller
-  readonly products: readonly (LoadedProduct & { readonly prices: readonly PriceRow[] })[]
-  readonly discount: DiscountRow | null
-}
-
-/** Loads all that hangs on checkouts. A price that was made for the checkout stands in the place of the catalog's, whatever is changed later. */
-export const openAll = async (db: Db, checkouts: readonly CheckoutRow[]): Promise<Opened[]> => {
-  const named = await productsOf(db, checkouts)
-  const loaded = new Map(
-    (await loadProducts(db, distinct(named.map(({ organization_id, product_id }) => ({ tenant: organization_id, id: product_id }))))).map((one) => [
-      one.product.id,
-      one,
-    ]),
-  )
-  const sellers = new Map<string, Seller>()
-  for (const organization_id of new Set(checkouts.map((one) => one.organization_id))) {
-    const seller = await findLivingOrganization(db, { id: organization_id })
-    if (seller) sellers.set(organization_id, seller)
-  }
-  const opened: Opened[] = []
-  for (const checkout of checkouts) {
-    const own = [...(await loadPricesOf(db, checkout.organization_id, checkout.id)), ...(await agreedPrices(db, checkout))]
-    const products = named
-      .filter(({ checkout_id }) => checkout_id === checkout.id)
-      .flatMap(({ product_id }) => {
-        const product = loaded.get(product_id)
-        const special = own.filter((price) => price.product_id === product_id)
-        return product ? [special.length > 0 ? { ...product, prices: special } : product] : []
-      })
-    const discount = await discountOf(db, checkout)
-    opened.push({ checkout, seller: sellers.get(checkout.organization_id)!, products, discount })
-  }
-  return opened
-}
-
-/** Whoever has confirmed keeps their discount; until then one that was deleted is gone. */
-const discountOf = async (db: Db, { status, organization_id, discount_id }: CheckoutRow): Promise<DiscountRow | null> => {
-  if (discount_id === null) return null
-  const found = await findDiscountEver(db, organization_id, discount_id)
-  return found && (found.deleted_at === null || status === 'confirmed' || status === 'succeeded') ? found : null
-}
-
-/** Once the buyer has confirmed, the catalog's prices are those they confirmed, whatever has become of them since. */
-const agreedPrices = async (db: Db, { organization_id, status, price_ids }: CheckoutRow): Promise<PriceRow[]> =>
-  status === 'open' || status === 'expired'
-    ? []
-    : (
-        await loadPrices(
-          db,
-          price_ids.map((id) => ({ tenant: organization_id, id })),
-        )
-      ).filter(({ source }) => source === 'catalog')
-
-const distinct = (keys: readonly { tenant: string; id: string }[]) => [...new Map(keys.map((key) => [key.id, key])).values()]
-
-export const openOne = async (db: Db, checkout: CheckoutRow): Promise<Opened> => (await openAll(db, [checkout]))[0]!
-
-export const basisOf = ({ checkout, products, discount }: Opened, now: Date): Basis => {
-  const { product, prices } = products.find((one) => one.product.id === checkout.product_id)!
-  return { checkout, product, prices, discount, now }
-}
-
-const common = (opened: Opened, platform: Platform) => {
-  const { checkout, products } = opened
-  const basis = basisOf(opened, platform.clock.business())
-  const figured = figure(basis)
-  const shown = products.map(presentProduct).map((product, at) => ({ ...product, prices: products[at]!.prices.map(presentPrice) }))
-  const chosen = shown.find(({ id }) => id === checkout.product_id)!
-  const prices = pricesIn(basis.prices, checkout.currency).map(presentPrice)
-  const client_secret = platform.sealer.open(checkout.secret_sealed, checkout.id).reveal()
-  const page = new URL(`/checkout/${client_secret}`, platform.config.public_url).href
-  const {
-    secret_sealed: _sealed,
-    tax: _tax,
-    chosen_amount: _chosen,
-    figures: _figures,
-    confirmed_with: _with,
-    confirmed_at: _at,
-    payment_id: _payment,
-    is_bound: _bound,
-    knows_customer: _knows,
-    customer_tax_id_format: _format,
-    price_ids: _prices,
-    ...row
-  } = checkout
-  return {
-    ...row,
-    client_secret,
-    url: page,
-    payment_processor: 'stripe' as const,
-    // The seller's bounds hold for whichever product is sold by the seat; they say nothing of the others.
-    ...(prices.some(({ amount_type }) => amount_type === 'seat_based') ? {} : { min_seats: null, max_seats: null }),
-    success_url: (checkout.success_url ?? `${page}/confirmation`).replaceAll('{CHECKOUT_ID}', checkout.id),
-    ...trialOf(basis),
-    product_price_id: prices[0]?.id ?? null,
-    is_discount_applicable: !figured.is_free_product_price,
-    is_free_product_price: figured.is_free_product_price,
-    is_payment_required: figured.is_payment_required,
-    is_payment_setup_required: figured.is_payment_setup_required,
-    is_payment_form_required: figured.is_payment_form_required,
-    payment_processor_metadata: {} as Record<string, string>,
-    billing_address_fields: addressFields(checkout),
-    products: shown,
-    product: chosen,
-    product_price: prices[0] ?? null,
-    prices: Object.fromEntries(shown.map(({ id, prices: own }) => [id, own])),
-    discount: opened.discount && presentDiscount(opened.discount),
-    attached_custom_fields: chosen.attached_custom_fields,
-  }
-}
-
-/** The checkout as its seller sees it. */
-export const present = (opened: Opened, platform: Platform): Checkout => common(opened, platform)
-
-/** The same as its buyer sees it. */
-export const presentPublic = (opened: Opened, platform: Platform): CheckoutPublic => ({
-  ...common(opened, platform),
-  organization: presentOrganization(opened.seller),
-})
-
-export const subject = ({ organization_id, id, customer_id }: CheckoutRow) => ({
-  organization_id,
-  resource_id: id,
-  ...(customer_id === null ? {} : { customer_id }),
-})
-
-export const tellUpdated = async (tx: Tx, platform: Platform, checkout: CheckoutRow): Promise<void> =>
-  emit(tx, checkoutUpdated, subject(checkout), present(await openOne(tx, checkout), platform))
 
 type Create = z.output<typeof CheckoutCreate>
 
@@ -337,28 +194,6 @@ const knownOf = async (db: Db, customer: CustomerRow) => ({
   is_business_customer: customer.billing_name !== null && customer.billing_address?.line1 != null,
 })
 
-type BillingState = Pick<CheckoutRow, 'customer_billing_address' | 'customer_tax_id' | 'customer_tax_id_format'>
-type BillingWish = Pick<z.output<typeof CheckoutUpdatePublic>, 'customer_billing_address' | 'customer_tax_id'>
-
-/** Address and tax number, by the same rule as a customer's own. */
-const readBilling = (state: BillingState, body: BillingWish): { changes: BillingState; problems: Invalid[] } => {
-  const { changes, problems } = changeBilling(
-    { billing_address: state.customer_billing_address, tax_id: state.customer_tax_id, tax_id_format: state.customer_tax_id_format },
-    { billing_address: body.customer_billing_address ?? undefined, tax_id: body.customer_tax_id },
-  )
-  return {
-    changes: {
-      customer_billing_address: changes.billing_address ?? state.customer_billing_address,
-      customer_tax_id: changes.tax_id === undefined ? state.customer_tax_id : changes.tax_id,
-      customer_tax_id_format: changes.tax_id_format === undefined ? state.customer_tax_id_format : changes.tax_id_format,
-    },
-    problems: problems.map((problem) => ({
-      ...problem,
-      loc: problem.loc.map((part) => (part === 'billing_address' ? 'customer_billing_address' : part === 'tax_id' ? 'customer_tax_id' : part)),
-    })),
-  }
-}
-
 /** Prices for this checkout alone: as sound as any in the catalog. */
 const specialPrices = async (tx: Tx, seller: Seller, checkout_id: string, products: readonly LoadedProduct[], given: NonNullable<Create['prices']>) => {
   const made = new Map<string, PriceRow[]>()
@@ -382,90 +217,6 @@ const specialPrices = async (tx: Tx, seller: Seller, checkout_id: string, produc
     )
   }
   return { made, problems }
-}
-
-/** The currency that is asked for, or the seller's own, or else the first that there is a price in. */
-const chooseCurrency = (prices: readonly PriceRow[], wanted: string | undefined, seller: Seller): string | undefined => {
-  const offered = prices.map(({ price_currency }) => price_currency)
-  if (wanted !== undefined) return offered.includes(wanted) ? wanted : undefined
-  return offered.includes(seller.default_presentment_currency) ? seller.default_presentment_currency : offered[0]
-}
-
-type Choice = Pick<z.output<typeof CheckoutUpdatePublic>, 'amount' | 'seats'> & { min_seats?: number | null | undefined; max_seats?: number | null | undefined }
-
-/** Amount and seats within what the prices allow; the fewest seats where none were chosen. */
-const fit = (checkout: CheckoutRow, { prices }: { prices: readonly PriceRow[] }, body: Choice): { checkout: CheckoutRow; problems: Invalid[] } => {
-  const problems: Invalid[] = []
-  const own = pricesIn(prices, checkout.currency)
-  const custom = own.find(({ amount_type }) => amount_type === 'custom')
-  const seated = own.find(({ amount_type }) => amount_type === 'seat_based')
-  const { min_seats, max_seats } = checkout
-  let { chosen_amount, seats } = checkout
-  if (!custom) chosen_amount = null
-  else if (chosen_amount !== null) {
-    // Nothing may be given where nothing is the least; else what the processor takes.
-    const { minimum, maximum } = chargeable(checkout.currency)
-    const least = Math.max(custom.minimum_amount!, minimum)
-    const most = custom.maximum_amount ?? maximum
-    const nothing = chosen_amount === 0 && custom.minimum_amount === 0
-    if (!nothing && (chosen_amount < least || chosen_amount > most || chosen_amount % stepOf(checkout.currency) !== 0))
-      problems.push(invalidAt(['body', 'amount'], `Choose ${custom.minimum_amount === 0 ? 'nothing, or ' : ''}between ${least} and ${most}.`, chosen_amount))
-  }
-  if (!seated) {
-    for (const field of ['seats', 'min_seats', 'max_seats'] as const)
-      if (typeof body[field] === 'number') problems.push(invalidAt(['body', field], 'This product is not sold by the seat.', body[field]))
-    // The seller's bounds stay, for when the buyer comes back to a product with seats.
-    seats = null
-  } else {
-    const { tiers } = seated.seat_tiers!
-    const least = Math.max(tiers[0]!.min_seats, min_seats ?? 1)
-    const most = Math.min(tiers.at(-1)!.max_seats ?? 10_000, max_seats ?? 10_000)
-    seats ??= least
-    if (seats < least || seats > most)
-      problems.push(invalidAt(['body', typeof body.seats === 'number' ? 'seats' : 'min_seats'], `Between ${least} and ${most} seats can be bought.`, seats))
-    else
-      try {
-        tierAmount(seated.seat_tiers!, seats)
-      } catch (error) {
-        if (!(error instanceof QuantityBeyondTiers)) throw error
-        problems.push(invalidAt(['body', 'seats'], error.message, seats))
-      }
-  }
-  return { checkout: { ...checkout, chosen_amount, seats }, problems }
-}
-
-/** Computes every amount anew. A discount that the seller asked for must count; one that a change made void is dropped. */
-const figured = async (db: Db, opened: Opened, { strict }: { strict: boolean }): Promise<Opened> => {
-  const { checkout, seller } = opened
-  const now = opened.checkout.modified_at ?? opened.checkout.created_at
-  const product = opened.products.find((one) => one.product.id === checkout.product_id)!
-  const [price] = pricesIn(product.prices, checkout.currency)
-  const tax = await quote(db, {
-    organization_id: seller.id,
-    currency: checkout.currency,
-    address: checkout.customer_billing_address,
-    tax_id: checkout.customer_tax_id === null ? null : { value: checkout.customer_tax_id, format: checkout.customer_tax_id_format! },
-    behavior_option: price?.tax_behavior ?? seller.default_tax_behavior,
-  })
-  const basis = basisOf({ ...opened, checkout: { ...checkout, tax } }, now)
-  const counting = countingDiscount(basis)
-  if (strict && checkout.discount_id !== null && (!counting || isUsedUp(counting)))
-    throw new InvalidRequest(invalidAt(['body', 'discount_id'], 'This discount does not exist, or does not count for this product now.', checkout.discount_id))
-  const discount = counting ?? null
-  const { stored } = figure({ ...basis, discount })
-  return { ...opened, discount, checkout: { ...checkout, tax, discount_id: discount?.id ?? null, ...stored } }
-}
-
-const isUsedUp = ({ max_redemptions, redemptions_count }: DiscountRow) => max_redemptions !== null && redemptions_count >= max_redemptions
-
-/** A tax that cannot be told now is not known yet, which is another thing than none: nobody can confirm without it. */
-const quote = async (db: Db, question: Parameters<typeof quoteTax>[2]) => {
-  try {
-    return await quoteTax(db, null, question)
-  } catch (error) {
-    if (error instanceof TaxUnavailable) return null
-    throw error
-  }
 }
 
 /** What the secret opens: the secret is the credential, and a wrong one is as good as none. */

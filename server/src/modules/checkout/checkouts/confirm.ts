@@ -33,22 +33,11 @@ import {
   type CustomerRow,
 } from '../../customers/index.ts'
 import { capabilities } from '../../organizations/index.ts'
-import {
-  apply,
-  basisOf,
-  findBySecret,
-  hold,
-  holdOpen,
-  openOne,
-  presentPublic,
-  refuseSecondSubscription,
-  tellUpdated,
-  type Opened,
-  type Seller,
-} from './checkouts.ts'
+import { apply, findBySecret, hold, holdOpen, refuseSecondSubscription } from './checkouts.ts'
 import { changeCheckout, hadTrial, holdAddress, holdPerson, insertRedemption, insertTrial, reserveUse, usesOf, type CheckoutRow } from './checkouts.sql.ts'
 import { addressFields, figure } from './figures.ts'
 import { reopen } from './fulfilment.ts'
+import { basisOf, openOne, presentPublic, tellUpdated, type Opened, type Seller } from './opening.ts'
 import { cardKey, personKey } from './persons.ts'
 
 type Wish = z.output<typeof CheckoutConfirm>

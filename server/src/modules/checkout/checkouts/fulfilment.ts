@@ -25,9 +25,9 @@ import {
 } from '../../billing/index.ts'
 import { loadCustomers, type CustomerRow } from '../../customers/index.ts'
 import { findLivingOrganization } from '../../organizations/index.ts'
-import { openOne, present, subject, tellUpdated, type Opened } from './checkouts.ts'
 import { changeCheckout, lockCheckout, releaseUses, type CheckoutRow } from './checkouts.sql.ts'
 import { trialOf } from './figures.ts'
+import { openOne, present, subject, tellUpdated, type Opened } from './opening.ts'
 
 interface Ref {
   readonly organization_id: string

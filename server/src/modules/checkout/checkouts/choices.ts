@@ -1,0 +1,117 @@
+import { invalidAt, InvalidRequest, type CheckoutUpdatePublic, type Invalid } from '@bursar/contract'
+import type { z } from 'zod'
+import { chargeable, stepOf } from '../../../kernel/money.ts'
+import { TaxUnavailable } from '../../../gateways/tax/tax.ts'
+import type { Db } from '../../../platform/postgres/postgres.ts'
+import { QuantityBeyondTiers, quoteTax, tierAmount } from '../../billing/index.ts'
+import type { DiscountRow, PriceRow } from '../../catalog/index.ts'
+import { changeBilling } from '../../customers/index.ts'
+import type { CheckoutRow } from './checkouts.sql.ts'
+import { countingDiscount, figure, pricesIn } from './figures.ts'
+import { basisOf, type Opened, type Seller } from './opening.ts'
+
+type BillingState = Pick<CheckoutRow, 'customer_billing_address' | 'customer_tax_id' | 'customer_tax_id_format'>
+type BillingWish = Pick<z.output<typeof CheckoutUpdatePublic>, 'customer_billing_address' | 'customer_tax_id'>
+
+/** Address and tax number, by the same rule as a customer's own. */
+export const readBilling = (state: BillingState, body: BillingWish): { changes: BillingState; problems: Invalid[] } => {
+  const { changes, problems } = changeBilling(
+    { billing_address: state.customer_billing_address, tax_id: state.customer_tax_id, tax_id_format: state.customer_tax_id_format },
+    { billing_address: body.customer_billing_address ?? undefined, tax_id: body.customer_tax_id },
+  )
+  return {
+    changes: {
+      customer_billing_address: changes.billing_address ?? state.customer_billing_address,
+      customer_tax_id: changes.tax_id === undefined ? state.customer_tax_id : changes.tax_id,
+      customer_tax_id_format: changes.tax_id_format === undefined ? state.customer_tax_id_format : changes.tax_id_format,
+    },
+    problems: problems.map((problem) => ({
+      ...problem,
+      loc: problem.loc.map((part) => (part === 'billing_address' ? 'customer_billing_address' : part === 'tax_id' ? 'customer_tax_id' : part)),
+    })),
+  }
+}
+
+/** The currency that is asked for, or the seller's own, or else the first that there is a price in. */
+export const chooseCurrency = (prices: readonly PriceRow[], wanted: string | undefined, seller: Seller): string | undefined => {
+  const offered = prices.map(({ price_currency }) => price_currency)
+  if (wanted !== undefined) return offered.includes(wanted) ? wanted : undefined
+  return offered.includes(seller.default_presentment_currency) ? seller.default_presentment_currency : offered[0]
+}
+
+type Choice = Pick<z.output<typeof CheckoutUpdatePublic>, 'amount' | 'seats'> & { min_seats?: number | null | undefined; max_seats?: number | null | undefined }
+
+/** Amount and seats within what the prices allow; the fewest seats where none were chosen. */
+export const fit = (checkout: CheckoutRow, { prices }: { prices: readonly PriceRow[] }, body: Choice): { checkout: CheckoutRow; problems: Invalid[] } => {
+  const problems: Invalid[] = []
+  const own = pricesIn(prices, checkout.currency)
+  const custom = own.find(({ amount_type }) => amount_type === 'custom')
+  const seated = own.find(({ amount_type }) => amount_type === 'seat_based')
+  const { min_seats, max_seats } = checkout
+  let { chosen_amount, seats } = checkout
+  if (!custom) chosen_amount = null
+  else if (chosen_amount !== null) {
+    // Nothing may be given where nothing is the least; else what the processor takes.
+    const { minimum, maximum } = chargeable(checkout.currency)
+    const least = Math.max(custom.minimum_amount!, minimum)
+    const most = custom.maximum_amount ?? maximum
+    const nothing = chosen_amount === 0 && custom.minimum_amount === 0
+    if (!nothing && (chosen_amount < least || chosen_amount > most || chosen_amount % stepOf(checkout.currency) !== 0))
+      problems.push(invalidAt(['body', 'amount'], `Choose ${custom.minimum_amount === 0 ? 'nothing, or ' : ''}between ${least} and ${most}.`, chosen_amount))
+  }
+  if (!seated) {
+    for (const field of ['seats', 'min_seats', 'max_seats'] as const)
+      if (typeof body[field] === 'number') problems.push(invalidAt(['body', field], 'This product is not sold by the seat.', body[field]))
+    // The seller's bounds stay, for when the buyer comes back to a product with seats.
+    seats = null
+  } else {
+    const { tiers } = seated.seat_tiers!
+    const least = Math.max(tiers[0]!.min_seats, min_seats ?? 1)
+    const most = Math.min(tiers.at(-1)!.max_seats ?? 10_000, max_seats ?? 10_000)
+    seats ??= least
+    if (seats < least || seats > most)
+      problems.push(invalidAt(['body', typeof body.seats === 'number' ? 'seats' : 'min_seats'], `Between ${least} and ${most} seats can be bought.`, seats))
+    else
+      try {
+        tierAmount(seated.seat_tiers!, seats)
+      } catch (error) {
+        if (!(error instanceof QuantityBeyondTiers)) throw error
+        problems.push(invalidAt(['body', 'seats'], error.message, seats))
+      }
+  }
+  return { checkout: { ...checkout, chosen_amount, seats }, problems }
+}
+
+/** Computes every amount anew. A discount that the seller asked for must count; one that a change made void is dropped. */
+export const figured = async (db: Db, opened: Opened, { strict }: { strict: boolean }): Promise<Opened> => {
+  const { checkout, seller } = opened
+  const now = opened.checkout.modified_at ?? opened.checkout.created_at
+  const product = opened.products.find((one) => one.product.id === checkout.product_id)!
+  const [price] = pricesIn(product.prices, checkout.currency)
+  const tax = await quote(db, {
+    organization_id: seller.id,
+    currency: checkout.currency,
+    address: checkout.customer_billing_address,
+    tax_id: checkout.customer_tax_id === null ? null : { value: checkout.customer_tax_id, format: checkout.customer_tax_id_format! },
+    behavior_option: price?.tax_behavior ?? seller.default_tax_behavior,
+  })
+  const basis = basisOf({ ...opened, checkout: { ...checkout, tax } }, now)
+  const counting = countingDiscount(basis)
+  if (strict && checkout.discount_id !== null && (!counting || isUsedUp(counting)))
+    throw new InvalidRequest(invalidAt(['body', 'discount_id'], 'This discount does not exist, or does not count for this product now.', checkout.discount_id))
+  const discount = counting ?? null
+  const { stored } = figure({ ...basis, discount })
+  return { ...opened, discount, checkout: { ...checkout, tax, discount_id: discount?.id ?? null, ...stored } }
+}
+
+export const isUsedUp = ({ max_redemptions, redemptions_count }: DiscountRow) => max_redemptions !== null && redemptions_count >= max_redemptions
+
+/** A tax that cannot be told now is not known yet, which is another thing than none: nobody can confirm without it. */
+const quote = async (db: Db, question: Parameters<typeof quoteTax>[2]) => {
+  try {
+    return await quoteTax(db, null, question)
+  } catch (error) {
+    if (error instanceof TaxUnavailable) return null
+    throw error
+  }
+}
