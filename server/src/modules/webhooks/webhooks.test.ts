@@ -234,8 +234,10 @@ test('kinds that are taken out and endpoints that are deleted get nothing furthe
   await eventually('the one behind moves up', async () => (await statuses()).delivered === 1)
   expect(await statuses()).toEqual({ skipped: 1, delivered: 1 })
   sink.answer(path, 500)
+  // One more than so far: how often the first one was tried is not ours to say.
+  const far = sink.of(path).length
   await rename(id, 'never')
-  const before = (await sink.until(path, 4)).length
+  const before = (await sink.until(path, far + 1)).length
   expect((await api.send(deleteWebhookEndpoint, { params })).status).toBe(204)
   await rename(id, 'never either')
   await new Promise((resolve) => setTimeout(resolve, 500))
