@@ -1,6 +1,6 @@
 import { confirmClientCheckout, createCheckout, createDiscount, createProduct, createRefund, getDiscount, listOrders, listPayments } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { openTestProcessor } from '../../src/gateways/payments/test/processor.ts'
+import { readBooks, type Ticket } from '../harness/books.ts'
 import { openDeployment, openLife } from '../harness/doom.ts'
 import { openWorld, type World } from '../harness/world.ts'
 
@@ -13,11 +13,6 @@ beforeAll(async () => {
   // Whatever was promised for later is done when the test says so: the races are between requests.
   deployment = await openDeployment(world, openLife(null))
 })
-/** As much of a checkout as a buyer needs. */
-interface Ticket {
-  readonly id: string
-  readonly client_secret: string
-}
 afterAll(async () => {
   await deployment.close()
   await world.close()
@@ -31,17 +26,7 @@ const pay = (checkout: Ticket, email: string, card = 'tok_visa') =>
     body: { customer_email: email, customer_billing_address: { country: 'DE' }, confirmation_token_id: card },
   })
 
-/** What the processor charged and gave back for an organization, by its own record. */
-const booksOf = async (organization_id: string) => {
-  const processor = openTestProcessor({ url: world.config.database_url, environment: 'sandbox', clock: world.clock, log: world.base.log })
-  const { charges, refunds } = await processor.books()
-  await processor.close()
-  const own = <T extends { metadata: Readonly<Record<string, string>> }>(rows: readonly T[]) =>
-    rows.filter(({ metadata }) => metadata.organization_id === organization_id)
-  return { charges: own(charges), refunds: own(refunds) }
-}
-
-test('two confirmations at once, with one card or with two, charge once, by the processor\u2019s own record, every time', { timeout: 600_000 }, async () => {
+test('two confirmations at once, with one card or with two, charge once, by the processor’s own record, every time', { timeout: 600_000 }, async () => {
   const { api, organization } = await world.shop()
   const product = await api.call(createProduct, { body: { name: 'Field guide', prices: [price] } })
   for (let round = 0; round < rounds; round++) {
@@ -57,7 +42,7 @@ test('two confirmations at once, with one card or with two, charge once, by the 
     expect((await api.call(listPayments, { query: { checkout_id: [checkout.id] } })).items.map(({ status }) => status)).toEqual(['succeeded'])
     expect((await api.call(listOrders, { query: { checkout_id: [checkout.id] } })).items).toHaveLength(1)
   }
-  const { charges } = await booksOf(organization.id)
+  const { charges } = await readBooks(world, organization.id)
   expect(charges.map(({ amount }) => amount)).toEqual(Array.from({ length: rounds }, () => 2900))
 })
 
@@ -75,7 +60,7 @@ test('refunds beyond what was paid: together never more, every time', { timeout:
     const [after] = (await api.call(listOrders, { query: { checkout_id: [checkout.id] } })).items
     expect([after!.refunded_amount, after!.refundable_amount]).toEqual([2000, 900])
   }
-  const { refunds } = await booksOf(organization.id)
+  const { refunds } = await readBooks(world, organization.id)
   expect(refunds.map(({ amount }) => amount)).toEqual(Array.from({ length: 2 * rounds }, () => 1000))
 })
 

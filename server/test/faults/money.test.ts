@@ -1,6 +1,6 @@
 import { confirmClientCheckout, createCheckout, createProduct, createRefund, getCheckout, listOrders, listRefunds } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { openTestProcessor } from '../../src/gateways/payments/test/processor.ts'
+import { readBooks, type Ticket } from '../harness/books.ts'
 import { Died, openDeployment, openLife, type End, type Life } from '../harness/doom.ts'
 import { openWorld, type World } from '../harness/world.ts'
 
@@ -20,18 +20,11 @@ beforeAll(async () => {
     owner.query(`update organizations set subscription_settings = subscription_settings || '{"allow_multiple_subscriptions": true}'`),
   )
 })
-/** As much of a checkout as a buyer needs. */
-interface Ticket {
-  readonly id: string
-  readonly client_secret: string
-}
 afterAll(() => world.close())
 
 /** What the processor charged and gave back, by its own record, against what our ledger says it holds. */
 const audit = async () => {
-  const processor = openTestProcessor({ url: world.config.database_url, environment: 'sandbox', clock: world.clock, log: world.base.log })
-  const { charges, refunds } = await processor.books()
-  await processor.close()
+  const { charges, refunds } = await readBooks(world)
   const { rows } = await world.database.owner((owner) =>
     owner.query<{ kind: string; reference: string; amount: string }>(
       `select t.kind, t.reference, sum(e.amount)::text as amount from ledger_transactions t join ledger_entries e on e.organization_id = t.organization_id and e.transaction_id = t.id

@@ -22,9 +22,9 @@ import {
 import type { PaymentRow } from './payments.sql.ts'
 
 /** Whoever began is left alone for so long; then somebody looks what has become of it, and again, ever less often. */
-const firstLook = 30 * seconds
-/** A processor forgets keys after a day: an intent whose creation got no answer is asked for again until shortly before. */
-const keysKnown = 20 * hours
+export const firstLook = 30 * seconds
+/** A processor forgets keys after a day: what got no answer is asked for again until shortly before. */
+export const keysKnown = 20 * hours
 /** A buyer whose bank asks for more has so long to answer. */
 const actionTime = 1 * hours
 
@@ -64,7 +64,8 @@ export const openAttempt = async (tx: Tx, account: AccountRow, wish: Wish): Prom
 export const processorOf = ({ gateways, platform }: { gateways: Gateways; platform: Platform }, account: AccountRow): Processor =>
   gateways.payments.of(openAccount(platform.sealer, account))
 
-const processorFor = async (means: { db: Db; gateways: Gateways; platform: Platform }, payment: PaymentRow): Promise<Processor> =>
+/** The processor that an attempt was made with. */
+export const processorFor = async (means: { db: Db; gateways: Gateways; platform: Platform }, payment: PaymentRow): Promise<Processor> =>
   processorOf(means, (await findAccount(means.db, payment.organization_id, payment.account_id))!)
 
 /** The processor's object for an attempt, and our record of its name: no money moves before that record is committed. */

@@ -10,11 +10,12 @@ import {
   updateTaxSettings,
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { readBooks } from '../../../../test/harness/books.ts'
 import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
 import { openSales } from '../../../../test/harness/sales.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { openPayments } from '../../../gateways/payments/open.ts'
-import { openTestProcessor, type ProcessorCall } from '../../../gateways/payments/test/processor.ts'
+import { type ProcessorCall } from '../../../gateways/payments/test/processor.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { regularWork } from '../../../main/wire.ts'
 import { follow } from './refunds.ts'
@@ -74,12 +75,7 @@ const open = async (card = 'tok_visa', product: Record<string, unknown> = {}) =>
     told: async () => (await shop.events()).map(({ type }) => type).slice((await shop.events()).findIndex(({ type }) => type === 'refund.created')),
   }
 }
-const processorsBooks = async (organization_id: string) => {
-  const processor = openTestProcessor({ url: world.config.database_url, environment: 'sandbox', clock: world.clock, log: world.base.log })
-  const { refunds } = await processor.books()
-  await processor.close()
-  return refunds.filter(({ metadata }) => metadata.organization_id === organization_id).map(({ amount, status }) => [amount, status])
-}
+const processorsBooks = async (organization_id: string) => (await readBooks(world, organization_id)).refunds.map(({ amount, status }) => [amount, status])
 /** What the processor has to say is heard, and done. */
 const hear = async () => {
   await regularWork.find(({ name }) => name === 'billing.hear')!.run(deployment.means)

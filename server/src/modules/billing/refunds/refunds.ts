@@ -17,10 +17,10 @@ import { within, type Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { stepOf } from '../../../kernel/money.ts'
 import { ProcessorRefusal, ProcessorSilent, type Processor, type ProcessorRefund } from '../../../gateways/payments/payments.ts'
-import { hours, later, seconds } from '../../../platform/clock.ts'
+import { later } from '../../../platform/clock.ts'
 import { underLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
-import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means } from '../../handlers.ts'
 import { capabilities, findLivingOrganization, permit } from '../../organizations/index.ts'
 import { refundTax } from '../engine/taxes.ts'
@@ -28,8 +28,8 @@ import { refundable } from '../engine/totals.ts'
 import { postRefund, reverseRefund } from '../ledger/ledger.ts'
 import { changeOrder, loadOrders, lockOrder, type OrderRow } from '../orders/orders.sql.ts'
 import { presentOrder } from '../orders/orders.ts'
-import { findAccount, readPayment } from '../payments/attempts.sql.ts'
-import { ageOf, nextLook, processorOf, unleased } from '../payments/attempts.ts'
+import { readPayment } from '../payments/attempts.sql.ts'
+import { ageOf, firstLook, keysKnown, nextLook, processorFor, unleased } from '../payments/attempts.ts'
 import type { PaymentRow } from '../payments/payments.sql.ts'
 import { changeRefund, findByProcessorId, insertRefund, lockRefund, paidBy, pendingOf, presentRefund, readRefund, type RefundRow } from './refunds.sql.ts'
 
@@ -38,9 +38,6 @@ export interface Intended extends Readonly<Record<string, string>> {
   readonly organization_id: string
   readonly refund_id: string
 }
-
-const firstLook = 30 * seconds
-const keysKnown = 20 * hours
 
 /**
  * Writes down what goes back, under the lock of its order, before the processor hears of it: however many ask at once,
@@ -124,9 +121,6 @@ export const follow = async (means: Means, organization_id: string, id: string):
   means.platform.log.error('refund_parked', { organization_id, refund_id: id })
   return 'parked'
 }
-
-const processorFor = async (means: { db: Db } & Parameters<typeof processorOf>[0], payment: PaymentRow): Promise<Processor> =>
-  processorOf(means, (await findAccount(means.db, payment.organization_id, payment.account_id))!)
 
 type Told = Pick<ProcessorRefund, 'id' | 'status'>
 

@@ -24,10 +24,10 @@ import {
   updateTaxSettings,
 } from '@bursar/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { readBooks } from '../../../../test/harness/books.ts'
 import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { newId } from '../../../kernel/ids.ts'
-import { openTestProcessor } from '../../../gateways/payments/test/processor.ts'
 import { jobs } from './checkouts.api.ts'
 
 let world: World
@@ -805,9 +805,7 @@ describe('amounts', () => {
     expect(made).toMatchObject({ currency: 'jpy', amount: 333, discount_amount: 167, tax_amount: 15, net_amount: 151, total_amount: 166 })
     await pay(made, { customer_billing_address: { country: 'JP' } })
     expect(await ordersOf(made)).toMatchObject([{ currency: 'jpy', total_amount: 166, tax_amount: 15 }])
-    const processor = openTestProcessor({ url: world.config.database_url, environment: 'sandbox', clock: world.clock, log: world.base.log })
-    const { charges } = await processor.books()
-    await processor.close()
+    const { charges } = await readBooks(world)
     expect(charges.filter(({ currency }) => currency === 'jpy').map(({ amount }) => amount)).toEqual([166])
   })
 })
