@@ -83,7 +83,10 @@ const catalogues = async () => {
   )
   const sources = [...contents].filter(([name]) => /^server\/src\/modules\/.*(?<!\.test)\.ts$/.test(name)).map(([, text]) => text)
   return contract.webhooks
-    .filter(({ kind }) => !sources.some((text) => new RegExp(`\\bemit\\(\\s*tx,\\s*${names.get(kind)}\\b`).test(text)))
+    .filter(
+      ({ kind }) =>
+        !sources.some((text) => new RegExp(`(\\bemit\\(\\s*tx,\\s*|\\bemitAll\\(\\s*tx,\\s*\\[[^\\]]*|\\bkinds\\.push\\()${names.get(kind)}\\b`).test(text)),
+    )
     .map(({ kind }) => `webhook ${kind} is declared and emitted nowhere`)
 }
 

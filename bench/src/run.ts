@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util'
 import type { PoolClient } from 'pg'
 import { openPool } from '../../server/src/platform/postgres/postgres.ts'
 import { beginRun, endRun } from '../../server/test/harness/runs.ts'
+import * as renewals from './renewals.ts'
 import { latency, throughput } from './webhooks.ts'
 import { launch } from '../../server/test/harness/process.ts'
 import { openWorld, type World } from '../../server/test/harness/world.ts'
@@ -15,6 +16,8 @@ const { values, positionals } = parseArgs({
     rounds: { type: 'string', default: '3' },
     rows: { type: 'string', default: '1000000' },
     connections: { type: 'string', default: '16' },
+    renewals: { type: 'string', default: '1000' },
+    due: { type: 'string', default: '20000' },
   },
 })
 const run = promisify(execFile)
@@ -168,6 +171,9 @@ benches.webhook_p50 = {
     return p50
   },
 }
+
+benches.renewals = { goal: '>= 0.4', measure: (world) => renewals.throughput(world, Number(values.rounds), Number(values.renewals)) }
+benches['renewals-api-p99'] = { goal: '<= 2', measure: (world) => renewals.besides(world, Number(values.due), Number(values.seconds) * 5) }
 
 benches.rls = {
   // A second wall that costs more than a tenth of the throughput of a list is not kept: docs/decisions/0009.

@@ -2,6 +2,7 @@ import type { Operation, Webhook } from './kit/index.ts'
 import * as orders from './billing/orders.ts'
 import * as paymentAccounts from './billing/payment-accounts.ts'
 import * as payments from './billing/payments.ts'
+import * as portalSubscriptions from './billing/portal-subscriptions.ts'
 import * as refunds from './billing/refunds.ts'
 import * as subscriptions from './billing/subscriptions.ts'
 import * as taxes from './billing/taxes.ts'
@@ -16,6 +17,7 @@ import * as customerSessions from './customers/customer-sessions.ts'
 import * as customers from './customers/customers.ts'
 import * as members from './customers/members.ts'
 import * as portal from './customers/portal.ts'
+import * as testClocks from './customers/test-clocks.ts'
 import * as leaks from './identity/leaks.ts'
 import * as oauth from './identity/oauth.ts'
 import * as sessions from './identity/sessions.ts'
@@ -28,6 +30,7 @@ import * as webhookEndpoints from './webhooks/webhooks.ts'
 export * from './billing/orders.ts'
 export * from './billing/payment-accounts.ts'
 export * from './billing/payments.ts'
+export * from './billing/portal-subscriptions.ts'
 export * from './billing/refunds.ts'
 export * from './billing/subscriptions.ts'
 export * from './billing/taxes.ts'
@@ -44,6 +47,7 @@ export * from './customers/customer-sessions.ts'
 export * from './customers/customers.ts'
 export * from './customers/members.ts'
 export * from './customers/portal.ts'
+export * from './customers/test-clocks.ts'
 export * from './identity/leaks.ts'
 export * from './identity/oauth.ts'
 export * from './identity/sessions.ts'
@@ -76,7 +80,9 @@ const exported = [
   members,
   customerSessions,
   portal,
+  testClocks,
   subscriptions,
+  portalSubscriptions,
   orders,
   payments,
   paymentAccounts,

@@ -1,27 +1,33 @@
 import { z } from 'zod'
 import { CustomFieldData } from '../catalog/custom-fields.ts'
 import { DiscountBase } from '../catalog/discounts.ts'
-import { Metadata, metadataFilter } from '../catalog/metadata.ts'
+import { Metadata, metadataFilter, metadataInput } from '../catalog/metadata.ts'
 import { Meter } from '../catalog/meters.ts'
 import { Product, RecurringInterval } from '../catalog/products.ts'
 import { CustomerTeam, CustomerType } from '../customers/customers.ts'
 import {
+  failure,
   filter,
   flagInText,
   merchant,
   momentInText,
   named,
+  NotPermitted,
+  oneOf,
   operation,
   page,
   pageQuery,
+  prose,
   resource,
   ResourceNotFound,
   sorting,
   stamps,
+  strictResource,
   timestamp,
   uuid,
   webhook,
 } from '../kit/index.ts'
+import { SubscriptionProrationBehavior } from '../organizations/organizations.ts'
 
 export const SubscriptionStatus = named(
   'SubscriptionStatus',
@@ -103,7 +109,112 @@ export const Subscription = resource('Subscription', {
 })
 export type Subscription = z.output<typeof Subscription>
 
+const creating = { metadata: metadataInput().optional(), product_id: uuid().describe('A recurring product that is free.') }
+
+export const SubscriptionCreate = oneOf(resource('SubscriptionCreateCustomer', { ...creating, customer_id: uuid() }), {
+  external_customer_id: resource('SubscriptionCreateExternalCustomer', {
+    ...creating,
+    external_customer_id: z.string().min(1).max(256).describe('Your own identifier of the customer.'),
+  }),
+})
+export type SubscriptionCreate = z.output<typeof SubscriptionCreate>
+
+/** Seats to buy: at least one, and no more than can be stored. */
+export const seatsInput = () => z.int().min(1).max(2_147_483_647)
+export const cancellationComment = () => prose(10_000).nullish()
+const prorated = { proration_behavior: SubscriptionProrationBehavior.nullish().describe("The organization's own, unless said otherwise.") }
+const farewell = {
+  customer_cancellation_reason: CustomerCancellationReason.nullish(),
+  customer_cancellation_comment: cancellationComment(),
+}
+
+/** How a pause is asked for, by whomever. */
+export const pausing = {
+  pause_at_period_end: z.boolean().describe('False takes back a pause that has not begun.'),
+  resumes_at: timestamp().nullish().describe('When the pause ends by itself: after the end of the period.'),
+}
+export const resuming = { resume: z.literal(true).describe('A new period begins now, and is charged.') }
+export const clearing = { pending_update: z.null().describe('Drops the change that waits for the next period.') }
+
+/** One kind of change at a time. */
+export const SubscriptionUpdate = named(
+  'SubscriptionUpdate',
+  oneOf(
+    strictResource('SubscriptionUpdateBase', {
+      product_id: uuid().nullish(),
+      ...prorated,
+      discount_id: uuid().nullish().describe('Counts from the next period on. Null takes the discount off.'),
+      trial_end: z
+        .union([timestamp(), z.literal('now')])
+        .nullish()
+        .describe('A moment in the future, or `now` to end the trial.'),
+      metadata: metadataInput().optional(),
+    }),
+    {
+      seats: strictResource('SubscriptionUpdateSeats', { seats: seatsInput(), ...prorated }),
+      current_billing_period_end: strictResource('SubscriptionUpdateBillingPeriod', {
+        current_billing_period_end: timestamp().describe('In the future: the period becomes shorter or longer, and later ones count from there.'),
+      }),
+      cancel_at_period_end: strictResource('SubscriptionCancel', {
+        cancel_at_period_end: z.boolean().describe('False takes back a cancellation.'),
+        ...farewell,
+      }),
+      revoke: strictResource('SubscriptionRevoke', { revoke: z.literal(true).describe('It ends at once.'), ...farewell }),
+      pause_at_period_end: strictResource('SubscriptionPause', pausing),
+      resume: strictResource('SubscriptionResume', resuming),
+      pending_update: strictResource('SubscriptionUpdateClear', clearing),
+    },
+  ),
+)
+export type SubscriptionUpdate = z.output<typeof SubscriptionUpdate>
+
+export const AlreadyCanceledSubscription = failure('AlreadyCanceledSubscription', 403, 'This subscription is canceled, or is about to end, already.')
+export const InactiveSubscription = failure('InactiveSubscription', 403, 'This subscription is not active.')
+export const NotBillableSubscription = failure(
+  'NotBillableSubscription',
+  403,
+  'This can be done only while a subscription is billed: not paused, and not ended.',
+)
+export const CannotPauseSubscription = failure(
+  'CannotPauseSubscription',
+  409,
+  'Only an active subscription can be paused, and only one that is neither canceled nor to be paused already.',
+)
+export const NoScheduledPause = failure('NoScheduledPause', 409, 'No pause is scheduled for this subscription.')
+export const NotPausedSubscription = failure('NotPausedSubscription', 409, 'This subscription is not paused.')
+export const SubscriptionLocked = failure('SubscriptionLocked', 409, 'A change of this subscription waits for its payment. Try again in a moment.')
+export const NotASeatBasedSubscription = failure('NotASeatBasedSubscription', 400, 'This subscription is not priced by seat.')
+export const BelowMinimumSeats = failure('BelowMinimumSeats', 400, 'The product is not sold with so few seats.')
+export const AboveMaximumSeats = failure('AboveMaximumSeats', 400, 'The product is not sold with so many seats.')
+export const SeatsAlreadyAssigned = failure('SeatsAlreadyAssigned', 400, 'More seats than that are assigned. Revoke some of them first.')
+export const SubscriptionNotScheduledToCancel = failure(
+  'SubscriptionNotScheduledToCancel',
+  400,
+  'This subscription is not about to end: there is no cancellation to take back.',
+)
+export const SubscriptionEnded = failure('SubscriptionEnded', 410, 'This subscription has ended. A new one is needed.')
+export const PaymentFailed = failure('PaymentFailed', 402, 'The payment did not go through, so nothing was changed.')
+
+/** Why a change cannot be made, whoever asks. */
+export const changeRefusals = [
+  AlreadyCanceledSubscription,
+  InactiveSubscription,
+  NotBillableSubscription,
+  CannotPauseSubscription,
+  NoScheduledPause,
+  NotPausedSubscription,
+  SubscriptionLocked,
+  NotASeatBasedSubscription,
+  BelowMinimumSeats,
+  AboveMaximumSeats,
+  SeatsAlreadyAssigned,
+  SubscriptionNotScheduledToCancel,
+  SubscriptionEnded,
+  PaymentFailed,
+] as const
+
 const read = merchant(['subscriptions:read', 'subscriptions:write'])
+const write = merchant('subscriptions:write')
 const byId = z.object({ id: uuid() })
 
 export const listSubscriptions = operation({
@@ -149,5 +260,52 @@ export const getSubscription = operation({
   fails: [ResourceNotFound],
 })
 
+export const createSubscription = operation({
+  id: 'subscriptions:create',
+  method: 'POST',
+  path: '/v1/subscriptions/',
+  summary: 'Create a free subscription',
+  description: 'For a customer that exists, to a product that is free. What costs something is bought through a checkout.',
+  access: write,
+  body: SubscriptionCreate,
+  returns: Subscription,
+  status: 201,
+  fails: [NotPermitted],
+})
+
+export const updateSubscription = operation({
+  id: 'subscriptions:update',
+  method: 'PATCH',
+  path: '/v1/subscriptions/{id}',
+  summary: 'Change a subscription',
+  description: 'One kind of change at a time; what is absent stays as it is. A change that is charged at once is made when it is paid, or not at all.',
+  access: write,
+  params: byId,
+  body: SubscriptionUpdate,
+  returns: Subscription,
+  keptDays: 30,
+  fails: [NotPermitted, ResourceNotFound, ...changeRefusals],
+})
+
+export const revokeSubscription = operation({
+  id: 'subscriptions:revoke',
+  method: 'DELETE',
+  path: '/v1/subscriptions/{id}',
+  summary: 'End a subscription at once',
+  description: 'What it gives ends with it, and what is still owed for it is void. To let the period run out, set `cancel_at_period_end`.',
+  access: write,
+  params: byId,
+  returns: Subscription,
+  fails: [NotPermitted, ResourceNotFound, AlreadyCanceledSubscription, SubscriptionLocked],
+})
+
 export const subscriptionCreated = webhook('subscription.created', Subscription, 'A subscription is created, with or without a trial.')
 export const subscriptionActive = webhook('subscription.active', Subscription, 'A subscription starts, or is paid again after it was past due.')
+export const subscriptionUpdated = webhook('subscription.updated', Subscription, 'A subscription changes, in whatever way.')
+export const subscriptionCanceled = webhook('subscription.canceled', Subscription, 'A subscription is canceled: it ends with the period, or has ended.')
+export const subscriptionUncanceled = webhook('subscription.uncanceled', Subscription, 'A cancellation is taken back before the end.')
+export const subscriptionCycled = webhook('subscription.cycled', Subscription, 'A new period begins.')
+export const subscriptionRevoked = webhook('subscription.revoked', Subscription, 'A subscription ends, and what it gave with it.')
+export const subscriptionPastDue = webhook('subscription.past_due', Subscription, 'A payment fails, and is tried again in the coming days.')
+export const subscriptionPaused = webhook('subscription.paused', Subscription, 'A pause begins.')
+export const subscriptionResumed = webhook('subscription.resumed', Subscription, 'A pause ends, and a new period begins.')

@@ -76,7 +76,13 @@ const profile = {
   tax_id: maybe(100),
   locale: locale(),
 }
-const creating = { ...profile, external_id: externalId(), organization_id: uuid().nullish(), owner: MemberOwnerCreate.nullish() }
+const creating = {
+  ...profile,
+  external_id: externalId(),
+  organization_id: uuid().nullish(),
+  owner: MemberOwnerCreate.nullish(),
+  test_clock_id: uuid().nullish().describe('Sandbox only: the test clock that this customer lives by, from the first day.'),
+}
 
 export const CustomerCreate = z.discriminatedUnion('type', [
   resource('CustomerIndividualCreate', { ...creating, type: z.literal('individual').optional(), email: email() }),

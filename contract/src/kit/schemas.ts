@@ -3,6 +3,9 @@ import { z } from 'zod'
 /** A named record: its name becomes the name of the OpenAPI component. */
 export const resource = <S extends z.core.$ZodLooseShape>(name: string, shape: S) => z.object(shape).meta({ id: name })
 
+/** A named record that refuses what it does not know. */
+export const strictResource = <S extends z.core.$ZodLooseShape>(name: string, shape: S) => z.strictObject(shape).meta({ id: name })
+
 /** A named schema that is not a plain record: an enum or a union. */
 export const named = <T extends z.ZodType>(name: string, schema: T): T => schema.meta({ id: name })
 
@@ -53,3 +56,27 @@ export const flagInText = () =>
     (value) => (value === 'true' || value === '1' ? true : value === 'false' || value === '0' ? false : value === '' ? undefined : value),
     z.boolean().optional(),
   )
+
+/**
+ * One of several records, told apart by a key that the others lack; without any such key it is the first.
+ * Only what is wrong with that one is reported, and whatever belongs to another is refused by name.
+ */
+export const oneOf = <O extends z.ZodObject, R extends Record<string, z.ZodObject>>(otherwise: O, byKey: R) => {
+  const records = [otherwise, ...Object.values(byKey)] as [O, ...R[keyof R][]]
+  const known = new Set(records.flatMap((record) => Object.keys(record.shape)))
+  return z.preprocess((value: z.input<O> | z.input<R[keyof R]>, ctx) => {
+    const given = typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
+    const [key, record] = Object.entries(byKey).find(([name]) => Object.hasOwn(given, name)) ?? [undefined, otherwise]
+    const refuse = (name: string, message: string) => ctx.issues.push({ code: 'custom', path: [name], message, input: given[name] })
+    const foreign = new Set(Object.keys(given).filter((name) => known.has(name) && !Object.hasOwn(record.shape, name)))
+    for (const name of foreign) {
+      const owners = Object.keys(byKey).filter((owner) => Object.hasOwn(byKey[owner]?.shape ?? {}, name))
+      refuse(name, key === undefined ? `This goes with ${owners.join(' or ')}.` : `This cannot be combined with ${key}.`)
+    }
+    for (const issue of record.safeParse(value, { reportInput: true }).error?.issues ?? []) {
+      if (issue.code !== 'unrecognized_keys' || issue.path.length > 0) ctx.issues.push(issue as z.core.$ZodRawIssue)
+      else for (const name of issue.keys) if (!foreign.has(name)) refuse(name, 'There is no such field here.')
+    }
+    return value
+  }, z.union(records))
+}

@@ -19,30 +19,14 @@ const otherwise = 'Or use a PostgreSQL of your own: DATABASE_URL=postgres://… 
  * whichever way that ends.
  */
 export const startEmbedded = async (folder: string, database: string): Promise<Embedded> => {
-  const programs = await findPrograms()
-  const who = runner()
-  const data = join(folder, 'postgres')
   const socket = mkdtempSync(join(tmpdir(), 'bursar-dev-'))
   const removeSocket = () => rmSync(socket, { recursive: true, force: true })
   try {
-    who.give(socket)
-    who.check(programs.postgres, folder)
-    if (!existsSync(data)) await initialise(who, programs.initdb, data)
-    const settings = [
+    const { child, exited } = await startServer(folder, socket, [
       'listen_addresses=',
-      `unix_socket_directories=${socket}`,
       'unix_socket_permissions=0700',
       // Losing the last moments in a power cut is fine here, and every commit is faster for it.
       'synchronous_commit=off',
-    ]
-    const child = who.spawn(programs.postgres, ['-D', data, ...settings.flatMap((setting) => ['-c', setting])])
-    const { said, exited } = watch(child)
-    child.stderr!.pipe(createWriteStream(join(folder, 'postgres.log')))
-    await Promise.race([
-      said('ready to accept connections'),
-      exited.then((text) => {
-        throw new Error(`PostgreSQL did not start. It says:\n${indent(text)}\nStart over with: pnpm bursar dev --fresh`)
-      }),
     ])
     let asked = false
     return {
@@ -66,6 +50,31 @@ export const startEmbedded = async (folder: string, database: string): Promise<E
     removeSocket()
     throw error
   }
+}
+
+/** Starts the server itself on the data in a folder, made if there is none; ready to be connected to. */
+export const startServer = async (
+  folder: string,
+  socket: string,
+  settings: readonly string[],
+): Promise<{ readonly child: ChildProcess; readonly exited: Promise<string> }> => {
+  const programs = await findPrograms()
+  const who = runner()
+  const data = join(folder, 'postgres')
+  who.give(socket)
+  who.check(programs.postgres, folder)
+  if (!existsSync(data)) await initialise(who, programs.initdb, data)
+  const all = [...settings, `unix_socket_directories=${socket}`]
+  const child = who.spawn(programs.postgres, ['-D', data, ...all.flatMap((setting) => ['-c', setting])])
+  const { said, exited } = watch(child)
+  child.stderr!.pipe(createWriteStream(join(folder, 'postgres.log')))
+  await Promise.race([
+    said('ready to accept connections'),
+    exited.then((text) => {
+      throw new Error(`PostgreSQL did not start. It says:\n${indent(text)}\nStart over with: pnpm bursar dev --fresh`)
+    }),
+  ])
+  return { child, exited }
 }
 
 /** The package is there for development only, and for one platform: loaded here alone, and only when it is wanted. */
@@ -137,8 +146,10 @@ const watch = (child: ChildProcess) => {
   let text = ''
   const waiting: { wanted: string; resolve: () => void }[] = []
   child.stderr!.on('data', (chunk: Buffer) => {
-    text = (text + chunk.toString()).slice(-4000)
-    for (const { wanted, resolve } of waiting) if (text.includes(wanted)) resolve()
+    // Searched before it is cut: much may come at once.
+    const heard = text + chunk.toString()
+    for (const { wanted, resolve } of waiting) if (heard.includes(wanted)) resolve()
+    text = heard.slice(-4000)
   })
   return {
     said: (wanted: string) => new Promise<void>((resolve) => waiting.push({ wanted, resolve })),

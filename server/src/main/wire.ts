@@ -9,10 +9,10 @@ import { purgeRequests } from '../http/idempotency.sql.ts'
 import { openPages } from '../http/pages.ts'
 import { openServer } from '../http/server.ts'
 import { Hasher, Sealer } from '../kernel/secrets.ts'
-import { chore, type Area, type Gateways, type Means, type Platform } from '../modules/handlers.ts'
+import { chore, sweep, type Area, type Gateways, type Means, type Platform } from '../modules/handlers.ts'
 import { area as catalog } from '../modules/catalog/index.ts'
-import { area as billing } from '../modules/billing/index.ts'
-import { area as checkout } from '../modules/checkout/index.ts'
+import { area as billing, hasPending } from '../modules/billing/index.ts'
+import { area as checkout, isConfirming } from '../modules/checkout/index.ts'
 import { area as customers } from '../modules/customers/index.ts'
 import { area as webhooks } from '../modules/webhooks/index.ts'
 import { area as identity, openOAuth, pagesOf } from '../modules/identity/index.ts'
@@ -20,8 +20,9 @@ import { area as organizations } from '../modules/organizations/index.ts'
 import type { Clock } from '../platform/clock.ts'
 import { openAudit, type Audit } from '../platform/audit/audit.ts'
 import type { Config } from '../platform/config.ts'
-import { catalogue, chores, engines, sweeps } from '../platform/jobs/catalogue.ts'
-import { dueAge } from '../platform/jobs/leases.sql.ts'
+import { catalogue, chores, engines, sweeps, type SweepName } from '../platform/jobs/catalogue.ts'
+import { dueAge, type Lease } from '../platform/jobs/leases.sql.ts'
+import { travel } from '../platform/jobs/travel.sql.ts'
 import { jobAge, startWorker, type ChoreHandlers, type EngineHandlers, type EngineLife, type JobHandlers, type SweepHandlers } from '../platform/jobs/queue.ts'
 import type { Log } from '../platform/log.ts'
 import type { Discretion } from '../platform/personal.sql.ts'
@@ -37,7 +38,21 @@ const areas: readonly Area[] = [
   {
     operations: [],
     jobs: [],
-    sweeps: [],
+    sweeps: [
+      sweep('clocks.travel', (means, lease) => {
+        const run = async (name: SweepName, one: Lease): Promise<void> => {
+          try {
+            await dueWork.find((work) => work.name === name)!.run(means, one)
+          } catch (error) {
+            means.platform.log.warn('sweep_failed', { job: name, error })
+          }
+        }
+        return travel(
+          { db: means.db, transact: means.transact, run, isBusy: async (db, clock) => (await hasPending(db, clock)) || isConfirming(db, clock) },
+          lease,
+        )
+      }),
+    ],
     chores: [
       chore('http.purge', ({ transact, platform }) => transact((tx) => purgeRequests(tx, platform.clock.wall()))),
       chore('counters.fold', ({ transact }) => transact((tx) => foldDeltas(tx))),

@@ -11,6 +11,7 @@ const words = [
   'user_id',
   'payment_id',
   'refund_id',
+  'subscription_id',
   'credential',
   'job',
   'job_id',

@@ -10,7 +10,18 @@ export const current = (baseUrl: string, accessToken: string) => createPolar({ b
 export const strict = (serverURL: string, accessToken: string) => new Polar({ serverURL, accessToken })
 
 /** Webhook kinds that came after the older client: it refuses to read them, whatever they hold. */
-export const unheard: readonly string[] = ['discount.created', 'discount.updated', 'discount.deleted']
+const unheard: readonly string[] = [
+  'discount.created',
+  'discount.updated',
+  'discount.deleted',
+  'subscription.cycled',
+  'subscription.paused',
+  'subscription.resumed',
+]
+
+/** Whether an event is beyond the older client: of a kind that it does not know, or about an order that is not paid yet, whose number it wants before there is one. */
+export const isBeyond = ({ type, data }: { readonly type: string; readonly data: unknown }): boolean =>
+  unheard.includes(type) || (type.startsWith('order.') && (data as { invoice_number: string | null }).invoice_number === null)
 
 /** Operations that a client cannot call as it is, each with the reason; they are called by plain HTTP instead. */
 export const uncallable: Record<ClientName, Record<string, string>> = {

@@ -4,7 +4,7 @@ import { openPayments } from '../../src/gateways/payments/open.ts'
 import type { Payments, Processor } from '../../src/gateways/payments/payments.ts'
 import { dueWork, jobs, openApi } from '../../src/main/wire.ts'
 import type { Means } from '../../src/modules/handlers.ts'
-import { sweeps } from '../../src/platform/jobs/catalogue.ts'
+import { sweeps, type SweepName } from '../../src/platform/jobs/catalogue.ts'
 import { claim } from '../../src/platform/jobs/leases.sql.ts'
 import { openPostgres, type Transact } from '../../src/platform/postgres/postgres.ts'
 import { exchange, type World } from './world.ts'
@@ -96,7 +96,7 @@ export const openDeployment = async (world: World, life: Life) => {
   const api = await openApi(world.base, { payments: life.watched(payments), around: life.around })
   await api.server.listen({ host: '127.0.0.1', port: 0 })
   const { port } = api.server.server.address() as AddressInfo
-  const worker = openPostgres(world.config.database_url, 'bursar_worker', { max: 4, clock: world.clock, log: world.base.log })
+  const worker = openPostgres(world.config.database_url, 'bursar_worker', { max: 8, clock: world.clock, log: world.base.log })
   life.begin()
   const means: Means = {
     db: worker.db,
@@ -125,9 +125,10 @@ export const openDeployment = async (world: World, life: Life) => {
       await life.pass('acknowledge', () => world.database.owner((owner) => owner.query('delete from graphile_worker._private_jobs where id = $1', [next.id])))
     }
   }
-  /** Looks after everything that is due by now. */
-  const sweep = async (): Promise<void> => {
+  /** Looks after everything that is due by now, or after these kinds of it. */
+  const sweep = async (...only: SweepName[]): Promise<void> => {
     for (const { name, run } of dueWork) {
+      if (only.length > 0 && !only.includes(name)) continue
       const leases = await claim(means.transact, sweeps[name].table, { holder: 'test', limit: 1000, lease_ms: sweeps[name].lease_ms })
       for (const lease of leases) await run(means, lease)
     }

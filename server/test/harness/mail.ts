@@ -8,6 +8,10 @@ export interface Letter {
   to: string
   subject: string
   text: string
+  from: { name: string; address: string }
+  reply_to: string[]
+  /** Every header it came with, in lower case. */
+  headers: string[]
 }
 
 /** The code in a letter. */
@@ -33,7 +37,14 @@ export const openMailbox = async () => {
           return done(new Error('try again later'))
         }
         void PostalMime.parse(Buffer.concat(chunks)).then((parsed) => {
-          const letter = { to: session.envelope.rcptTo[0]!.address, subject: parsed.subject ?? '', text: parsed.text ?? '' }
+          const letter: Letter = {
+            to: session.envelope.rcptTo.map(({ address }) => address).join(', '),
+            subject: parsed.subject ?? '',
+            text: parsed.text ?? '',
+            from: { name: parsed.from?.name ?? '', address: parsed.from?.address ?? '' },
+            reply_to: (parsed.replyTo ?? []).map(({ address }) => address ?? ''),
+            headers: parsed.headers.map(({ key }) => key),
+          }
           noteSecrets(letter.text)
           const at = waiting.findIndex(({ to }) => to === letter.to)
           if (at >= 0) waiting.splice(at, 1)[0]!.resolve(letter)

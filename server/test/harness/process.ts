@@ -11,8 +11,8 @@ export interface Line {
 }
 
 /** The program itself, as its users run it: a process with arguments, settings, output and signals. */
-export const launch = (args: readonly string[], settings: Record<string, string>, cwd?: string) => {
-  const child: ChildProcess = spawn(process.execPath, [cli, ...args], {
+export const launch = (args: readonly string[], settings: Record<string, string>, cwd?: string, program = cli) => {
+  const child: ChildProcess = spawn(process.execPath, [program, ...args], {
     env: { PATH: process.env.PATH, ...settings },
     stdio: ['ignore', 'pipe', 'pipe'],
     ...(cwd === undefined ? {} : { cwd }),

@@ -11,13 +11,12 @@ import {
   type SubscriptionRow,
 } from '../../src/modules/billing/index.ts'
 import { json } from '../../src/platform/postgres/parts.sql.ts'
+import { unleased } from '../../src/platform/jobs/leases.sql.ts'
 import type { Tx } from '../../src/platform/postgres/postgres.ts'
 import type { World } from './world.ts'
 
 type Owned = { id: string; organization_id: string }
 type Stamps = 'organization_id' | 'id' | 'created_at' | 'modified_at'
-
-const leaseless = { due_at: null, clock_id: null, lease_until: null, lease_token: null, lease_holder: null }
 
 /** What has been sold, written straight into its rows: for tests of what is made of it. */
 export const openSales = (world: World) => {
@@ -65,6 +64,11 @@ export const openSales = (world: World) => {
         customer_cancellation_comment: null,
         metadata: {},
         custom_field_data: {},
+        period_discount_id: null,
+        calendar_from: stamps.created_at,
+        reminded_for: null,
+        parked_at: null,
+        ...unleased,
         ...given,
       }
       return insertSubscription(tx, row, price_ids)
@@ -108,6 +112,10 @@ export const openSales = (world: World) => {
         description: 'A thing',
         metadata: {},
         custom_field_data: {},
+        period_start: null,
+        period_end: null,
+        first_failed_at: null,
+        ...unleased,
         ...given,
       }
       const items = (lines ?? [{}]).map((line): NewOrderItem => ({
@@ -151,7 +159,7 @@ export const openSales = (world: World) => {
         .insertInto('payments')
         .values({
           ...stamps,
-          ...leaseless,
+          ...unleased,
           account_id,
           customer_id: customer.id,
           checkout_id: null,
@@ -180,7 +188,7 @@ export const openSales = (world: World) => {
     world.transact((tx) =>
       insertRefund(tx, {
         ...stamped(tx, sold),
-        ...leaseless,
+        ...unleased,
         order_id: sold.id,
         payment_id: paid.id,
         customer_id: sold.customer_id,

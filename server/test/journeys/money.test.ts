@@ -149,7 +149,7 @@ test('a plan with a trial and seats: a subscription on trial, an order of nothin
   const [order] = (await api.call(listOrders, {})).items
   expect(order).toMatchObject({ status: 'paid', billing_reason: 'subscription_create', total_amount: 0, subscription_id: subscription.id })
   const told = (await events()).map(({ type }) => type).filter((kind) => /^(subscription|order)/.test(kind))
-  expect(told).toEqual(['subscription.created', 'subscription.active', 'order.created', 'order.updated', 'order.paid'])
+  expect(told).toEqual(['subscription.created', 'subscription.active', 'subscription.updated', 'order.created', 'order.updated', 'order.paid'])
   const { rows } = await world.database.owner((owner) => owner.query('select type, method_metadata from payment_methods'))
   expect(rows).toMatchObject([{ type: 'card', method_metadata: { brand: 'visa' } }])
 })

@@ -8,6 +8,8 @@ export interface Target {
   readonly organization_token_id: string
   readonly personal_token_id: string
   readonly product_id: string
+  /** What can be subscribed to for nothing. */
+  readonly free_plan_id: string
   readonly meter_id: string
   readonly discount_id: string
   readonly benefit_id: string
@@ -28,6 +30,7 @@ export interface Target {
   readonly order_id: string
   readonly payment_id: string
   readonly subscription_id: string
+  readonly test_clock_id: string
 }
 
 export interface Asked {
@@ -988,6 +991,59 @@ export const policy: Record<string, Policy> = {
     granted: 200,
     foreign: 'absent',
   },
+  'subscriptions:create': {
+    who: tokens,
+    scopes: ['subscriptions:write'],
+    ask: (t) => ({ path: '/v1/subscriptions/', body: { product_id: t.free_plan_id, customer_id: t.customer_id } }),
+    granted: 201,
+    foreign: 'invalid',
+  },
+  'subscriptions:update': {
+    who: tokens,
+    scopes: ['subscriptions:write'],
+    ask: (t) => ({ path: `/v1/subscriptions/${t.subscription_id}`, body: { metadata: { serial: serial++ } } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'subscriptions:revoke': {
+    who: tokens,
+    scopes: ['subscriptions:write'],
+    ask: (t) => ({ path: `/v1/subscriptions/${t.subscription_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:subscriptions:list': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: () => ({ path: '/v1/customer-portal/subscriptions/?limit=100&sorting=started_at' }),
+    granted: 200,
+  },
+  'customer_portal:subscriptions:get': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/subscriptions/${t.subscription_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:subscriptions:update': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    // No change waits, and whoever may ask is told so.
+    ask: (t) => ({ path: `/v1/customer-portal/subscriptions/${t.subscription_id}`, body: { pending_update: null } }),
+    granted: [422, 'RequestValidationError'],
+    foreign: 'absent',
+  },
+  'customer_portal:subscriptions:cancel': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/subscriptions/${t.subscription_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
   'customer_portal:orders:list': {
     who: 'portal',
     scopes: [],
@@ -1025,6 +1081,26 @@ export const policy: Record<string, Policy> = {
     portal: payers,
     ask: (t) => ({ path: `/v1/customer-portal/orders/${t.order_id}/confirm-payment`, body: { confirmation_token_id: 'tok_visa' } }),
     granted: 200,
+    foreign: 'absent',
+  },
+  'test-clocks:list': { who: tokens, scopes: customersRead, ask: () => ({ path: '/v1/test-clocks/' }), granted: 200 },
+  'test-clocks:create': {
+    who: tokens,
+    scopes: ['customers:write'],
+    roles: crew,
+    ask: (t) => ({ path: '/v1/test-clocks/', body: { name: 'Matrix', ...(t.organization_id === '' ? {} : { organization_id: t.organization_id }) } }),
+    granted: 201,
+    foreign: 'invalid',
+    implied: true,
+  },
+  'test-clocks:get': { who: tokens, scopes: customersRead, ask: (t) => ({ path: `/v1/test-clocks/${t.test_clock_id}` }), granted: 200, foreign: 'absent' },
+  'test-clocks:advance': {
+    who: tokens,
+    scopes: ['customers:write'],
+    roles: crew,
+    // Into the past: whoever may move it is told that this cannot be, as often as they ask.
+    ask: (t) => ({ path: `/v1/test-clocks/${t.test_clock_id}/advance`, body: { to: '2000-01-01T00:00:00Z' } }),
+    granted: [422, 'RequestValidationError'],
     foreign: 'absent',
   },
   'payment-accounts:receive_event': {

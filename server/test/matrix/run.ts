@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { organizationRoles, operations, scopes, type OrganizationRole, type Scope } from '@bursar/contract'
 import { cookieName, issueOrganizationToken, issuePersonalToken, startSession } from '../../src/modules/identity/index.ts'
-import { addMember, createCustomer, openCustomerSession } from '../../src/modules/customers/index.ts'
+import { addMember, createCustomer, createTestClock, openCustomerSession } from '../../src/modules/customers/index.ts'
 import { createWebhookEndpoint } from '../../src/modules/webhooks/index.ts'
 import { defaultAccount } from '../../src/modules/billing/index.ts'
 import { createCheckout } from '../../src/modules/checkout/index.ts'
@@ -83,6 +83,14 @@ const onSale: Parameters<typeof createProduct>[2] = {
   prices: [{ amount_type: 'fixed', price_currency: 'usd', price_amount: 1000 }],
 }
 
+const forFree: typeof onSale = {
+  ...onSale,
+  name: 'For free',
+  recurring_interval: 'month',
+  recurring_interval_count: 1,
+  prices: [{ amount_type: 'fixed', price_currency: 'usd', price_amount: 0 }],
+}
+
 /** A checkout that waits for its buyer, and something that this customer has bought and paid. */
 const furnishSales = async (organization_id: string, customer_id: string) => {
   // Another product than the one to point at: what was sold cannot be deleted.
@@ -155,6 +163,7 @@ const furnish = async (organization_id: string, owner_id: string, actor_id: stri
     invitation_id,
     organization_token_id: (await issueOrganizationToken(tx, platform, organization_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
     product_id: (await createProduct(tx, inside(organization_id), onSale)).product.id,
+    free_plan_id: (await createProduct(tx, inside(organization_id), forFree)).product.id,
     meter_id: (
       await createMeter(tx, inside(organization_id), {
         name: 'Target',
@@ -168,6 +177,7 @@ const furnish = async (organization_id: string, owner_id: string, actor_id: stri
     custom_field_id: (await createCustomField(tx, inside(organization_id), { type: 'text', slug: `target-${fields++}`, name: 'Target', properties: {} })).id,
     personal_token_id: (await issuePersonalToken(tx, platform, actor_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
     client_id: await furnishClient(tx, actor_id),
+    test_clock_id: (await createTestClock(tx, inside(organization_id), {})).id,
   }))
 }
 const furnished = await furnish(theirs.id, stranger.id, stranger.id)
@@ -196,6 +206,8 @@ const absent = (): Target => ({
   order_id: absentId(),
   payment_id: absentId(),
   subscription_id: absentId(),
+  test_clock_id: absentId(),
+  free_plan_id: absentId(),
 })
 
 // A team of ours, seen from the portal by each of its people; and a neighbour, who is a customer of the same seller.
@@ -233,6 +245,7 @@ const portalOf = async (role: PortalRole) => {
   noteSecrets(token.reveal())
   return bearer(token.reveal())
 }
+const subscribed = await transact((tx) => createProduct(tx, inside(ours.id), forFree))
 /** The team's own things, one more of them each time. */
 const ofCrew = async (): Promise<Target> => ({
   ...absent(),
@@ -240,9 +253,10 @@ const ofCrew = async (): Promise<Target> => ({
   customer_id: crew.customer_id,
   // It waits for its payment.
   order_id: (await sales.order({ organization_id: ours.id, id: crew.customer_id }, { status: 'pending' })).id,
+  subscription_id: (await sales.subscription({ organization_id: ours.id, id: crew.customer_id }, subscribed.product, [subscribed.prices[0]!.id])).id,
   person_id: (
     await transact(async (tx) =>
-      addMember(tx, { organization_id: ours.id, id: crew.customer_id, type: 'team' } as never, {
+      addMember(tx, { organization_id: ours.id, id: crew.customer_id, type: 'team', clock_id: null } as never, {
         email: `crew-${customers++}@people.test`,
         name: null,
         external_id: null,

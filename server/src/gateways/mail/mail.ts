@@ -9,6 +9,10 @@ export interface Message {
   readonly to: string
   readonly subject: string
   readonly text: string
+  /** In whose name it is sent; the address stays the deployment's. */
+  readonly from_name?: string | undefined
+  /** Where an answer goes. */
+  readonly reply_to?: string | undefined
 }
 
 /** Sends mail, or throws: the job that called tries again later. */
@@ -26,20 +30,40 @@ const smtp = (url: string, from: string): Mail => {
   const loopback = ['127.0.0.1', '[::1]', 'localhost'].includes(new URL(url).hostname)
   const transport = createTransport({ url, requireTLS: !loopback, connectionTimeout: 5_000, greetingTimeout: 5_000, socketTimeout: 10_000 }, { from })
   return {
-    send: async (message) => {
-      await transport.sendMail(message)
+    send: async ({ to, subject, text, from_name, reply_to }) => {
+      // Names and addresses are given apart, never as header text: whatever a name holds, it stays a name.
+      await transport.sendMail({
+        to: { name: '', address: to },
+        subject,
+        text,
+        ...(from_name === undefined ? {} : { from: { name: line(from_name), address: addressOf(from) } }),
+        ...(reply_to === undefined ? {} : { replyTo: { name: '', address: reply_to } }),
+      })
     },
     close: () => transport.close(),
   }
 }
 
 const folder = (directory: string, from: string, clock: Clock): Mail => ({
-  send: async (message) => {
+  send: async ({ to, subject, text, from_name, reply_to }) => {
+    const headers = {
+      From: from_name === undefined ? from : `"${from_name.replaceAll(/["\\]/g, '\\$&')}" <${addressOf(from)}>`,
+      'Reply-To': reply_to,
+      To: to,
+      Subject: subject,
+    }
+    const head = Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [`${name}: ${line(value)}`]))
     await mkdir(directory, { recursive: true })
-    await writeFile(join(directory, `${newId(clock.wall())}.txt`), `From: ${from}\nTo: ${message.to}\nSubject: ${message.subject}\n\n${message.text}\n`)
+    await writeFile(join(directory, `${newId(clock.wall())}.txt`), `${head.join('\n')}\n\n${text}\n`)
   },
   close: () => {},
 })
+
+/** A header is one line: whatever could end it is a space. */
+const line = (text: string): string => text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ')
+
+/** The address of a sender that may have a name. */
+const addressOf = (sender: string): string => /<([^<>]*)>\s*$/.exec(sender)?.[1] ?? sender
 
 export interface Letter extends Message {
   readonly at: Date

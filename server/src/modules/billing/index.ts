@@ -1,17 +1,32 @@
 import type { Area } from '../handlers.ts'
 import { operations as orders } from './orders/orders.api.ts'
-import * as paying from './orders/paying.api.ts'
+import { operations as paying } from './renewals/paying.api.ts'
+import * as renewals from './renewals/renewals.api.ts'
 import * as attempts from './payments/attempts.api.ts'
 import { operations as payments } from './payments/payments.api.ts'
 import * as refunding from './refunds/refunding.api.ts'
 import { operations as refunds } from './refunds/refunds.api.ts'
 import { operations as subscriptions } from './subscriptions/subscriptions.api.ts'
+import { operations as changing } from './subscriptions/changing.api.ts'
+import { operations as portal } from './subscriptions/portal.api.ts'
+import { jobs as mails } from './mails/mails.api.ts'
 import { operations as taxes } from './taxes/taxes.api.ts'
 
 export const area: Area = {
-  operations: [...subscriptions, ...orders, ...paying.operations, ...payments, ...attempts.operations, ...refunds, ...refunding.operations, ...taxes],
-  jobs: [...attempts.jobs, ...paying.jobs, ...refunding.jobs],
-  sweeps: [...attempts.sweeps, ...refunding.sweeps],
+  operations: [
+    ...subscriptions,
+    ...changing,
+    ...portal,
+    ...orders,
+    ...paying,
+    ...payments,
+    ...attempts.operations,
+    ...refunds,
+    ...refunding.operations,
+    ...taxes,
+  ],
+  jobs: [...mails, ...attempts.jobs, ...renewals.jobs, ...refunding.jobs],
+  sweeps: [...renewals.sweeps, ...attempts.sweeps, ...refunding.sweeps],
   chores: attempts.chores,
   personal: {
     subscriptions: {
@@ -41,14 +56,18 @@ export { applicable } from './engine/discounts.ts'
 export { anchorOf, nextPeriod, trialEnd } from './engine/periods.ts'
 export { QuantityBeyondTiers, tierAmount, upfrontLines, type UpfrontLine } from './engine/prices.ts'
 export { totalsOf, type Totals } from './engine/totals.ts'
-export { postOrder } from './ledger/ledger.ts'
-export { insertOrder, loadOrders, type LoadedOrder, type NewOrderItem, type NewOrderTax, type OrderRow } from './orders/orders.sql.ts'
-export { nextInvoiceNumber, presentOrder, subjectOf as subjectOfOrder } from './orders/orders.ts'
-export { charge, look, openAttempt, processorOf, settle } from './payments/attempts.ts'
+export { issue, reductionOf } from './orders/issuing.ts'
+export { insertOrder, type NewOrderItem, type NewOrderTax, type OrderRow } from './orders/orders.sql.ts'
+export { charge, look, openAttempt, ownMethod, processorOf, settle } from './payments/attempts.ts'
 export { assignPayment, defaultAccount, keepMethod, readPayment } from './payments/attempts.sql.ts'
 export { type PaymentAccountRow, type PaymentRow } from './payments/payments.sql.ts'
+export { cardKey, personKey } from './redemptions/persons.ts'
+export { insertRedemption, reserveUse, type RedemptionTable } from './redemptions/redemptions.sql.ts'
 export { insertRefund, type RefundRow } from './refunds/refunds.sql.ts'
-export { hasBillableSubscription, insertSubscription, loadSubscriptions, type SubscriptionRow } from './subscriptions/subscriptions.sql.ts'
+export { findSubscription, hasBillableSubscription, insertSubscription, loadSubscriptions, type SubscriptionRow } from './subscriptions/subscriptions.sql.ts'
+export { labelOf } from './subscriptions/applying.ts'
 export { presentSubscription } from './subscriptions/subscriptions.ts'
+export { isUpgradable, start as startSubscription, untouched, upgrade as upgradeSubscription } from './subscriptions/creating.ts'
+export { hasPending } from './payments/attempts.sql.ts'
 export { quoteTax } from './taxes/taxes.ts'
 export type { TaxQuote } from '../../gateways/tax/tax.ts'

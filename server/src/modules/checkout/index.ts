@@ -29,3 +29,4 @@ export const area: Area = {
 }
 
 export { create as createCheckout } from './checkouts/checkouts.ts'
+export { isConfirming } from './checkouts/checkouts.sql.ts'

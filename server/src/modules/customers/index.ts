@@ -3,10 +3,11 @@ import * as forgetting from './forgetting/forgetting.api.ts'
 import { operations as customers } from './customers/customers.api.ts'
 import { operations as members } from './members/members.api.ts'
 import * as portal from './portal/portal.api.ts'
+import { operations as testClocks } from './test-clocks/test-clocks.api.ts'
 import * as sessions from './sessions/sessions.api.ts'
 
 export const area: Area = {
-  operations: [...customers, ...members, ...sessions.operations, ...portal.operations],
+  operations: [...customers, ...members, ...sessions.operations, ...portal.operations, ...testClocks],
   jobs: [...sessions.jobs, ...portal.jobs, ...forgetting.jobs],
   sweeps: [],
   chores: sessions.chores,
@@ -32,6 +33,7 @@ export const area: Area = {
 }
 
 export {
+  clockOf,
   findCustomerIds,
   findCustomers,
   loadCustomers,
@@ -51,3 +53,4 @@ export { add as addMember } from './members/members.ts'
 export { holdStanding } from './portal/portal.ts'
 export { allow } from './portal/roles.ts'
 export { open as openCustomerSession } from './sessions/sessions.ts'
+export { create as createTestClock } from './test-clocks/test-clocks.ts'

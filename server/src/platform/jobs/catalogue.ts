@@ -22,6 +22,12 @@ export const catalogue = {
   'checkout.payment_settled': z.object({ organization_id: id, checkout_id: id }),
   'billing.order_payment_settled': z.object({ organization_id: id, payment_id: id }),
   'billing.follow_payment': z.object({ organization_id: id, payment_id: id }),
+  'billing.method_changed': z.object({ organization_id: id, customer_id: id }),
+  'billing.customer_deleted': z.object({ organization_id: id, customer_id: id }),
+  'mail.order_receipt': z.object({ organization_id: id, order_id: id }),
+  'mail.payment_failed': z.object({ organization_id: id, order_id: id }),
+  'mail.renewal_reminder': z.object({ organization_id: id, subscription_id: id }),
+  'mail.trial_ending': z.object({ organization_id: id, subscription_id: id }),
   'billing.follow_refund': z.object({ organization_id: id, account_id: id, processor_refund_id: z.string() }),
   'customers.forget': z.object({ organization_id: id, customer_id: id }),
 } as const
@@ -35,11 +41,17 @@ export type Payload<N extends JobName> = z.infer<(typeof catalogue)[N]>
  */
 export const sweeps = {
   'identity.expire_invitations': { table: 'organization_invitations', at_once: 8, lease_ms: 10_000 },
+  'clocks.travel': { table: 'test_clocks', at_once: 8, lease_ms: 60_000 },
+  'billing.renew': { table: 'subscriptions', at_once: 16, lease_ms: 60_000 },
+  'billing.collect': { table: 'orders', at_once: 16, lease_ms: 60_000 },
   'billing.follow_payments': { table: 'payments', at_once: 8, lease_ms: 60_000 },
   'billing.follow_refunds': { table: 'refunds', at_once: 8, lease_ms: 60_000 },
   'checkout.watch': { table: 'checkouts', at_once: 8, lease_ms: 30_000 },
   'webhooks.replay': { table: 'webhook_replays', at_once: 4, lease_ms: 30_000 },
 } as const satisfies Record<string, { table: string; at_once: number; lease_ms: number }>
+
+/** Those whose rows may live by a clock of the sandbox: they are due when it says so, and its traveller does them. */
+export const clocked = ['billing.renew', 'billing.collect', 'checkout.watch'] as const satisfies readonly (keyof typeof sweeps)[]
 
 /**
  * Work that never ends and must not wait for a sweep: each takes leases on the rows of its table by itself, for as long

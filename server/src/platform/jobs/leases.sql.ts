@@ -10,26 +10,49 @@ export interface Lease {
   readonly organization_id: string
   readonly id: string
   readonly token: string
+  /** The worker whose right it is. */
+  readonly holder: string
 }
+
+/** A row that is on nobody's list: not due, by the clock on the wall, nobody's. */
+export const unleased = { due_at: null, clock_id: null, lease_until: null, lease_token: null, lease_holder: null }
 
 /** The lease ran out or was taken over: whoever holds it now does the work, and this attempt must change nothing. */
 export class LeaseLost extends Error {}
 
-/** Takes up to `limit` due rows for `holder`, longest due first, passing over rows that others work on. Rows on a sandbox clock are left alone. */
-export const claim = async (transact: Transact, table: DueTable, options: { holder: string; limit: number; lease_ms: number }): Promise<Lease[]> =>
+/** A clock of the sandbox, and what it shows. */
+export interface ClockTime {
+  readonly organization_id: string
+  readonly id: string
+  readonly now_at: Date
+}
+
+/**
+ * Takes up to `limit` due rows for `holder`, longest due first, passing over rows that others work on: those that are due
+ * by the clock on the wall, or those of one sandbox clock that are due by that.
+ */
+export const claim = async (
+  transact: Transact,
+  table: DueTable,
+  options: { holder: string; limit: number; lease_ms: number; clock?: ClockTime },
+): Promise<Lease[]> =>
   transact(async (tx) => {
     const now = tx.clock.wall()
+    const { clock, holder } = options
+    const due = clock
+      ? sql`organization_id = ${clock.organization_id} and clock_id = ${clock.id} and due_at <= ${clock.now_at}`
+      : sql`due_at <= ${now} and clock_id is null`
     const token = newId(now)
     const name = sql.table(table)
     const { rows } = await sql<{ organization_id: string; id: string; due_at: Date }>`
-      update ${name} set lease_until = ${later(now, options.lease_ms)}, lease_token = ${token}, lease_holder = ${options.holder}
+      update ${name} set lease_until = ${later(now, options.lease_ms)}, lease_token = ${token}, lease_holder = ${holder}
       where (organization_id, id) in (
         select organization_id, id from ${name}
-        where due_at <= ${now} and clock_id is null and (lease_until is null or lease_until <= ${now})
+        where ${due} and (lease_until is null or lease_until <= ${now})
         order by due_at limit ${options.limit} for update skip locked
       )
       returning organization_id, id, due_at`.execute(tx.q)
-    return rows.toSorted((a, b) => a.due_at.getTime() - b.due_at.getTime()).map(({ organization_id, id }) => ({ table, organization_id, id, token }))
+    return rows.toSorted((a, b) => a.due_at.getTime() - b.due_at.getTime()).map(({ organization_id, id }) => ({ table, organization_id, id, token, holder }))
   })
 
 /**
@@ -38,17 +61,31 @@ export const claim = async (transact: Transact, table: DueTable, options: { hold
  */
 export const underLease = (transact: Transact, lease: Lease, effect: (tx: Tx) => Promise<Date | null>): Promise<void> =>
   transact(async (tx) => {
-    const name = sql.table(lease.table)
-    const held = await sql`
-      select 1 from ${name}
-      where organization_id = ${lease.organization_id} and id = ${lease.id} and lease_token = ${lease.token} and lease_until > ${tx.clock.wall()}
-      for update`.execute(tx.q)
-    if (held.rows.length === 0) throw new LeaseLost(`the lease on a row of ${lease.table} is no longer ours`)
-    const next = await effect(tx)
-    await sql`
-      update ${name} set due_at = ${next}, lease_until = null, lease_token = null, lease_holder = null
-      where organization_id = ${lease.organization_id} and id = ${lease.id}`.execute(tx.q)
+    await checkLease(tx, lease)
+    await releaseLease(tx, lease, await effect(tx))
   })
+
+/** Holds the leased row, if the lease is still ours; whoever has to hold another row before it does so first. */
+export const checkLease = async (tx: Tx, lease: Lease): Promise<void> => {
+  const held = await sql`
+    select 1 from ${sql.table(lease.table)}
+    where organization_id = ${lease.organization_id} and id = ${lease.id} and lease_token = ${lease.token} and lease_until > ${tx.clock.wall()}
+    for no key update`.execute(tx.q)
+  if (held.rows.length === 0) throw new LeaseLost(`the lease on a row of ${lease.table} is no longer ours`)
+}
+
+/** The same for a row that is held already: nobody can have taken the lease over since it was read. */
+export const checkHeld = (row: { lease_token: string | null; lease_until: Date | null }, lease: Lease, wall: Date): void => {
+  if (row.lease_token !== lease.token || row.lease_until === null || row.lease_until <= wall)
+    throw new LeaseLost(`the lease on a row of ${lease.table} is no longer ours`)
+}
+
+/** Gives the row back, in the transaction that has checked the lease, with when it is due next; null: nothing is left to do. */
+export const releaseLease = async (tx: Tx, lease: Lease, next: Date | null): Promise<void> => {
+  await sql`
+    update ${sql.table(lease.table)} set due_at = ${next}, lease_until = null, lease_token = null, lease_holder = null
+    where organization_id = ${lease.organization_id} and id = ${lease.id}`.execute(tx.q)
+}
 
 const dueTables: DueTable[] = [...new Set([...Object.values(sweeps), ...Object.values(engines)].map(({ table }) => table))]
 

@@ -157,9 +157,11 @@ const live = async (options: WorkerOptions): Promise<Life> => {
   const me = pool.id
   const stopping = new AbortController()
   const loops: Promise<void>[] = []
+  const finishing: (() => Promise<unknown>)[] = []
   const end = async () => {
     stopping.abort()
     await Promise.all(loops)
+    await Promise.all(finishing.map((finish) => finish()))
     await Promise.resolve(pool.gracefulShutdown()).catch(() => {})
     // What is left is given back at once; where that fails, another worker will see to it.
     await postgres.transact((tx) => releaseLeases(tx, [me])).catch(() => {})
@@ -195,15 +197,24 @@ const live = async (options: WorkerOptions): Promise<Life> => {
     if (!(await holdsLife(lifeline))) return lose()
     if (await reap(me, queue, lifeline, postgres, log)) freed.forEach((listener) => listener())
   })
-  for (const name of Object.keys(sweeps) as SweepName[])
+  for (const name of Object.keys(sweeps) as SweepName[]) {
+    const { table, at_once, lease_ms } = sweeps[name]
+    const running = new Set<Promise<void>>()
     repeat(sweepEvery, async () => {
-      const { table, at_once, lease_ms } = sweeps[name]
-      while (!stopping.signal.aborted) {
-        const leases = await claim(postgres.transact, table, { holder: me, limit: at_once, lease_ms })
-        await Promise.all(leases.map((lease) => sweepOne(options.sweeps[name], name, lease, log, telemetry)))
-        if (leases.length < at_once) return
+      for (let more = true; more && !stopping.signal.aborted;) {
+        // A quarter of the places being free is worth a claim: what takes long holds up its own place only.
+        while (running.size > (at_once * 3) / 4) await Promise.race(running)
+        const limit = at_once - running.size
+        const leases = await claim(postgres.transact, table, { holder: me, limit, lease_ms })
+        for (const lease of leases) {
+          const one = sweepOne(options.sweeps[name], name, lease, log, telemetry).finally(() => void running.delete(one))
+          running.add(one)
+        }
+        more = leases.length === limit
       }
     })
+    finishing.push(() => Promise.all(running))
+  }
   for (const name of Object.keys(chores) as ChoreName[]) repeat(chores[name].every_ms, () => options.chores[name]())
   const listeners: ((organization_id: string) => void)[] = []
   lifeline.on('notification', ({ payload }) => listeners.forEach((listener) => listener(payload ?? '')))

@@ -40,13 +40,21 @@ export const eventsChannel = 'bursar_events'
  * Writes an event that becomes real when, and only when, this transaction commits. The caller holds the lock on the
  * resource's row, so that events of one resource are drawn in the order in which its changes commit.
  */
-export const emit = async <Data extends z.ZodType>(tx: Tx, webhook: Webhook<Data>, subject: Subject, data: z.output<Data>): Promise<void> => {
+export const emit = <Data extends z.ZodType>(tx: Tx, webhook: Webhook<Data>, subject: Subject, data: z.output<Data>): Promise<void> =>
+  emitAll(tx, [webhook], subject, data)
+
+/** Several events that tell the same of one change, drawn in this order. */
+export const emitAll = async <Data extends z.ZodType>(tx: Tx, webhooks: readonly Webhook<Data>[], subject: Subject, data: z.output<Data>): Promise<void> => {
   const business_at = tx.clock.business()
   const wall_at = tx.clock.wall()
-  const payload = `{"type":${JSON.stringify(webhook.kind)},"timestamp":${JSON.stringify(business_at)},"data":${encode(webhook.data, data)}}`
+  const encoded = encode(webhooks[0]!.data, data)
+  const rows = webhooks.map(({ kind }) => {
+    const payload = `{"type":${JSON.stringify(kind)},"timestamp":${JSON.stringify(business_at)},"data":${encoded}}`
+    return sql`(${subject.organization_id}::uuid, ${newId(wall_at)}::uuid, ${kind}, ${subject.resource_id}::uuid, ${subject.customer_id ?? null}::uuid, ${defaultVersion}, ${payload}::json, ${business_at}::timestamptz, ${wall_at}::timestamptz)`
+  })
   await sql`
     insert into events (organization_id, id, kind, resource_id, customer_id, api_version, payload, business_at, wall_at)
-    values (${subject.organization_id}, ${newId(wall_at)}, ${webhook.kind}, ${subject.resource_id}, ${subject.customer_id ?? null}, ${defaultVersion}, ${payload}::json, ${business_at}, ${wall_at})
+    values ${sql.join(rows)}
     returning pg_notify(${eventsChannel}, organization_id::text)`.execute(tx.q)
 }
 

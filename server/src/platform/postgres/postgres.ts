@@ -115,7 +115,7 @@ export const isUnavailable = (error: unknown): boolean => {
   return (
     severity === 'FATAL' ||
     passing.includes(code) ||
-    (error instanceof Error && /timeout exceeded when trying to connect|Connection terminated/.test(error.message))
+    (error instanceof Error && /timeout exceeded when trying to connect|Connection terminated|is not queryable/.test(error.message))
   )
 }
 

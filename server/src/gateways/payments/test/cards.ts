@@ -14,6 +14,10 @@ export interface Card {
   readonly name: string | null
   readonly declines?: DeclineCode
   readonly declines_off_session?: DeclineCode
+  /** How many intents it declines off session before it pays there too. */
+  readonly recovers_after?: number
+  /** How often it pays before it expires. */
+  readonly expires_after?: number
   /** When the bank wants to see the payer. */
   readonly authenticates?: 'on_session' | 'always'
   /** What the network loses: the first request for an intent, before it arrives, or the answer to one that was carried out. */
@@ -60,6 +64,25 @@ export const cards = {
     declines_off_session: 'insufficient_funds',
     says: 'Pays while the payer is there, and is declined when they are away.',
   },
+  tok_expired_later: {
+    ...visa,
+    last4: '0018',
+    declines_off_session: 'expired_card',
+    says: 'Pays while the payer is there, and is declined as expired, for good, when they are away.',
+  },
+  tok_recovers_later: {
+    ...visa,
+    last4: '0019',
+    declines_off_session: 'insufficient_funds',
+    recovers_after: 2,
+    says: 'Pays while the payer is there; when they are away it is declined twice for want of money, and then pays.',
+  },
+  tok_expires_soon: {
+    ...visa,
+    last4: '0022',
+    expires_after: 2,
+    says: 'Pays twice; from then on it is declined as expired when the payer is away.',
+  },
   tok_3ds: { ...visa, last4: '0020', authenticates: 'on_session', says: 'Asks the payer to confirm whenever they are there; pays when they are away.' },
   tok_3ds_always: { ...visa, last4: '0021', authenticates: 'always', says: 'Asks the payer to confirm every time, and is declined when they are away.' },
   tok_charge_then_timeout: { ...visa, last4: '0030', loses: 'answer', says: 'Pays, and the answer is lost.' },
@@ -103,12 +126,21 @@ export const methodOf = (account: string, id: string, token: string, { type, bra
 
 export type Verdict = { readonly status: 'succeeded' | 'processing' | 'requires_action' } | { readonly status: 'failed'; readonly decline: DeclineCode }
 
+export interface Circumstances {
+  readonly kind: IntentKind
+  readonly off_session: boolean
+  readonly require_3ds: boolean
+  readonly authenticated: boolean
+  /** How many other intents it paid, and did not pay. */
+  readonly paid: number
+  readonly declined: number
+}
+
 /** What comes of charging a card in these circumstances. */
-export const judge = (
-  card: Card,
-  { kind, off_session, require_3ds, authenticated }: { kind: IntentKind; off_session: boolean; require_3ds: boolean; authenticated: boolean },
-): Verdict => {
-  const code = card.declines ?? (off_session ? card.declines_off_session : undefined)
+export const judge = (card: Card, { kind, off_session, require_3ds, authenticated, paid, declined }: Circumstances): Verdict => {
+  const recovered = card.recovers_after !== undefined && declined >= card.recovers_after
+  const expired = off_session && card.expires_after !== undefined && paid >= card.expires_after
+  const code = expired ? 'expired_card' : (card.declines ?? (off_session && !recovered ? card.declines_off_session : undefined))
   if (code) return { status: 'failed', decline: code }
   const asked = require_3ds || card.authenticates === 'always' || (card.authenticates === 'on_session' && !off_session)
   if (asked && off_session) return { status: 'failed', decline: 'authentication_required' }

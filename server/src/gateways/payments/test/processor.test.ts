@@ -68,6 +68,9 @@ describe('cards', () => {
     tok_processing_error: { status: 'failed', charged: false, decline: { code: 'processing_error', final: false }, events: 1 },
     tok_fraudulent: { status: 'failed', charged: false, decline: { code: 'fraudulent', final: true }, events: 1 },
     tok_declined_later: { status: 'succeeded', charged: true, events: 1 },
+    tok_expired_later: { status: 'succeeded', charged: true, events: 1 },
+    tok_recovers_later: { status: 'succeeded', charged: true, events: 1 },
+    tok_expires_soon: { status: 'succeeded', charged: true, events: 1 },
     tok_3ds: { status: 'requires_action', charged: false, events: 1 },
     tok_3ds_always: { status: 'requires_action', charged: false, events: 1 },
     tok_charge_then_timeout: { status: 'silent', charged: true, events: 1 },
@@ -138,6 +141,20 @@ describe('cards', () => {
       expect(await renew(await keep('tok_3ds', kind))).toMatchObject({ status: 'succeeded' })
       expect(await renew(await keep('tok_3ds_always', kind))).toMatchObject({ status: 'failed', decline: { code: 'authentication_required', final: false } })
       expect(await renew(await keep('tok_declined_later', kind))).toMatchObject({ status: 'failed', decline: { code: 'insufficient_funds' } })
+      expect(await renew(await keep('tok_expired_later', kind))).toMatchObject({ status: 'failed', decline: { code: 'expired_card', final: true } })
+      const [recovering, untried] = [await keep('tok_recovers_later', kind), await keep('tok_recovers_later', kind)]
+      for (let time = 0; time < 2; time++) {
+        const { id, ...answer } = await renew(recovering)
+        expect(answer).toMatchObject({ status: 'failed', decline: { code: 'insufficient_funds', final: false } })
+        await account.cancelIntent(id)
+      }
+      expect(await renew(recovering)).toMatchObject({ status: 'succeeded' })
+      expect(await renew(recovering)).toMatchObject({ status: 'succeeded' })
+      expect(await renew(untried)).toMatchObject({ status: 'failed' })
+      const expiring = await keep('tok_expires_soon', kind)
+      expect(await renew(expiring)).toMatchObject({ status: 'succeeded' })
+      if (kind === 'setup') expect(await renew(expiring)).toMatchObject({ status: 'succeeded' })
+      expect(await renew(expiring)).toMatchObject({ status: 'failed', decline: { code: 'expired_card', final: true } })
     }
     const method = await keep('tok_visa', 'setup')
     await expect(renew(method, 'bob')).rejects.toEqual(refusal('method_unknown'))

@@ -16,6 +16,7 @@ import {
 } from '../payments.ts'
 import { declineOf, fingerprintOf, judge, lateBy, methodOf, readCard, settlesAfter, type Card, type DeclineCode, type Verdict } from './cards.ts'
 import {
+  countOthers,
   findByClientSecret,
   findIntent,
   findKey,
@@ -173,7 +174,7 @@ export const openTestProcessor = ({ url, environment, clock, log, connections = 
               return { answer: presentIntent(intent), lost: 'request' }
             }
             if (request.means.kind === 'token') await insertMethod(tx, method)
-            const verdict = judge(card, { kind: intent.kind, ...request, authenticated: false })
+            const verdict = judge(card, { kind: intent.kind, ...request, authenticated: false, ...(await countOthers(tx, intent, method.id)) })
             await conclude(tx, intent, method.id, card, verdict, clock.wall())
             return { answer: await loadIntent(tx, account, id), lost: card.loses === 'answer' ? 'answer' : undefined }
           }),
@@ -186,7 +187,8 @@ export const openTestProcessor = ({ url, environment, clock, log, connections = 
             const intent = known(await lockIntent(tx, account, id), 'intent')
             if (intent.status === 'succeeded' || intent.status === 'processing')
               throw new ProcessorRefusal(`intent_${intent.status}`, `This intent is ${intent.status}.`)
-            await updateIntent(tx, intent, { status: 'canceled', decline_code: null })
+            // Why it was declined before is not forgotten.
+            await updateIntent(tx, intent, { status: 'canceled' })
             return loadIntent(tx, account, id)
           }),
         ),
@@ -255,7 +257,7 @@ export const openTestProcessor = ({ url, environment, clock, log, connections = 
         if (intent.status !== 'requires_action') throw new ProcessorRefusal(`intent_${intent.status}`, `This intent is ${intent.status}.`)
         const card = readCard(intent.token!)!
         const verdict: Verdict = succeed
-          ? judge(card, { kind: intent.kind, off_session: false, require_3ds: false, authenticated: true })
+          ? judge(card, { kind: intent.kind, off_session: false, require_3ds: false, authenticated: true, paid: 0, declined: 0 })
           : { status: 'failed', decline: 'authentication_failed' }
         await conclude(tx, intent, intent.method_id!, card, verdict, clock.wall())
         return loadIntent(tx, account, id)

@@ -128,6 +128,19 @@ export const updateIntent = async (
   await tx.q.updateTable('test_processor.intents').set(change).where('account', '=', intent.account).where('id', '=', intent.id).execute()
 }
 
+/** How many other intents a card paid and did not pay, whether or not these were called off since. */
+export const countOthers = async (tx: Tx, { account, id }: Locked<IntentRow>, method_id: string): Promise<{ paid: number; declined: number }> =>
+  tx.q
+    .selectFrom('test_processor.intents')
+    .select([
+      sql<number>`count(*) filter (where status = 'succeeded' and kind = 'payment')::int`.as('paid'),
+      sql<number>`count(*) filter (where status in ('failed', 'canceled'))::int`.as('declined'),
+    ])
+    .where('account', '=', account)
+    .where('method_id', '=', method_id)
+    .where('id', '!=', id)
+    .executeTakeFirstOrThrow()
+
 export const insertMethod = async (tx: Tx, row: MethodRow): Promise<void> => {
   await tx.q.insertInto('test_processor.methods').values(row).execute()
 }

@@ -2,7 +2,7 @@ import { sql } from 'kysely'
 import { newId } from '../../../kernel/ids.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 
-export type FactKind = 'order_billed' | 'payment_received' | 'refund_paid' | 'refund_reversed' | 'balance_adjusted'
+export type FactKind = 'order_billed' | 'order_voided' | 'payment_received' | 'refund_paid' | 'refund_reversed' | 'balance_adjusted'
 export type LedgerAccount = 'processor' | 'receivable' | 'revenue' | 'tax' | 'customer_balance'
 
 /** One side of a fact. */

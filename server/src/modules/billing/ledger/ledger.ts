@@ -8,6 +8,7 @@ import { findFact, insertFacts, lockAmount, type Entry, type Fact, type LedgerAc
  *
  *                      processor        receivable   revenue    tax     customer_balance
  *   order billed       ·                + charge     − net      − tax   + carried − movement
+ *   order voided       the opposite of what the order posted
  *   payment received   + amount         − amount     ·          ·       ·
  *   refund paid        − amount − tax   ·            + amount   + tax   ·
  *   refund reversed    the opposite of what the refund posted
@@ -91,6 +92,10 @@ export const postOrder = async (tx: Tx, order: OrderFigures): Promise<Posting> =
   return posting
 }
 
+/** An order that nobody will pay is taken back to the unit, once, and its customer's balance with it; `nothing` where none was written. */
+export const voidOrder = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }): Promise<Posting> =>
+  reverse(tx, organization_id, 'order_billed', 'order_voided', id)
+
 /** Money that came is written once. Its order may come later, as with a checkout. */
 export const postPayment = async (tx: Tx, payment: PaymentFigures): Promise<Posting> => (await postOne(tx, received(payment)))[0]
 
@@ -98,11 +103,14 @@ export const postPayment = async (tx: Tx, payment: PaymentFigures): Promise<Post
 export const postRefund = async (tx: Tx, refund: RefundFigures): Promise<Posting> => (await postOne(tx, paidBack(refund)))[0]
 
 /** A refund that did not reach its receiver after all is taken back to the unit, once; `nothing` where none was written. */
-export const reverseRefund = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }): Promise<Posting> => {
-  const refund = await findFact(tx, organization_id, 'refund_paid', id)
-  if (!refund) return 'nothing'
-  const entries = refund.entries.map((entry) => ({ ...entry, amount: 0 - entry.amount }))
-  return (await postOne(tx, { ...refund, kind: 'refund_reversed', entries }))[0]
+export const reverseRefund = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }): Promise<Posting> =>
+  reverse(tx, organization_id, 'refund_paid', 'refund_reversed', id)
+
+const reverse = async (tx: Tx, organization_id: string, kind: Fact['kind'], reversed: Fact['kind'], id: string): Promise<Posting> => {
+  const fact = await findFact(tx, organization_id, kind, id)
+  if (!fact) return 'nothing'
+  const entries = fact.entries.map((entry) => ({ ...entry, amount: 0 - entry.amount }))
+  return (await postOne(tx, { ...fact, kind: reversed, entries }))[0]
 }
 
 /** Gives a customer credit, or takes it, at the cost of revenue: once for each id. */

@@ -43,6 +43,16 @@ export interface OrderRow {
   description: string
   metadata: Metadata
   custom_field_data: CustomFieldData
+  /** Which period of a subscription it is for. */
+  period_start: Date | null
+  period_end: Date | null
+  /** When its payment first failed. */
+  first_failed_at: Date | null
+  due_at: Date | null
+  clock_id: string | null
+  lease_until: Date | null
+  lease_token: string | null
+  lease_holder: string | null
 }
 
 export interface OrderItemRow {
@@ -229,7 +239,81 @@ export const findOrder = async (db: Db, reach: Reach, id: string): Promise<Loade
 
 /** Holds the order: what is owed, paid and given back changes by one caller at a time, and its events are drawn in that order. */
 export const lockOrder = async (tx: Tx, reach: Reach, id: string): Promise<Locked<OrderRow> | undefined> =>
-  (await selected(tx, reach).where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<OrderRow> | undefined
+  (await selected(tx, reach).where('id', '=', id).forNoKeyUpdate().executeTakeFirst()) as Locked<OrderRow> | undefined
+
+/** The order as it is, without holding it. */
+export const readOrder = (db: Db, organization_id: string, id: string): Promise<OrderRow | undefined> =>
+  db.q.selectFrom('orders').selectAll().where('organization_id', '=', organization_id).where('id', '=', id).executeTakeFirst()
+
+/** Whether anything of a held subscription is still owed after it was asked for in vain. */
+export const findOpenFailures = async (tx: Tx, { organization_id, id }: Locked<SubscriptionRow>): Promise<boolean> =>
+  (await tx.q
+    .selectFrom('orders')
+    .select('id')
+    .where('organization_id', '=', organization_id)
+    .where('subscription_id', '=', id)
+    .where('status', '=', 'pending')
+    .where('first_failed_at', 'is not', null)
+    .executeTakeFirst()) !== undefined
+
+/** Whether what was paid for the period under way has been given back. */
+export const isPeriodRefunded = async (tx: Tx, { organization_id, id, current_period_start }: Locked<SubscriptionRow>): Promise<boolean> =>
+  (await tx.q
+    .selectFrom('orders')
+    .select('id')
+    .where('organization_id', '=', organization_id)
+    .where('subscription_id', '=', id)
+    .where('period_start', '=', current_period_start)
+    .where('status', '=', 'refunded')
+    .executeTakeFirst()) !== undefined
+
+/** What a customer owes after it was asked for in vain. */
+export const findOwed = async (db: Db, organization_id: string, customer_id: string): Promise<string[]> =>
+  (
+    await db.q
+      .selectFrom('orders')
+      .select('id')
+      .where('organization_id', '=', organization_id)
+      .where('customer_id', '=', customer_id)
+      .where('status', '=', 'pending')
+      .where('first_failed_at', 'is not', null)
+      .orderBy('created_at')
+      .execute()
+  ).map(({ id }) => id)
+
+/** Holds the orders of a held subscription that wait for money, and tells whether an attempt to charge them is under way, or has an outcome that they have not heard of. */
+export const lockOpenOrders = async (tx: Tx, { organization_id, id }: Locked<SubscriptionRow>): Promise<{ order: Locked<OrderRow>; charging: boolean }[]> => {
+  const orders = (await tx.q
+    .selectFrom('orders')
+    .selectAll()
+    .where('organization_id', '=', organization_id)
+    .where('subscription_id', '=', id)
+    .where('status', '=', 'pending')
+    .orderBy('id')
+    .forNoKeyUpdate()
+    .execute()) as Locked<OrderRow>[]
+  if (orders.length === 0) return []
+  const { rows } = await sql<{ order_id: string }>`
+    select order_id from payments where organization_id = ${organization_id} and (status = 'pending' or concluded_at is null) and order_id = any(${orders.map((order) => order.id)}::uuid[])`.execute(
+    tx.q,
+  )
+  return orders.map((order) => ({ order, charging: rows.some(({ order_id }) => order_id === order.id) }))
+}
+
+/** The starts of the last periods that were billed since a moment, for the stop-loss. */
+export const periodsBilled = async (tx: Tx, { organization_id, id }: Locked<SubscriptionRow>, since: Date): Promise<Date[]> => {
+  const rows = await tx.q
+    .selectFrom('orders')
+    .select('period_start')
+    .where('organization_id', '=', organization_id)
+    .where('subscription_id', '=', id)
+    .where('billing_reason', '=', 'subscription_cycle')
+    .where('period_start', '>=', since)
+    .orderBy('period_start', 'desc')
+    .limit(12)
+    .execute()
+  return rows.flatMap(({ period_start }) => (period_start ? [period_start] : []))
+}
 
 const stored = <T extends Partial<OrderRow>>(changes: T) => ({
   ...changes,
@@ -244,18 +328,12 @@ export type NewOrderTax = Omit<OrderTaxRow, 'organization_id' | 'created_at'>
 /** Writes an order, its lines in their order, and how the tax of each came about. Nobody else can see it yet, which is as good as holding it. */
 export const insertOrder = async (tx: Tx, row: OrderRow, items: readonly NewOrderItem[], taxes: readonly NewOrderTax[]): Promise<Locked<OrderRow>> => {
   const { organization_id, id: order_id, created_at } = row
-  const made = await tx.q.insertInto('orders').values(stored(row)).returningAll().executeTakeFirstOrThrow()
-  if (items.length > 0)
-    await tx.q
-      .insertInto('order_items')
-      .values(items.map((item, position) => ({ ...item, organization_id, order_id, created_at, position })))
-      .execute()
-  if (taxes.length > 0)
-    await tx.q
-      .insertInto('order_taxes')
-      .values(taxes.map((tax) => ({ ...tax, organization_id, created_at })))
-      .execute()
-  return made as Locked<OrderRow>
+  const lines = items.map((item, position) => ({ ...item, organization_id, order_id, created_at, position }))
+  const levied = taxes.map((tax) => ({ ...tax, organization_id, created_at }))
+  if (lines.length === 0) return (await tx.q.insertInto('orders').values(stored(row)).returningAll().executeTakeFirstOrThrow()) as Locked<OrderRow>
+  const one = tx.q.with('lines', (q) => q.insertInto('order_items').values(lines))
+  const all = levied.length === 0 ? one : one.with('levied', (q) => q.insertInto('order_taxes').values(levied))
+  return (await all.insertInto('orders').values(stored(row)).returningAll().executeTakeFirstOrThrow()) as Locked<OrderRow>
 }
 
 export const changeOrder = async (tx: Tx, order: Locked<OrderRow>, changes: Partial<OrderRow>): Promise<Locked<OrderRow>> =>

@@ -12,6 +12,7 @@ import {
 } from '@bursar/contract'
 import type { z } from 'zod'
 import type { PortalActor, Reach } from '../../../kernel/actors.ts'
+import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import { referred } from '../../../platform/postgres/lists.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
@@ -95,7 +96,8 @@ export const updateOwn = async (tx: Tx, reach: Reach, actor: PortalActor, id: st
 }
 
 /** Corrects what is given, leaves what is absent, and says so only where something is different. What decided about the tax stays. */
-const correct = async (tx: Tx, reach: Reach, order: Locked<OrderRow>, body: Billing): Promise<LoadedOrder> => {
+const correct = async (wall: Tx, reach: Reach, order: Locked<OrderRow>, body: Billing): Promise<LoadedOrder> => {
+  const tx = await inTimeOf(wall, order)
   const { address, problems } = correctAddress(order.billing_address, body.billing_address)
   if (problems.length > 0) throw new InvalidRequest(problems)
   const billing_name = body.billing_name === undefined ? order.billing_name : body.billing_name

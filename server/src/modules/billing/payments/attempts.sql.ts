@@ -2,6 +2,7 @@ import { sql } from 'kysely'
 import { newId } from '../../../kernel/ids.ts'
 import { newWebhookSecret, type Sealer, type Secret } from '../../../kernel/secrets.ts'
 import type { PaymentAccount } from '../../../gateways/payments/payments.ts'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { json } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { PaymentRow } from './payments.sql.ts'
@@ -38,7 +39,7 @@ export const defaultAccount = async (tx: Tx, sealer: Sealer, organization_id: st
   const secret: Secret = newWebhookSecret()
   await sql`
     insert into payment_accounts (organization_id, id, created_at, processor, secret_sealed, is_default)
-    values (${organization_id}, ${id}, ${tx.clock.business()}, ${processor}, ${sealer.seal(secret, `payment account ${id}`)}, true)
+    values (${organization_id}, ${id}, ${tx.clock.wall()}, ${processor}, ${sealer.seal(secret, `payment account ${id}`)}, true)
     on conflict do nothing`.execute(tx.q)
   return (await find())!
 }
@@ -71,16 +72,25 @@ export const lockPayment = async (tx: Tx, organization_id: string, id: string): 
 export const readPayment = (db: Db, organization_id: string, id: string): Promise<PaymentRow | undefined> =>
   db.q.selectFrom('payments').selectAll().where('organization_id', '=', organization_id).where('id', '=', id).executeTakeFirst()
 
-export const findByIntent = async (db: Db, organization_id: string, account_id: string, intent_id: string): Promise<string | undefined> =>
-  (
-    await db.q
-      .selectFrom('payments')
-      .select('id')
-      .where('organization_id', '=', organization_id)
-      .where('account_id', '=', account_id)
-      .where('intent_id', '=', intent_id)
-      .executeTakeFirst()
-  )?.id
+export const findByIntent = (db: Db, organization_id: string, account_id: string, intent_id: string): Promise<Pick<PaymentRow, 'id' | 'status'> | undefined> =>
+  db.q
+    .selectFrom('payments')
+    .select(['id', 'status'])
+    .where('organization_id', '=', organization_id)
+    .where('account_id', '=', account_id)
+    .where('intent_id', '=', intent_id)
+    .executeTakeFirst()
+
+/** Notes what the processor calls an attempt: the first name stays. */
+export const nameIntent = async (tx: Tx, organization_id: string, id: string, intent: { id: string; status: PaymentRow['intent_status'] }): Promise<void> => {
+  await tx.q
+    .updateTable('payments')
+    .set({ intent_id: intent.id, intent_status: intent.status })
+    .where('organization_id', '=', organization_id)
+    .where('id', '=', id)
+    .where('intent_id', 'is', null)
+    .execute()
+}
 
 export const changePayment = async (tx: Tx, payment: Locked<PaymentRow>, changes: Partial<PaymentRow>): Promise<void> => {
   const { method_metadata, processor_method, ...plain } = changes
@@ -143,8 +153,11 @@ export const keepMethod = async (
     values (${organization_id}, ${id}, ${tx.clock.business()}, ${customer.id}, 'stripe', ${method.type}, ${card}, ${account_id}, ${method.id}, ${method.fingerprint})`.execute(
     tx.q,
   )
-  if (customer.default_payment_method_id === null)
+  if (customer.default_payment_method_id === null) {
     await sql`update customers set default_payment_method_id = ${id} where organization_id = ${organization_id} and id = ${customer.id}`.execute(tx.q)
+    // What they owe, and had nothing to pay with, is tried at once.
+    await enqueue(tx, 'billing.method_changed', { organization_id, customer_id: customer.id })
+  }
   return id
 }
 
@@ -159,6 +172,12 @@ export const paymentsOfOrder = (db: Db, organization_id: string, order_id: strin
     .orderBy('id', 'desc')
     .execute()
 
+/**
+ * Whether an attempt may still change its order: it is under way, or was settled by somebody who only asked, and its order
+ * has not heard of that. While there is one, nobody asks for the same money again, and nothing is called off.
+ */
+export const isOpen = ({ status, concluded_at }: Pick<PaymentRow, 'status' | 'concluded_at'>): boolean => status === 'pending' || concluded_at === null
+
 /** What the processor calls a customer's kept method; undefined where there is none of this id. */
 export const methodOf = async (db: Db, organization_id: string, customer_id: string, id: string): Promise<string | undefined> => {
   const { rows } = await sql<{ processor_method_id: string }>`
@@ -167,6 +186,23 @@ export const methodOf = async (db: Db, organization_id: string, customer_id: str
     db.q,
   )
   return rows[0]?.processor_method_id
+}
+
+/** Whether an order is still to be paid: not once its subscription has ended, unless it is the last one, which is made then. */
+export const isCalledFor = async (db: Db, { organization_id, order_id }: PaymentRow): Promise<boolean> => {
+  const { rows } = await sql`
+    select 1 from orders o join subscriptions s on s.organization_id = o.organization_id and s.id = o.subscription_id
+    where o.organization_id = ${organization_id} and o.id = ${order_id} and s.ended_at > o.created_at`.execute(db.q)
+  return rows.length === 0
+}
+
+/** Whether money is being asked for at this moment from anybody who lives by a clock, or has come and its order does not know yet. */
+export const hasPending = async (db: Db, clock: { organization_id: string; id: string }): Promise<boolean> => {
+  const { rows } = await sql`
+    select 1 from customers c join payments p on p.organization_id = c.organization_id and p.customer_id = c.id
+    where c.organization_id = ${clock.organization_id} and c.clock_id = ${clock.id}
+      and (p.status = 'pending' or (p.concluded_at is null and p.checkout_id is null and p.order_id is not null)) limit 1`.execute(db.q)
+  return rows.length > 0
 }
 
 /** A payment of a checkout is that of the order it became. */

@@ -1,10 +1,12 @@
 import { newId, timeOf } from '../../../kernel/ids.ts'
 import { ProcessorRefusal, ProcessorSilent, type Instrument, type Intent, type Processor } from '../../../gateways/payments/payments.ts'
 import { days, hours, later, minutes, seconds } from '../../../platform/clock.ts'
+import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
-import { underLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
+import { underLease, unleased, type Lease } from '../../../platform/jobs/leases.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Gateways, Means, Platform } from '../../handlers.ts'
+import { clockOf } from '../../customers/index.ts'
 import { postPayment } from '../ledger/ledger.ts'
 import {
   changePayment,
@@ -13,11 +15,14 @@ import {
   findByIntent,
   insertPayment,
   lockPayment,
+  nameIntent,
+  methodOf,
   openAccount,
   purgeEvents,
   readPayment,
   takeEvent,
   type AccountRow,
+  isCalledFor,
 } from './attempts.sql.ts'
 import type { PaymentRow } from './payments.sql.ts'
 
@@ -28,11 +33,8 @@ export const keysKnown = 20 * hours
 /** A buyer whose bank asks for more has so long to answer. */
 const actionTime = 1 * hours
 
-/** On nobody's list: on the clock of the wall. */
-export const unleased = { clock_id: null, lease_until: null, lease_token: null, lease_holder: null }
-
 type Wish = Pick<PaymentRow, 'organization_id' | 'customer_id' | 'kind' | 'amount' | 'currency' | 'trigger' | 'reusable'> &
-  Partial<Pick<PaymentRow, 'checkout_id' | 'order_id'>>
+  Partial<Pick<PaymentRow, 'checkout_id' | 'order_id' | 'payment_method_id'>>
 
 /** Writes down that money will be asked for, before anybody is asked: whatever happens then, this row is looked after. */
 export const openAttempt = async (tx: Tx, account: AccountRow, wish: Wish): Promise<PaymentRow> => {
@@ -50,16 +52,22 @@ export const openAttempt = async (tx: Tx, account: AccountRow, wish: Wish): Prom
     method: null,
     method_metadata: null,
     processor_method: null,
+    payment_method_id: null,
     decline_reason: null,
     decline_message: null,
     settled_at: null,
-    due_at: later(wall, firstLook),
+    concluded_at: null,
     ...unleased,
+    due_at: later(wall, firstLook),
     ...wish,
   }
   await insertPayment(tx, row)
   return row
 }
+
+/** What a subscription keeps of what paid for it: nothing where its customer pays everything with that, for it follows when that changes. */
+export const ownMethod = ({ default_payment_method_id: standard }: { default_payment_method_id: string | null }, method_id: string | null): string | null =>
+  standard === null || method_id === standard ? null : method_id
 
 export const processorOf = ({ gateways, platform }: { gateways: Gateways; platform: Platform }, account: AccountRow): Processor =>
   gateways.payments.of(openAccount(platform.sealer, account))
@@ -86,20 +94,24 @@ const ensureIntent = async (means: Means, processor: Processor, payment: Payment
 }
 
 const name = ({ transact }: Means, { organization_id, id }: PaymentRow, intent: Intent): Promise<void> =>
-  transact(async (tx) => {
-    const payment = (await lockPayment(tx, organization_id, id))!
-    if (payment.intent_id === null) await changePayment(tx, payment, { intent_id: intent.id, intent_status: intent.status })
-  })
+  transact((tx) => nameIntent(tx, organization_id, id, intent))
 
 /**
  * Asks for the money: create, commit the name, confirm. What comes back is what the processor says, or nothing where it
  * did not answer: then it may have been charged, and whoever looks after the attempt finds out. It is never asked under
  * another key.
  */
-export const charge = async (means: Means, payment: PaymentRow, instrument: Instrument, { off_session = false } = {}): Promise<Intent | undefined> => {
-  const processor = await processorFor(means, payment)
+export const charge = async (
+  means: Means,
+  payment: PaymentRow,
+  instrument: Instrument,
+  { off_session = false, account }: { off_session?: boolean; account?: AccountRow | undefined } = {},
+): Promise<Intent | undefined> => {
+  const processor = account ? processorOf(means, account) : await processorFor(means, payment)
   try {
     const intent_id = await ensureIntent(means, processor, payment)
+    // Nobody is charged for what has ended while somebody was stopped in the middle.
+    if (payment.payment_method_id !== null && !(await isCalledFor(means.db, payment))) return await callOff(processor, await processor.readIntent(intent_id))
     return await close(processor, await confirm(processor, intent_id, payment, instrument, off_session))
   } catch (error) {
     if (error instanceof ProcessorSilent) return undefined
@@ -167,9 +179,16 @@ const refused = (payment: PaymentRow, error: ProcessorRefusal): Intent => ({
  * Writes down what became of an attempt, once: the first to know decides, everybody later finds it settled. With money
  * that came the ledger is written; and whoever waits for it is told by a job of the same transaction.
  */
-export const settle = async (tx: Tx, { organization_id, id }: Pick<PaymentRow, 'organization_id' | 'id'>, intent: Intent): Promise<Locked<PaymentRow>> => {
-  const payment = (await lockPayment(tx, organization_id, id))!
+export const settle = async (
+  wall: Tx,
+  { organization_id, id }: Pick<PaymentRow, 'organization_id' | 'id'>,
+  intent: Intent,
+  /** The caller sees to its order in the same transaction, so that nobody has to be told. */
+  { concludes = false } = {},
+): Promise<Locked<PaymentRow>> => {
+  const payment = (await lockPayment(wall, organization_id, id))!
   if (payment.status !== 'pending') return payment
+  const tx = await inTimeOf(wall, await clockOf(wall, payment))
   if (intent.status === 'succeeded' && (intent.amount !== payment.amount || intent.currency !== payment.currency))
     throw new Error('the processor charged another amount than it was asked for')
   const seen = {
@@ -200,7 +219,8 @@ export const settle = async (tx: Tx, { organization_id, id }: Pick<PaymentRow, '
   if (settled.status === 'succeeded' && settled.kind === 'payment') await postPayment(tx, settled)
   if (settled.status !== 'pending' && settled.checkout_id !== null)
     await enqueue(tx, 'checkout.payment_settled', { organization_id, checkout_id: settled.checkout_id })
-  if (settled.status !== 'pending' && settled.order_id !== null) await enqueue(tx, 'billing.order_payment_settled', { organization_id, payment_id: id })
+  if (settled.status !== 'pending' && settled.order_id !== null && !concludes)
+    await enqueue(tx, 'billing.order_payment_settled', { organization_id, payment_id: id })
   return settled
 }
 
@@ -224,9 +244,23 @@ export const follow = async (means: Means, organization_id: string, id: string):
     if (!(error instanceof ProcessorRefusal) || payment.intent_id !== null) throw error
     intent = refused(payment, error)
   }
-  const abandoned = intent.status === 'requires_confirmation' || (intent.status === 'requires_action' && age > actionTime)
+  // Nobody else can go on with what is charged while nobody is there: it is confirmed as it was meant to be. What was called
+  // off says no longer why; asked under its own key once more, the processor tells again how it was declined.
+  if ((intent.status === 'requires_confirmation' || intent.status === 'canceled') && payment.payment_method_id !== null)
+    intent = await goOn(means, processor, payment, intent)
+  // What nobody has to be there for is never given up: it is asked again.
+  const abandoned =
+    (payment.payment_method_id === null && intent.status === 'requires_confirmation') || (intent.status === 'requires_action' && age > actionTime)
   if (abandoned && age >= firstLook) intent = await callOff(processor, intent)
   await means.transact((tx) => settle(tx, payment, intent))
+}
+
+const goOn = async (means: Means, processor: Processor, payment: PaymentRow, intent: Intent): Promise<Intent> => {
+  if (!(await isCalledFor(means.db, payment))) return callOff(processor, intent)
+  const method = await methodOf(means.db, payment.organization_id, payment.customer_id, payment.payment_method_id!)
+  return method === undefined
+    ? callOff(processor, intent)
+    : close(processor, await confirm(processor, intent.id, payment, { kind: 'method', id: method }, true))
 }
 
 /** What failed was called off, so this cannot be; if it ever is, somebody must know that we hold money for nothing. */
@@ -268,9 +302,10 @@ export const receive = async (tx: Tx, account: AccountRow, event: { id: string; 
   const { organization_id, id: account_id } = account
   if (!(await takeEvent(tx, { organization_id, account_id, event_id: event.id, kind: event.kind, object_id: event.object_id }))) return
   if (event.kind === 'refund.updated') return enqueue(tx, 'billing.follow_refund', { organization_id, account_id, processor_refund_id: event.object_id })
-  const payment_id = await findByIntent(tx, organization_id, account_id, event.object_id)
+  const payment = await findByIntent(tx, organization_id, account_id, event.object_id)
   // The event may be faster than our own record of the name: then the attempt is looked after in any case.
-  if (payment_id !== undefined) await enqueue(tx, 'billing.follow_payment', { organization_id, payment_id })
+  // And what is charged stays so: there is nothing to look into.
+  if (payment && payment.status !== 'succeeded') await enqueue(tx, 'billing.follow_payment', { organization_id, payment_id: payment.id })
 }
 
 /** Hears what a processor on this machine has to say, through the same ear as those that call by HTTP. */

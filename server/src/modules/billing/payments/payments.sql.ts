@@ -24,6 +24,8 @@ export interface PaymentRow {
   trigger: PaymentTrigger
   /** What pays is kept, to be charged again. */
   reusable: boolean
+  /** What is charged while nobody is there. */
+  payment_method_id: string | null
   /** What the processor calls it, and where it stands there. */
   intent_id: string | null
   intent_status: string | null
@@ -33,6 +35,8 @@ export interface PaymentRow {
   decline_reason: string | null
   decline_message: string | null
   settled_at: Date | null
+  /** What follows for its order has happened. */
+  concluded_at: Date | null
   due_at: Date | null
   clock_id: string | null
   lease_until: Date | null

@@ -18,7 +18,8 @@ import { newId } from '../../../kernel/ids.ts'
 import { stepOf } from '../../../kernel/money.ts'
 import { ProcessorRefusal, ProcessorSilent, type Processor, type ProcessorRefund } from '../../../gateways/payments/payments.ts'
 import { later } from '../../../platform/clock.ts'
-import { underLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
+import { inTimeOf } from '../../../platform/clocks.sql.ts'
+import { underLease, unleased, type Lease } from '../../../platform/jobs/leases.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means } from '../../handlers.ts'
@@ -29,7 +30,7 @@ import { postRefund, reverseRefund } from '../ledger/ledger.ts'
 import { changeOrder, loadOrders, lockOrder, type OrderRow } from '../orders/orders.sql.ts'
 import { presentOrder } from '../orders/orders.ts'
 import { readPayment } from '../payments/attempts.sql.ts'
-import { ageOf, firstLook, keysKnown, nextLook, processorFor, unleased } from '../payments/attempts.ts'
+import { ageOf, firstLook, keysKnown, nextLook, processorFor } from '../payments/attempts.ts'
 import type { PaymentRow } from '../payments/payments.sql.ts'
 import { changeRefund, findByProcessorId, insertRefund, lockRefund, paidBy, pendingOf, presentRefund, readRefund, type RefundRow } from './refunds.sql.ts'
 
@@ -43,9 +44,10 @@ export interface Intended extends Readonly<Record<string, string>> {
  * Writes down what goes back, under the lock of its order, before the processor hears of it: however many ask at once,
  * together they never give back more than was paid.
  */
-export const begin = async (tx: Tx, reach: Reach, body: z.output<typeof RefundCreate>): Promise<Intended> => {
-  const order = await lockOrder(tx, reach, body.order_id)
+export const begin = async (wall: Tx, reach: Reach, body: z.output<typeof RefundCreate>): Promise<Intended> => {
+  const order = await lockOrder(wall, reach, body.order_id)
   if (!order) throw new InvalidRequest(invalidAt(['body', 'order_id'], 'There is no order with this id.', body.order_id))
+  const tx = await inTimeOf(wall, order)
   const { organization_id } = order
   permit(reach, organization_id, 'sales:manage')
   const seller = (await findLivingOrganization(tx, { id: organization_id }))!
@@ -54,10 +56,9 @@ export const begin = async (tx: Tx, reach: Reach, body: z.output<typeof RefundCr
   const payment = ['paid', 'partially_refunded', 'refunded'].includes(order.status) ? await paidBy(tx, order) : undefined
   if (!payment) throw new RefundUnknownPayment()
   const share = await shareOf(tx, order, body.amount)
-  const wall = tx.clock.wall()
   const row: RefundRow = {
     organization_id,
-    id: newId(wall),
+    id: newId(tx.clock.wall()),
     created_at: tx.clock.business(),
     modified_at: null,
     order_id: order.id,
@@ -73,8 +74,8 @@ export const begin = async (tx: Tx, reach: Reach, body: z.output<typeof RefundCr
     revoke_benefits: body.revoke_benefits,
     metadata: body.metadata ?? {},
     processor_refund_id: null,
-    due_at: later(wall, firstLook),
     ...unleased,
+    due_at: later(tx.clock.wall(), firstLook),
   }
   await insertRefund(tx, row)
   await emit(tx, refundCreated, { organization_id, resource_id: row.id, customer_id: row.customer_id }, presentRefund(row))
@@ -140,11 +141,12 @@ const ask = async (processor: Processor, payment: PaymentRow, refund: RefundRow,
 }
 
 /** Writes down what became of a refund, with the order and the ledger in the same transaction. One that failed after all is taken back everywhere. */
-const settle = async (tx: Tx, { organization_id, id, order_id }: RefundRow, told: Told): Promise<void> => {
-  const seller = (await findLivingOrganization(tx, { id: organization_id }))!
+const settle = async (wall: Tx, { organization_id, id, order_id }: RefundRow, told: Told): Promise<void> => {
+  const seller = (await findLivingOrganization(wall, { id: organization_id }))!
   // The order first, always: whoever asks for another refund waits here.
   const reach = within(organization_id, 'machine', seller.member_phase)
-  const order = (await lockOrder(tx, reach, order_id))!
+  const order = (await lockOrder(wall, reach, order_id))!
+  const tx = await inTimeOf(wall, order)
   const refund = (await lockRefund(tx, reach, id))!
   const named = refund.processor_refund_id ?? (told.id === '' ? null : told.id)
   // An answer may be older than what we know: a refund goes from pending to its end, and one that succeeded can still fail.

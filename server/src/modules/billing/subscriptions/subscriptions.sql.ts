@@ -2,9 +2,10 @@ import type { CustomerCancellationReason, CustomFieldData, Metadata, Meter, Page
 import { sql, type RawBuilder } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { listRows, referred, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { loadDiscounts, loadMeters, loadPrices, loadProducts, type DiscountTable, type LoadedProduct, type PriceRow } from '../../catalog/index.ts'
+import { loadUpdates, type UpdateRow } from './updates.sql.ts'
 import { findCustomerIds, loadCustomers, type CustomerRow } from '../../customers/index.ts'
 
 export interface SubscriptionRow {
@@ -45,6 +46,19 @@ export interface SubscriptionRow {
   customer_cancellation_comment: string | null
   metadata: Metadata
   custom_field_data: CustomFieldData
+  /** The discount that the period under way was billed with. */
+  period_discount_id: string | null
+  /** Since when its periods follow each other by the calendar it has now. */
+  calendar_from: Date
+  /** The end of the period that a reminder was sent for. */
+  reminded_for: Date | null
+  /** It would have been billed too often: nothing happens to it before somebody has looked. */
+  parked_at: Date | null
+  due_at: Date | null
+  clock_id: string | null
+  lease_until: Date | null
+  lease_token: string | null
+  lease_holder: string | null
 }
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -62,6 +76,10 @@ export interface LoadedSubscription {
   readonly discount: DiscountTable | null
   readonly prices: readonly PriceRow[]
   readonly meters: readonly Meter[]
+  /** The change that waits for the next period. */
+  readonly pending: UpdateRow | null
+  /** The change that waits for its order to be paid. */
+  readonly paying: UpdateRow | null
 }
 
 const nameOf = (table: string, column: string, by: string) =>
@@ -83,6 +101,7 @@ const list = {
     amount: { expression: 'amount', type: 'bigint' },
     product: { expression: nameOf('products', 'name', 'product_id'), type: 'text' },
     discount: { expression: nameOf('discounts', 'name', 'discount_id'), type: 'text' },
+    organization: { expression: 'organization_id::text', type: 'text' },
   },
 } as const satisfies ListSpec<string>
 
@@ -125,10 +144,34 @@ export const listSubscriptions = async (db: Db, reach: Reach, query: Subscriptio
   return { items: await loadSubscriptions(db, reach, items), total, next_cursor }
 }
 
+/** The subscriptions of one customer. All are with one seller, so that sorting by it leaves them as they are. */
+export const listSubscriptionsOf = async (
+  db: Db,
+  reach: Reach,
+  customer_id: string,
+  query: PageRequest & { product_id: readonly string[]; active?: boolean | undefined; query?: string | undefined; sorting: readonly string[] },
+) => {
+  const filters = [sql`customer_id = ${customer_id}`]
+  if (query.product_id.length > 0) filters.push(sql`product_id = any(${query.product_id}::uuid[])`)
+  if (query.active !== undefined) filters.push(sql`(status in ('trialing', 'active')) = ${query.active}`)
+  if (query.query)
+    filters.push(
+      sql`exists (select from products p where p.organization_id = subscriptions.organization_id and p.id = subscriptions.product_id and p.name ilike ${containing(query.query)})`,
+    )
+  const { items, total, next_cursor } = await listRows(db, list, organizationIds(reach), query, filters, (found) =>
+    selected(db, reach).where('id', 'in', found).execute(),
+  )
+  return { items: await loadSubscriptions(db, reach, items), total, next_cursor }
+}
+
 /** Rows with all that is shown of them, in their order. A deleted customer and an archived product are shown as well: it outlives them. */
 export const loadSubscriptions = async (db: Db, reach: Reach, rows: readonly SubscriptionRow[]): Promise<LoadedSubscription[]> => {
   if (rows.length === 0) return []
-  const [bought, customers, products, discounts] = await Promise.all([
+  const [updates, bought, customers, products, discounts] = await Promise.all([
+    loadUpdates(
+      db,
+      referred(rows, ({ id }) => id),
+    ),
     pricesOf(
       db,
       referred(rows, ({ id }) => id),
@@ -163,6 +206,9 @@ export const loadSubscriptions = async (db: Db, reach: Reach, rows: readonly Sub
     discount: discounts.find(({ id }) => id === subscription.discount_id) ?? null,
     prices: bought.filter(({ subscription_id }) => subscription_id === subscription.id).map(({ price_id }) => prices.find(({ id }) => id === price_id)!),
     meters,
+    // What has ended waits for nothing.
+    pending: (subscription.ended_at === null && updates.find(({ subscription_id, kind }) => subscription_id === subscription.id && kind === 'pending')) || null,
+    paying: updates.find(({ subscription_id, kind }) => subscription_id === subscription.id && kind === 'paying') ?? null,
   }))
 }
 
@@ -189,7 +235,7 @@ export const findSubscription = async (db: Db, reach: Reach, id: string): Promis
 
 /** Holds the subscription: its period, status and seats change by one caller at a time, and its events are drawn in that order. */
 export const lockSubscription = async (tx: Tx, reach: Reach, id: string): Promise<Locked<SubscriptionRow> | undefined> =>
-  (await selected(tx, reach).where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<SubscriptionRow> | undefined
+  (await selected(tx, reach).where('id', '=', id).forNoKeyUpdate().executeTakeFirst()) as Locked<SubscriptionRow> | undefined
 
 const stored = <T extends Partial<SubscriptionRow>>(changes: T) => ({
   ...changes,
@@ -200,13 +246,22 @@ const stored = <T extends Partial<SubscriptionRow>>(changes: T) => ({
 /** Writes a subscription and the prices it is bought at, in their order. Nobody else can see it yet, which is as good as holding it. */
 export const insertSubscription = async (tx: Tx, row: SubscriptionRow, price_ids: readonly string[]): Promise<Locked<SubscriptionRow>> => {
   const made = await tx.q.insertInto('subscriptions').values(stored(row)).returningAll().executeTakeFirstOrThrow()
-  const { organization_id, id: subscription_id } = row
-  if (price_ids.length > 0)
-    await tx.q
-      .insertInto('subscription_prices')
-      .values(price_ids.map((price_id, position) => ({ organization_id, subscription_id, price_id, position })))
-      .execute()
+  await insertPrices(tx, row.organization_id, row.id, price_ids)
   return made as Locked<SubscriptionRow>
+}
+
+/** The prices that it is at from now on, in their order. */
+export const replacePrices = async (tx: Tx, { organization_id, id: subscription_id }: Locked<SubscriptionRow>, price_ids: readonly string[]): Promise<void> => {
+  await tx.q.deleteFrom('subscription_prices').where('organization_id', '=', organization_id).where('subscription_id', '=', subscription_id).execute()
+  await insertPrices(tx, organization_id, subscription_id, price_ids)
+}
+
+const insertPrices = async (tx: Tx, organization_id: string, subscription_id: string, price_ids: readonly string[]): Promise<void> => {
+  if (price_ids.length === 0) return
+  await tx.q
+    .insertInto('subscription_prices')
+    .values(price_ids.map((price_id, position) => ({ organization_id, subscription_id, price_id, position })))
+    .execute()
 }
 
 export const changeSubscription = async (tx: Tx, subscription: Locked<SubscriptionRow>, changes: Partial<SubscriptionRow>): Promise<Locked<SubscriptionRow>> =>
@@ -217,6 +272,19 @@ export const changeSubscription = async (tx: Tx, subscription: Locked<Subscripti
     .where('id', '=', subscription.id)
     .returningAll()
     .executeTakeFirstOrThrow()) as Locked<SubscriptionRow>
+
+/** The subscriptions of a customer that have not ended. */
+export const findLiveSubscriptions = async (db: Db, organization_id: string, customer_id: string): Promise<string[]> =>
+  (
+    await db.q
+      .selectFrom('subscriptions')
+      .select('id')
+      .where('organization_id', '=', organization_id)
+      .where('customer_id', '=', customer_id)
+      .where('ended_at', 'is', null)
+      .orderBy('id')
+      .execute()
+  ).map(({ id }) => id)
 
 /** Whether this buyer, by account or by address, has a subscription that is being paid for. */
 export const hasBillableSubscription = async (

@@ -7,7 +7,7 @@ import { permit } from '../../organizations/index.ts'
 import { findSubscription, type LoadedSubscription } from './subscriptions.sql.ts'
 
 /** The subscription as the wire shows it, at the prices it was bought at. */
-export const presentSubscription = ({ subscription, customer, product, discount, prices, meters }: LoadedSubscription): Subscription => ({
+export const presentSubscription = ({ subscription, customer, product, discount, prices, meters, pending }: LoadedSubscription): Subscription => ({
   ...subscription,
   customer: presentCustomer(customer),
   product: presentProduct(product),
@@ -19,7 +19,7 @@ export const presentSubscription = ({ subscription, customer, product, discount,
     const { created_at } = subscription
     return meter ? [{ id, created_at, modified_at: null, consumed_units: 0, credited_units: 0, amount: 0, meter_id: meter.id, meter }] : []
   }),
-  pending_update: null,
+  pending_update: pending && { ...pending, applies_at: subscription.current_period_end },
 })
 
 /** The one subscription that a caller means, if the caller may see it. */

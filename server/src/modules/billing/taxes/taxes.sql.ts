@@ -38,9 +38,15 @@ export const listRates = (db: Db, organization_id: string): Promise<TaxRateTable
 
 /** A country's rates, and where the seller is. */
 export const findRates = async (db: Db, organization_id: string, country: string): Promise<{ seller_country: string | null; rates: TaxRateTable[] }> => {
-  const seller = await db.q.selectFrom('organizations').select('country').where('id', '=', organization_id).executeTakeFirstOrThrow()
-  const rates = await db.q.selectFrom('tax_rates').selectAll().where('organization_id', '=', organization_id).where('country', '=', country).execute()
-  return { seller_country: seller.country, rates }
+  const rows = await db.q
+    .selectFrom('organizations as o')
+    .leftJoin('tax_rates as r', (on) => on.onRef('r.organization_id', '=', 'o.id').on('r.country', '=', country))
+    .select(['o.country as seller_country', 'r.id', 'r.country', 'r.state', 'r.rate', 'r.reverse_charge'])
+    .where('o.id', '=', organization_id)
+    .execute()
+  // Without any rate there is one row, which says where the seller is.
+  const rates = rows.flatMap(({ seller_country: _, ...rate }) => (rate.id === null ? [] : [{ ...rate, organization_id } as TaxRateTable]))
+  return { seller_country: rows[0]!.seller_country, rates }
 }
 
 /** Writes the settings, and holds them: one list of rates is replaced at a time. */

@@ -29,6 +29,19 @@ export const quoteTax = async (db: Db, provider: TaxProvider | null, question: T
   return quote
 }
 
+/** It cannot be told what tax is due, by a seller who collects it: the customer's address does not say enough. */
+export class TaxUnknown extends Error {
+  override readonly name = 'TaxUnknown'
+}
+
+/** The same where somebody is billed who is not there: an answer, or nothing is billed. */
+export const needTax = async (db: Db, question: TaxQuestion): Promise<TaxQuote | null> => {
+  const quote = await quoteTax(db, null, question)
+  if (quote === null && ((await findSettings(db, question.organization_id))?.provider ?? 'none') !== 'none')
+    throw new TaxUnknown('the address of the customer does not tell which tax is due')
+  return quote
+}
+
 /** The settings of one organization; without any, no tax is collected. */
 export const find = async (db: Db, reach: Reach, wanted: string | undefined): Promise<TaxSettings> => {
   const ids = organizationIds(reach, wanted === undefined ? [] : [wanted])

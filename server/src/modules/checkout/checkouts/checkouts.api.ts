@@ -14,7 +14,7 @@ import {
 import { job, read, steps, sweep, write } from '../../handlers.ts'
 import { defaultAccount, processorOf } from '../../billing/index.ts'
 import { confine, permit } from '../../organizations/index.ts'
-import { create, findBySecret, hold, holdOpen, isExpired, update } from './checkouts.ts'
+import { create, findBySecret, hold, holdOpen, inItsTime, isExpired, isOver, update } from './checkouts.ts'
 import { findCheckout, listCheckouts as list } from './checkouts.sql.ts'
 import { begin, proceed } from './confirm.ts'
 import { paymentSettled, watch } from './fulfilment.ts'
@@ -36,21 +36,23 @@ export const operations = [
     if (!checkout) throw new ResourceNotFound()
     return present(await openOne(db, checkout), platform)
   }),
-  write(updateCheckout, async (tx, { reach, params, body, platform }) => {
-    const checkout = await hold(tx, reach, params.id)
+  write(updateCheckout, async (wall, { reach, params, body, platform }) => {
+    const checkout = await hold(wall, reach, params.id)
     permit(reach, checkout.organization_id, 'sales:manage')
+    const tx = await inItsTime(wall, checkout)
     // To its seller, one that has expired is one of those that are no longer open.
     if (checkout.status !== 'open' || isExpired(checkout, tx.clock.business())) throw new NotOpenCheckout()
     return present(await update(tx, platform, checkout, body), platform)
   }),
   read(getClientCheckout, async (db, { params, platform }) => {
     const { checkout } = await findBySecret(db, platform.hasher, params.client_secret)
-    if (isExpired(checkout, platform.clock.business())) throw new ExpiredCheckoutError()
+    if (await isOver(db, platform, checkout)) throw new ExpiredCheckoutError()
     return presentPublic(await openOne(db, checkout), platform)
   }),
-  write(updateClientCheckout, async (tx, { params, body, platform }) => {
-    const { checkout, reach } = await findBySecret(tx, platform.hasher, params.client_secret)
-    return presentPublic(await update(tx, platform, await holdOpen(tx, reach, checkout.id), body), platform)
+  write(updateClientCheckout, async (wall, { params, body, platform }) => {
+    const found = await findBySecret(wall, platform.hasher, params.client_secret)
+    const { tx, checkout } = await holdOpen(wall, found.reach, found.checkout.id)
+    return presentPublic(await update(tx, platform, checkout, body), platform)
   }),
   steps(confirmClientCheckout, {
     // What the token stands for is asked before anything is held.

@@ -5,7 +5,7 @@ import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import type { TaxQuote, Totals, UpfrontLine } from '../../billing/index.ts'
+import type { RedemptionTable, TaxQuote, Totals, UpfrontLine } from '../../billing/index.ts'
 
 type AgreedLine = UpfrontLine & { readonly proration: boolean }
 
@@ -67,23 +67,20 @@ export interface CheckoutRow {
   knows_customer: boolean
 }
 
-interface RedemptionTable {
-  organization_id: string
-  id: string
-  created_at: Date
-  discount_id: string
-  checkout_id: string
-  customer_id: string
-  email_key: string
-  card_key: string | null
+/** When somebody looks after it, and by which clock: that of its customer while it is open, the wall's while money is on its way. */
+interface DueColumns {
+  due_at: Date | null
+  clock_id: string | null
 }
+
+/** One trial that somebody had. */
+type TrialTable = Omit<RedemptionTable, 'discount_id' | 'subscription_id' | 'checkout_id'> & { checkout_id: string }
 
 declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
-    checkouts: CheckoutRow & { due_at: Date | null }
+    checkouts: CheckoutRow & DueColumns
     checkout_products: { organization_id: string; checkout_id: string; product_id: string; position: number }
-    discount_redemptions: RedemptionTable
-    trial_redemptions: Omit<RedemptionTable, 'discount_id'>
+    trial_redemptions: TrialTable
   }
 }
 
@@ -199,10 +196,10 @@ const written = <T extends Partial<CheckoutRow>>(row: T) => ({
   ...(row.customer_billing_address ? { customer_billing_address: json(row.customer_billing_address) } : {}),
 })
 
-export const insertCheckout = async (tx: Tx, row: CheckoutRow, products: readonly string[]): Promise<void> => {
+export const insertCheckout = async (tx: Tx, row: CheckoutRow, clock_id: string | null, products: readonly string[]): Promise<void> => {
   await tx.q
     .insertInto('checkouts')
-    .values({ ...written(row), due_at: row.expires_at })
+    .values({ ...written(row), due_at: row.expires_at, clock_id })
     .execute()
   await tx.q
     .insertInto('checkout_products')
@@ -210,11 +207,7 @@ export const insertCheckout = async (tx: Tx, row: CheckoutRow, products: readonl
     .execute()
 }
 
-export const changeCheckout = async (
-  tx: Tx,
-  checkout: Locked<CheckoutRow>,
-  changes: Partial<CheckoutRow> & { due_at?: Date | null },
-): Promise<Locked<CheckoutRow>> => {
+export const changeCheckout = async (tx: Tx, checkout: Locked<CheckoutRow>, changes: Partial<CheckoutRow & DueColumns>): Promise<Locked<CheckoutRow>> => {
   await tx.q
     .updateTable('checkouts')
     .set({ ...written(changes), modified_at: tx.clock.business() })
@@ -245,19 +238,6 @@ export const productsOf = async (db: Db, checkouts: readonly CheckoutRow[]): Pro
         .orderBy('position')
         .execute()
 
-/**
- * Takes one use of a discount for a checkout, or says that there is none left: the row's own count decides, in one
- * statement, and is held until this short transaction ends. Nobody is asked outside meanwhile.
- */
-export const reserveUse = async (tx: Tx, { organization_id, discount_id }: { organization_id: string; discount_id: string }): Promise<boolean> => {
-  const { rows } = await sql`
-    update discounts set redemptions_count = redemptions_count + 1
-    where organization_id = ${organization_id} and id = ${discount_id} and deleted_at is null and (max_redemptions is null or redemptions_count < max_redemptions) returning 1`.execute(
-    tx.q,
-  )
-  return rows.length > 0
-}
-
 /** How often a person has used a discount: by account, by address however it is spelled, or by card. Fully refunded uses do not count. */
 export const usesOf = async (
   tx: Tx,
@@ -274,10 +254,6 @@ export const usesOf = async (
   return rows[0]!.uses
 }
 
-export const insertRedemption = async (tx: Tx, row: RedemptionTable): Promise<void> => {
-  await tx.q.insertInto('discount_redemptions').values(row).execute()
-}
-
 /** Gives back what was reserved: the checkout was not paid. */
 export const releaseUses = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }): Promise<void> => {
   await tx.q.deleteFrom('trial_redemptions').where('organization_id', '=', organization_id).where('checkout_id', '=', id).execute()
@@ -292,6 +268,14 @@ export const releaseUses = async (tx: Tx, { organization_id, id }: { organizatio
 export const holdPerson = async (tx: Tx, organization_id: string, { email_key, card_key }: { email_key: string; card_key: string | null }): Promise<void> => {
   for (const key of [email_key, card_key].filter((one) => one !== null).toSorted((a, b) => (a < b ? -1 : 1)))
     await sql`select pg_advisory_xact_lock(hashtextextended(${`bursar.person.${organization_id}.${key}`}, 0))`.execute(tx.q)
+}
+
+/** Whether anybody who lives by this clock has confirmed a purchase and does not have it yet. */
+export const isConfirming = async (db: Db, clock: { organization_id: string; id: string }): Promise<boolean> => {
+  const { rows } = await sql`
+    select 1 from customers p join checkouts c on c.organization_id = p.organization_id and c.customer_id = p.id
+    where p.organization_id = ${clock.organization_id} and p.clock_id = ${clock.id} and c.status = 'confirmed' limit 1`.execute(db.q)
+  return rows.length > 0
 }
 
 /** Whether this customer is about to get a subscription by another checkout. */
@@ -317,6 +301,6 @@ export const hadTrial = async (
   return rows.length > 0
 }
 
-export const insertTrial = async (tx: Tx, row: Omit<RedemptionTable, 'discount_id'>): Promise<void> => {
+export const insertTrial = async (tx: Tx, row: TrialTable): Promise<void> => {
   await tx.q.insertInto('trial_redemptions').values(row).execute()
 }

@@ -18,10 +18,11 @@ import { organizationIds, within, type Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { newToken, readToken, Secret, type Hasher } from '../../../kernel/secrets.ts'
 import { days, later } from '../../../platform/clock.ts'
+import { inTimeOf, timeOf } from '../../../platform/clocks.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Platform } from '../../handlers.ts'
-import { hasBillableSubscription } from '../../billing/index.ts'
+import { findSubscription, hasBillableSubscription, isUpgradable } from '../../billing/index.ts'
 import {
   findDiscount,
   findDiscountByCode,
@@ -34,7 +35,7 @@ import {
   type LoadedProduct,
   type PriceRow,
 } from '../../catalog/index.ts'
-import { findCustomers, findOwnerOf, type CustomerRow } from '../../customers/index.ts'
+import { clockOf, findCustomers, findOwnerOf, type CustomerRow } from '../../customers/index.ts'
 import { addCredential, findSubject } from '../../identity/index.ts'
 import { findLivingOrganization, permit } from '../../organizations/index.ts'
 import { readAnswers } from './answers.ts'
@@ -48,9 +49,9 @@ const life = 1 * days
 type Create = z.output<typeof CheckoutCreate>
 
 /** A checkout that exists can be paid: its products are on sale, its currency has prices, its numbers fit, its discount counts. */
-export const create = async (tx: Tx, reach: Reach, platform: Platform, body: Create): Promise<Opened> => {
+export const create = async (wall: Tx, reach: Reach, platform: Platform, body: Create): Promise<Opened> => {
   const loaded = await loadProducts(
-    tx,
+    wall,
     body.products.flatMap((id) => organizationIds(reach).map((tenant) => ({ tenant, id }))),
   )
   const problems: Invalid[] = body.products.flatMap((id, at) => {
@@ -66,11 +67,14 @@ export const create = async (tx: Tx, reach: Reach, platform: Platform, body: Cre
   if (stray > 0)
     throw new InvalidRequest(invalidAt(['body', 'products', stray], 'All products of a checkout belong to one organization.', body.products[stray]))
   permit(reach, organization_id, 'sales:manage')
-  const seller = (await findLivingOrganization(tx, { id: organization_id }))!
-  const customer = await nameCustomer(tx, reach, organization_id, body)
-  const wall = tx.clock.wall()
+  const seller = (await findLivingOrganization(wall, { id: organization_id }))!
+  const upgraded = body.subscription_id ? await nameUpgrade(wall, reach, organization_id, body.subscription_id, products) : undefined
+  const named = upgraded ? { ...body, customer_id: nameTwice(body, upgraded.customer_id) } : body
+  const customer = await nameCustomer(wall, reach, organization_id, named)
+  const clock_id = customer?.clock_id ?? null
+  const tx = await inTimeOf(wall, { organization_id, clock_id })
   const now = tx.clock.business()
-  const id = newId(wall)
+  const id = newId(tx.clock.wall())
   const secret = newToken('checkout', platform.config.environment)
   const known = customer ? await knownOf(tx, customer) : undefined
   const billing = readBilling(
@@ -123,7 +127,7 @@ export const create = async (tx: Tx, reach: Reach, platform: Platform, body: Cre
     payment_method_type: null,
     custom_field_data: {},
     metadata: body.metadata ?? {},
-    subscription_id: null,
+    subscription_id: upgraded?.id ?? null,
     success_url: body.success_url ?? null,
     return_url: body.return_url ?? null,
     embed_origin: body.embed_origin ?? null,
@@ -139,21 +143,17 @@ export const create = async (tx: Tx, reach: Reach, platform: Platform, body: Cre
   const currency = chooseCurrency(priced[0]!.prices, body.currency ?? undefined, seller)
   const discount = body.discount_id ? ((await findDiscount(tx, within(organization_id, 'machine', seller.member_phase), body.discount_id)) ?? null) : null
   const answered = readAnswers(priced[0]!.fields, body.custom_field_data ?? {}, { complete: false })
-  const upgrade = body.subscription_id
-    ? [invalidAt(['body', 'subscription_id'], 'Upgrading a free subscription by checkout is not part of this version.', body.subscription_id)]
-    : []
   const fitted = fit({ ...blank, currency: currency ?? seller.default_presentment_currency, custom_field_data: answered.answers }, priced[0]!, body)
   const all = [
     ...billing.problems,
     ...special.problems,
     ...answered.problems,
     ...fitted.problems,
-    ...upgrade,
     ...(currency === undefined ? [invalidAt(['body', 'currency'], 'The product has no price in this currency.', body.currency)] : []),
   ]
   if (all.length > 0) throw new InvalidRequest(all)
   const opened = await figured(tx, { checkout: fitted.checkout, seller, products: priced, discount }, { strict: true })
-  await insertCheckout(tx, opened.checkout, body.products)
+  await insertCheckout(tx, opened.checkout, clock_id, body.products)
   await insertPrices(
     tx,
     [...special.made.values()].flat().map(({ meter: _, ...price }) => price),
@@ -180,6 +180,22 @@ const nameCustomer = async (tx: Tx, reach: Reach, organization_id: string, body:
     return found
   }
   return body.external_customer_id ? (await findCustomers(tx, here, { external_id: body.external_customer_id }))[0] : undefined
+}
+
+/** The free subscription that is to become what is bought here: everything on offer must go on in its place. */
+const nameUpgrade = async (tx: Tx, reach: Reach, organization_id: string, id: string, products: readonly LoadedProduct[]) => {
+  const wrong = (problem: string) => new InvalidRequest(invalidAt(['body', 'subscription_id'], problem, id))
+  const found = (await findSubscription(tx, reach, id))?.subscription
+  if (!found || found.organization_id !== organization_id) throw wrong('There is no subscription with this id.')
+  if (!isUpgradable(found)) throw wrong('Only an active subscription that is free can be upgraded by a checkout. Change any other one by PATCH.')
+  if (products.some(({ product }) => product.recurring_interval === null)) throw wrong('A subscription cannot become something that is bought once.')
+  return found
+}
+
+const nameTwice = (body: Create, customer_id: string): string => {
+  if (body.customer_id && body.customer_id !== customer_id)
+    throw new InvalidRequest(invalidAt(['body', 'customer_id'], 'The subscription belongs to another customer.', body.customer_id))
+  return customer_id
 }
 
 /** What is known of a customer already need not be asked again. */
@@ -230,14 +246,22 @@ export const findBySecret = async (db: Db, hasher: Hasher, secret: string): Prom
   return { checkout: (await findCheckout(db, reach, found.subject_id))!, reach, seller }
 }
 
+/** A checkout lives in the time of its customer, as soon as it has one. */
+export const inItsTime = async (tx: Tx, checkout: CheckoutRow): Promise<Tx> => inTimeOf(tx, await clockOf(tx, checkout))
+
+/** Whether its time is over, for those who only look. */
+export const isOver = async (db: Db, platform: Platform, checkout: CheckoutRow): Promise<boolean> =>
+  isExpired(checkout, await timeOf(db, platform.clock, await clockOf(db, checkout)))
+
 export const isExpired = ({ status, expires_at }: CheckoutRow, now: Date): boolean => status === 'expired' || (status === 'open' && expires_at <= now)
 
-/** Holds a checkout that can still be changed. */
-export const holdOpen = async (tx: Tx, reach: Reach, id: string): Promise<Locked<CheckoutRow>> => {
-  const checkout = await hold(tx, reach, id)
+/** Holds a checkout that can still be changed, and hands it back with the transaction in its time. */
+export const holdOpen = async (wall: Tx, reach: Reach, id: string): Promise<{ tx: Tx; checkout: Locked<CheckoutRow> }> => {
+  const checkout = await hold(wall, reach, id)
+  const tx = await inItsTime(wall, checkout)
   if (isExpired(checkout, tx.clock.business())) throw new ExpiredCheckoutError()
   if (checkout.status !== 'open') throw new NotOpenCheckout()
-  return checkout
+  return { tx, checkout }
 }
 
 export const hold = async (tx: Tx, reach: Reach, id: string): Promise<Locked<CheckoutRow>> => {
@@ -351,10 +375,13 @@ const chooseDiscount = async (tx: Tx, seller: Seller, before: Opened, body: Wish
 /** One subscription at a time, where the seller wants it so: none that is paid for, and none that another checkout is about to give. */
 export const refuseSecondSubscription = async (tx: Tx, { checkout, seller, products }: Opened): Promise<void> => {
   const { product } = products.find((one) => one.product.id === checkout.product_id)!
-  if (seller.subscription_settings.allow_multiple_subscriptions || product.recurring_interval === null || checkout.subscription_id !== null) return
-  const { organization_id, id, customer_id, customer_email } = checkout
+  if (seller.subscription_settings.allow_multiple_subscriptions || product.recurring_interval === null) return
+  const { organization_id, id, customer_id, customer_email, subscription_id } = checkout
+  const reach = within(organization_id, 'machine', seller.member_phase)
+  const upgraded = subscription_id === null ? undefined : (await findSubscription(tx, reach, subscription_id))?.subscription
+  // The free one that it becomes is no second one, as long as it still can be that.
   if (
-    (await hasBillableSubscription(tx, organization_id, { customer_id, email: customer_email })) ||
+    ((!upgraded || !isUpgradable(upgraded)) && (await hasBillableSubscription(tx, organization_id, { customer_id, email: customer_email }))) ||
     (customer_id !== null && (await isSubscribing(tx, organization_id, customer_id, id)))
   )
     throw new AlreadyActiveSubscriptionError()

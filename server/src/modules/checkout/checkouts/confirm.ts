@@ -18,10 +18,11 @@ import { Secret } from '../../../kernel/secrets.ts'
 import type { Reach } from '../../../kernel/actors.ts'
 import type { PaymentAccount } from '../../../gateways/payments/payments.ts'
 import { later, minutes } from '../../../platform/clock.ts'
+import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means, Platform } from '../../handlers.ts'
-import { charge, defaultAccount, look, openAttempt, readPayment, settle } from '../../billing/index.ts'
+import { cardKey, charge, defaultAccount, insertRedemption, look, openAttempt, personKey, readPayment, reserveUse, settle } from '../../billing/index.ts'
 import {
   changeCustomer,
   createCustomer,
@@ -34,11 +35,10 @@ import {
 } from '../../customers/index.ts'
 import { capabilities } from '../../organizations/index.ts'
 import { apply, findBySecret, hold, holdOpen, refuseSecondSubscription } from './checkouts.ts'
-import { changeCheckout, hadTrial, holdAddress, holdPerson, insertRedemption, insertTrial, reserveUse, usesOf, type CheckoutRow } from './checkouts.sql.ts'
+import { changeCheckout, hadTrial, holdAddress, holdPerson, insertTrial, usesOf, type CheckoutRow } from './checkouts.sql.ts'
 import { addressFields, figure } from './figures.ts'
 import { reopen } from './fulfilment.ts'
 import { basisOf, openOne, presentPublic, tellUpdated, type Opened, type Seller } from './opening.ts'
-import { cardKey, personKey } from './persons.ts'
 
 type Wish = z.output<typeof CheckoutConfirm>
 
@@ -70,21 +70,24 @@ const patience = 10 * minutes
  * committed at its end – the customer, the use of the discount, the attempt to charge – is enough to go on from, whoever
  * dies. The same token once more is the same wish, and goes on where it was.
  */
-export const begin = async (tx: Tx, platform: Platform, { processor, card }: Seen, client_secret: string, body: Wish): Promise<Confirmed> => {
-  const { checkout: found, reach, seller } = await findBySecret(tx, platform.hasher, client_secret)
+export const begin = async (wall: Tx, platform: Platform, { processor, card }: Seen, client_secret: string, body: Wish): Promise<Confirmed> => {
+  const { checkout: found, reach, seller } = await findBySecret(wall, platform.hasher, client_secret)
   const token = body.confirmation_token_id ?? null
   const wish = token === null ? null : platform.hasher.hash(new Secret(`confirmation ${found.id} ${token}`))
-  const same = await hold(tx, reach, found.id)
+  const same = await hold(wall, reach, found.id)
   // The same token once more, or none again where nothing was to pay: the same wish, answered alike.
   if ((same.status === 'confirmed' || same.status === 'succeeded') && same.confirmed_with === wish && (wish !== null || same.payment_id === null))
     return { organization_id: seller.id, checkout_id: same.id, payment_id: same.payment_id }
-  const checkout = await holdOpen(tx, reach, found.id)
+  const { tx: offered, checkout } = await holdOpen(wall, reach, found.id)
   const { confirmation_token_id: _, ...choice } = body
-  const opened = await apply(tx, checkout, choice, { complete: true })
+  const opened = await apply(offered, checkout, choice, { complete: true })
+  const shown = figure(basisOf(opened, offered.clock.business()))
+  refuse([...surprises(checkout, opened.checkout, choice), ...problemsOf(opened, shown, token, card)])
+  const account = shown.is_payment_form_required ? await accountFor(wall, platform, seller, processor) : null
+  const { customer, known } = await customerFor(wall, reach, opened.checkout)
+  // Whoever turns out to be buying may live by another clock than the checkout did: their trial ends by theirs.
+  const tx = await inTimeOf(wall, customer)
   const figured = figure(basisOf(opened, tx.clock.business()))
-  refuse([...surprises(checkout, opened.checkout, choice), ...problemsOf(opened, figured, token, card)])
-  const account = figured.is_payment_form_required ? await accountFor(tx, platform, seller, processor) : null
-  const { customer, known } = await customerFor(tx, reach, opened.checkout)
   // Again, now that nobody else can confirm for this customer: another checkout of theirs may be about to subscribe them.
   await refuseSecondSubscription(tx, { ...opened, checkout: { ...opened.checkout, customer_id: customer.id } })
   const ref = { organization_id: seller.id, checkout_id: checkout.id }
@@ -114,6 +117,7 @@ export const begin = async (tx: Tx, platform: Platform, { processor, card }: See
     confirmed_at: tx.clock.wall(),
     customer_name: opened.checkout.customer_name ?? card?.name ?? null,
     due_at: later(tx.clock.wall(), patience),
+    clock_id: null,
   })
   await tellUpdated(tx, platform, confirmed)
   if (!payment) await enqueue(tx, 'checkout.payment_settled', ref)
@@ -229,7 +233,7 @@ const reserve = async (
     throw new InvalidRequest(invalidAt(['body', 'discount_id'], 'This discount has been used as often as it can be.', discount.id))
   if (discount.max_redemptions_per_customer !== null && (await usesOf(tx, what, person)) >= discount.max_redemptions_per_customer)
     throw new DiscountRedemptionLimitReached()
-  await insertRedemption(tx, { ...use, ...what, id: newId(tx.clock.wall()) })
+  await insertRedemption(tx, { ...use, ...what, subscription_id: null, id: newId(tx.clock.wall()) })
 }
 
 /** So long after the confirmation the buyer is let into the portal by it: a link that is kept opens nothing later. */

@@ -1,5 +1,5 @@
 import type { CheckoutBillingAddressFields } from '@bursar/contract'
-import { applicable, totalsOf, trialEnd, upfrontLines, type TaxQuote } from '../../billing/index.ts'
+import { applicable, reductionOf, totalsOf, trialEnd, upfrontLines, type TaxQuote } from '../../billing/index.ts'
 import type { DiscountRow, LoadedProduct, PriceRow } from '../../catalog/index.ts'
 import { presentPrice } from '../../catalog/index.ts'
 import type { CheckoutRow } from './checkouts.sql.ts'
@@ -52,11 +52,6 @@ export const countingDiscount = ({ checkout, product, prices, discount, now }: B
   const occasion = { now, product_id: product.id, currency: checkout.currency, is_free_product_price: isFreeProduct(pricesIn(prices, checkout.currency)) }
   return applicable(terms, occasion) ? discount : null
 }
-
-export const reductionOf = (discount: DiscountRow) =>
-  discount.type === 'percentage'
-    ? { type: 'percentage' as const, basis_points: discount.basis_points! }
-    : { type: 'fixed' as const, amounts: discount.amounts! }
 
 /** The trial that will be given: what the checkout says, or else the product; none for what does not recur, or to a buyer who gave it up. */
 export const trialOf = ({ checkout, product }: Pick<Basis, 'checkout' | 'product'>) => {

@@ -1,6 +1,7 @@
 import type { Address, CustomerType, Metadata, PageRequest, PaymentMethod, TaxIDFormat } from '@bursar/contract'
 import { sql, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import type { Clocked } from '../../../platform/clocks.sql.ts'
 import { inOrder, listKeys, listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
@@ -32,6 +33,8 @@ export interface CustomerTable {
   default_payment_method_id: string | null
   first_user_event_at: Date | null
   forgotten_at: Date | null
+  /** The sandbox clock that it lives by; null: the one on the wall. */
+  clock_id: string | null
   /** Marks of the member migration, read through the lens below and nowhere else. */
   pure_holder: boolean
   becomes_team: boolean
@@ -82,6 +85,7 @@ const plain = [
   'default_payment_method_id',
   'first_user_event_at',
   'forgotten_at',
+  'clock_id',
 ] as const
 
 const living = (db: Db, reach: Reach) =>
@@ -120,8 +124,11 @@ export const listCustomers = async (db: Db, reach: Reach, query: CustomerFilters
     const pattern = containing(query.query)
     filters.push(sql`(name ilike ${pattern} or email ilike ${pattern} or external_id ilike ${pattern})`)
   }
-  // Nobody has a subscription yet.
-  if (query.active === true) filters.push(sql`false`)
+  // The one place where this area looks at what its customers have bought.
+  if (query.active !== undefined)
+    filters.push(
+      sql`exists (select from subscriptions s where s.organization_id = customers.organization_id and s.customer_id = customers.id and s.status in ('trialing', 'active', 'past_due')) = ${query.active}`,
+    )
   filters.push(...metadataHas(query.metadata))
   const ids = organizationIds(reach, query.organization_id)
   return listRows(db, list(reach), ids, query, filters, (found) => living(db, reach).where('id', 'in', found).execute())
@@ -137,6 +144,14 @@ export const loadCustomers = async (db: Db, reach: Reach, ids: readonly string[]
         .where('organization_id', '=', withinReach(reach))
         .where('id', 'in', [...new Set(ids)])
         .execute()
+
+/** Whose time a customer lives in, living or not; that of the wall where there is no customer yet. */
+export const clockOf = async (db: Db, { organization_id, customer_id }: { organization_id: string; customer_id: string | null }): Promise<Clocked> => {
+  if (customer_id === null) return { organization_id, clock_id: null }
+  const { rows } =
+    await sql<Clocked>`select organization_id, clock_id from customers where organization_id = ${organization_id} and id = ${customer_id}`.execute(db.q)
+  return rows[0]!
+}
 
 /** The living customers in reach that any of these name: for lists that are filtered by them. */
 export const findCustomerIds = async (
@@ -162,7 +177,7 @@ export const findCustomers = (db: Db, reach: Reach, naming: Naming): Promise<Cus
 
 /** The same, held: its members, address and type change by one caller at a time. */
 export const lockCustomers = async (tx: Tx, reach: Reach, naming: Naming): Promise<Locked<CustomerRow>[]> =>
-  (await named(tx, reach, naming).limit(2).forUpdate().execute()) as Locked<CustomerRow>[]
+  (await named(tx, reach, naming).limit(2).forNoKeyUpdate().execute()) as Locked<CustomerRow>[]
 
 /** A customer that was deleted, held: its person can still be forgotten. */
 export const lockDeleted = async (tx: Tx, reach: Reach, id: string): Promise<Locked<CustomerRow> | undefined> =>
@@ -180,7 +195,7 @@ export const lockByEmail = async (tx: Tx, reach: Reach, organization_id: string,
   (await living(tx, reach)
     .where('organization_id', '=', organization_id)
     .where(sql`lower(email)`, '=', email.toLowerCase())
-    .forUpdate()
+    .forNoKeyUpdate()
     .executeTakeFirst()) as Locked<CustomerRow> | undefined
 
 /** Which of these are taken by another customer of the organization, in the phase it is in. */

@@ -16,12 +16,15 @@ import {
 import type { z } from 'zod'
 import type { Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
+import { inTimeOf } from '../../../platform/clocks.sql.ts'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import { isTwin, type Db, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
 import { chooseOrganization, permit, type Permission } from '../../organizations/index.ts'
 import { insert as insertMember, mirrorEmail, removeAll } from '../members/members.ts'
 import { forgetSubjects } from '../../identity/index.ts'
 import { withdrawOpen } from '../portal/portal.sql.ts'
+import { isClockOf } from '../test-clocks/test-clocks.sql.ts'
 import { avatarOf } from './avatars.ts'
 import { changeCustomer, findCustomers, findTaken, insertCustomer, lockCustomers, lockDeleted, type CustomerRow, type Naming } from './customers.sql.ts'
 import { readTaxId } from './tax-ids.ts'
@@ -42,7 +45,7 @@ export const present = (row: CustomerRow): Customer => {
  * An address and an external id name one living customer of an organization, however many callers ask at once: the
  * unique keys decide. The owner is created with the customer, so a customer never stands without one.
  */
-export const create = async (tx: Tx, reach: Reach, body: z.output<typeof CustomerCreate>): Promise<CustomerRow> => {
+export const create = async (wall: Tx, reach: Reach, body: z.output<typeof CustomerCreate>): Promise<CustomerRow> => {
   const organization_id = chooseOrganization(reach, body.organization_id ?? undefined)
   permit(reach, organization_id, 'customers:manage')
   const email = body.email ?? null
@@ -62,10 +65,14 @@ export const create = async (tx: Tx, reach: Reach, body: z.output<typeof Custome
       type: 'value_error',
       input: owner.email,
     })
-  const taken = await findTaken(tx, reach, organization_id, { email, external_id: body.external_id })
+  const clock_id = body.test_clock_id ?? null
+  if (clock_id !== null && !(await isClockOf(wall, organization_id, clock_id)))
+    problems.push({ loc: ['body', 'test_clock_id'], msg: 'There is no test clock with this id.', type: 'value_error', input: clock_id })
+  const taken = await findTaken(wall, reach, organization_id, { email, external_id: body.external_id })
   if (taken.email) problems.push(twin('email', email))
   if (taken.external_id) problems.push(twin('external_id', body.external_id))
   if (problems.length > 0 || !owner) throw new InvalidRequest(problems)
+  const tx = await inTimeOf(wall, { organization_id, clock_id })
   const now = tx.clock.business()
   const row: CustomerRow = {
     organization_id,
@@ -83,6 +90,7 @@ export const create = async (tx: Tx, reach: Reach, body: z.output<typeof Custome
     tax_id: null,
     tax_id_format: null,
     locale: body.locale ?? null,
+    clock_id,
     metadata: body.metadata ?? {},
     default_payment_method_id: null,
     first_user_event_at: null,
@@ -158,12 +166,13 @@ export const update = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>
   return change(tx, reach, customer, changes)
 }
 
-/** Writes changes that were found to be right. The owner of an individual customer follows its address. */
-export const change = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>, changes: Partial<CustomerRow>): Promise<Locked<CustomerRow>> => {
+/** Writes changes that were found to be right, in the customer's time. The owner of an individual customer follows its address. */
+export const change = async (wall: Tx, reach: Reach, customer: Locked<CustomerRow>, changes: Partial<CustomerRow>): Promise<Locked<CustomerRow>> => {
   const different = Object.fromEntries(
     Object.entries(changes).filter(([column, value]) => !isDeepStrictEqual(value, customer[column as keyof CustomerRow])),
   ) as Partial<CustomerRow>
   if (Object.keys(different).length === 0) return customer
+  const tx = await inTimeOf(wall, customer)
   const changed = await unique({ ...customer, ...different }, () => changeCustomer(tx, reach, customer, { ...different, modified_at: tx.clock.business() }))
   await emit(tx, customerUpdated, subject(changed), present(changed))
   if (different.email !== undefined) await withdrawEmailChange(tx, customer)
@@ -176,10 +185,12 @@ export const withdrawEmailChange = async (tx: Tx, customer: { organization_id: s
   forgetSubjects(tx, await withdrawOpen(tx, customer, tx.clock.wall()))
 
 /** Gone at once with all its members, whose sessions end by that: what they open is asked for with every request. */
-export const remove = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>): Promise<void> => {
+export const remove = async (wall: Tx, reach: Reach, customer: Locked<CustomerRow>): Promise<void> => {
+  const tx = await inTimeOf(wall, customer)
   await removeAll(tx, customer)
   const gone = await changeCustomer(tx, reach, customer, { deleted_at: tx.clock.business() })
   await emit(tx, customerDeleted, subject(gone), present(gone))
+  await enqueue(tx, 'billing.customer_deleted', { organization_id: gone.organization_id, customer_id: gone.id })
 }
 
 type Billing = Pick<CustomerRow, 'billing_address' | 'tax_id' | 'tax_id_format'>

@@ -179,6 +179,7 @@ const aboutNobody = new Set([
   'discounts.name',
   'meters.metadata',
   'meters.name',
+  'test_clocks.name',
   'idempotency_keys.sealed',
   'oauth_clients.client_name',
   'organizations.customer_email_settings',

@@ -54,7 +54,8 @@ const updateOf = async (tx: Tx, reach: Reach, naming: Naming, member: MemberNami
   return present(await update(tx, customer, await find(tx, customer, member), body))
 }
 const removeFrom = async (tx: Tx, reach: Reach, naming: Naming, member: MemberNaming) => {
-  await remove(tx, await find(tx, await hold(tx, reach, naming), member))
+  const customer = await hold(tx, reach, naming)
+  await remove(tx, customer, await find(tx, customer, member))
 }
 
 /** Older addresses leave out whose member it is: the member says so, or the query does. */

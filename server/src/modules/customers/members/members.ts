@@ -11,6 +11,7 @@ import {
 } from '@bursar/contract'
 import type { z } from 'zod'
 import { newId } from '../../../kernel/ids.ts'
+import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import { isTwin, type Db, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
 import type { CustomerRow } from '../customers/customers.sql.ts'
@@ -36,7 +37,8 @@ export const add = async (tx: Tx, customer: Locked<CustomerRow>, wish: NewMember
 }
 
 /** Writes a member and says so. The customer is held, so nobody adds the same one beside us; its unique keys stand behind that. */
-export const insert = async (tx: Tx, customer: Locked<CustomerRow>, wish: NewMember): Promise<MemberRow> => {
+export const insert = async (wall: Tx, customer: Locked<CustomerRow>, wish: NewMember): Promise<MemberRow> => {
+  const tx = await inTimeOf(wall, customer)
   const { organization_id, id: customer_id } = customer
   // The owner has been there as long as the customer.
   const created_at = wish.role === 'owner' ? customer.created_at : tx.clock.business()
@@ -82,28 +84,28 @@ export const update = async (tx: Tx, customer: Locked<CustomerRow>, member: Memb
     if (body.role === 'owner') await demoteOwner(tx, customer)
     changes.role = body.role
   }
-  return Object.keys(changes).length === 0 ? member : change(tx, member, changes)
+  return Object.keys(changes).length === 0 ? member : change(tx, customer, member, changes)
 }
 
 const demoteOwner = async (tx: Tx, customer: Locked<CustomerRow>): Promise<void> => {
   const owner = await findOwner(tx, customer)
-  if (owner) await change(tx, owner, { role: 'billing_manager' })
+  if (owner) await change(tx, customer, owner, { role: 'billing_manager' })
 }
 
 /** Gone at once: sessions of the member end by that. The owner cannot be removed, only relieved. */
-export const remove = async (tx: Tx, member: MemberRow, param = 'member_id'): Promise<void> => {
+export const remove = async (tx: Tx, customer: Locked<CustomerRow>, member: MemberRow, param = 'member_id'): Promise<void> => {
   if (member.role === 'owner')
     throw new InvalidRequest({
       loc: ['path', param],
       msg: 'The owner cannot be removed: make another member the owner first, or delete the customer.',
       type: 'value_error',
     })
-  await erase(tx, member)
+  await erase(tx, customer, member)
 }
 
 /** All of them, the owner too, because their customer goes. */
 export const removeAll = async (tx: Tx, customer: Locked<CustomerRow>): Promise<void> => {
-  for (const member of await allMembers(tx, customer)) await erase(tx, member)
+  for (const member of await allMembers(tx, customer)) await erase(tx, customer, member)
 }
 
 /** The owner of an individual customer is that customer: the address is one. */
@@ -112,16 +114,18 @@ export const mirrorEmail = async (tx: Tx, customer: Locked<CustomerRow>, email: 
   if (!owner || owner.email === email) return
   const holder = await findMemberByEmail(tx, customer, email)
   if (holder && holder.id !== owner.id) throw problem('email', 'Another member of this customer has this e-mail address.', email)
-  await change(tx, owner, { email })
+  await change(tx, customer, owner, { email })
 }
 
-const change = async (tx: Tx, member: MemberRow, changes: Partial<MemberRow>): Promise<MemberRow> => {
+const change = async (wall: Tx, customer: Locked<CustomerRow>, member: MemberRow, changes: Partial<MemberRow>): Promise<MemberRow> => {
+  const tx = await inTimeOf(wall, customer)
   const changed = await changeMember(tx, member, { ...changes, modified_at: tx.clock.business() })
   await emit(tx, memberUpdated, subject(changed), present(changed))
   return changed
 }
 
-const erase = async (tx: Tx, member: MemberRow): Promise<void> => {
+const erase = async (wall: Tx, customer: Locked<CustomerRow>, member: MemberRow): Promise<void> => {
+  const tx = await inTimeOf(wall, customer)
   await changeMember(tx, member, { deleted_at: tx.clock.business() })
   await emit(tx, memberDeleted, subject(member), present(member))
 }

@@ -111,6 +111,7 @@ test('a plain member is refused every operation of the team, and never sees a co
     'customer_portal:members:update_member': { name: 'X' },
     'customer_portal:orders:update': { billing_name: 'X' },
     'customer_portal:orders:confirm_retry_payment': { confirmation_token_id: 'tok_visa' },
+    'customer_portal:subscriptions:update': { cancel_at_period_end: true },
   }
   let refused = 0
   for (const operation of operations.filter(({ access }) => access.kind === 'portal')) {

@@ -76,6 +76,9 @@ export const updateOwn = async (tx: Tx, reach: Reach, actor: PortalActor, body: 
       })
   }
   if (problems.length > 0) throw new InvalidRequest(problems)
+  // What is owed is tried at once with what they pay with from now on.
+  if (changes.default_payment_method_id && changes.default_payment_method_id !== customer.default_payment_method_id)
+    await enqueue(tx, 'billing.method_changed', { organization_id: customer.organization_id, customer_id: customer.id })
   return change(tx, reach, customer, changes)
 }
 
@@ -143,7 +146,7 @@ export const removeFromTeam = async (tx: Tx, reach: Reach, actor: PortalActor, i
   const customer = await holdTeam(tx, reach, actor)
   const member = await findMemberOf(tx, customer, { id })
   if (member.id === actor.member_id) throw invalid(['path', 'id'], 'Nobody removes themselves: ask another leader of the team.', id)
-  await remove(tx, member, 'id')
+  await remove(tx, customer, member, 'id')
 }
 
 const invalid = (loc: string[], msg: string, input: unknown) => new InvalidRequest({ loc, msg, type: 'value_error', input })

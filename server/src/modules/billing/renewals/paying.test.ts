@@ -18,7 +18,7 @@ import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { openTestProcessor } from '../../../gateways/payments/test/processor.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { regularWork } from '../../../main/wire.ts'
-import { orderPaymentSettled } from './paying.ts'
+import { orderPaymentSettled } from './collecting.ts'
 
 let world: World
 let sales: ReturnType<typeof openSales>
@@ -192,7 +192,7 @@ test('who uses does not pay: a plain member may not; another customer’s order 
   const answer = await pay(body, await session(bert.id))
   expect([answer.status, answer.body]).toEqual([404, absent.body])
   expect((await pay(body, world.client())).status).toBe(401)
-  const team = await api.call(createCustomer, { body: { type: 'team', email: 'team@people.test', name: 'Works' } as never })
+  const team = await api.call(createCustomer, { body: { type: 'team', email: 'team@people.test', name: 'Works' } })
   const member = await api.call(createMember, { params: { id: team.id }, body: { email: 'uma@people.test' } })
   const [owner] = (await api.call(listCustomerMembers, { params: { id: team.id }, query: { role: 'owner' } })).items
   const theirs = await sales.order(team, { status: 'pending' })

@@ -1,6 +1,6 @@
 import { confirmPortalPayment } from '@bursar/contract'
-import { job, steps } from '../../handlers.ts'
-import { begin, orderPaymentSettled, proceed } from './paying.ts'
+import { steps } from '../../handlers.ts'
+import { begin, proceed } from './paying.ts'
 
 export const operations = [
   steps(confirmPortalPayment, {
@@ -9,5 +9,3 @@ export const operations = [
     proceed: (means, { body }, intended) => proceed(means, body.confirmation_token_id ?? null, intended),
   }),
 ]
-
-export const jobs = [job('billing.order_payment_settled', orderPaymentSettled)]

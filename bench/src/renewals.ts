@@ -1,0 +1,205 @@
+import { spawn } from 'node:child_process'
+import { confirmClientCheckout, createCheckout, createCustomer, createProduct, updateTaxSettings } from '@bursar/contract'
+import { openDeployment, openLife } from '../../server/test/harness/doom.ts'
+import { launch, portOf } from '../../server/test/harness/process.ts'
+import { eventually, type World } from '../../server/test/harness/world.ts'
+
+const median = (numbers: readonly number[]) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)]!
+
+/** A shop with one subscription that was really bought, taxed and paid by card; the others are its copies. */
+const open = async (world: World) => {
+  const { api, organization } = await world.shop()
+  const { id } = await api.call(createProduct, {
+    body: { name: 'Plan', recurring_interval: 'month', prices: [{ amount_type: 'fixed', price_amount: 1000, price_currency: 'usd' }] },
+  })
+  await api.call(updateTaxSettings, { body: { provider: 'rates', rates: [{ country: 'DE', rate: '19', reverse_charge: false }] } })
+  const customer = await api.call(createCustomer, { body: { email: 'first@people.test', name: 'A buyer' } })
+  const { client_secret } = await api.call(createCheckout, { body: { products: [id], customer_id: customer.id } })
+  const address = { country: 'DE' as const, line1: 'Am Markt 1', postal_code: '10115', city: 'Berlin' }
+  await world
+    .client()
+    .call(confirmClientCheckout, { params: { client_secret }, body: { customer_billing_address: address, confirmation_token_id: 'tok_visa' } })
+  const deployment = await openDeployment(world, openLife(null))
+  await deployment.work()
+  await deployment.close()
+  return { customer_id: customer.id, token: (await organization.token()).secret.reveal() }
+}
+
+/**
+ * Makes so many subscriptions like the one that was bought, each with a customer and a card of its own, whose periods end
+ * one after the other from now on. They are copies of rows that have passed every check, and nobody looks at them before
+ * they are made due.
+ */
+const sell = (world: World, first: string, name: string, count: number, apart_ms = 0): Promise<void> =>
+  world.database.owner(async (owner) => {
+    const id = (what: string) => `md5('${what} ${name} ' || n)::uuid`
+    const end = `now() + n * ${apart_ms} * interval '1 millisecond'`
+    const copy = (table: string, of: string, differs: string) =>
+      owner.query(
+        `insert into ${table} select (jsonb_populate_record(null::${table}, to_jsonb(t) || jsonb_build_object(${differs}))).*
+         from ${table} t, generate_series(1, ${count}) n where ${of}`,
+      )
+    await owner.query('set session_replication_role = replica')
+    await copy(
+      'customers',
+      `id = '${first}'`,
+      `'id', ${id('customer')}, 'email', '${name}-' || n || '@people.test', 'default_payment_method_id', ${id('method')}`,
+    )
+    await copy(
+      'payment_methods',
+      `customer_id = '${first}'`,
+      `'id', ${id('method')}, 'customer_id', ${id('customer')}, 'processor_method_id', 'pm_${name}_' || n`,
+    )
+    await copy('test_processor.methods', `customer = '${first}'`, `'id', 'pm_${name}_' || n, 'customer', ${id('customer')}`)
+    await copy('customer_balances', `customer_id = '${first}'`, `'customer_id', ${id('customer')}`)
+    await copy('invoice_counters', `customer_id = '${first}'`, `'customer_id', ${id('customer')}`)
+    await copy(
+      'subscriptions',
+      `customer_id = '${first}'`,
+      `'id', ${id('subscription')}, 'customer_id', ${id('customer')}, 'checkout_id', null, 'due_at', null, 'anchor_day', extract(day from now()),
+       'current_period_start', ${end} - interval '1 month', 'current_period_end', ${end}, 'metadata', jsonb_build_object('bench', '${name}')`,
+    )
+    await copy(
+      'subscription_prices',
+      `subscription_id in (select id from subscriptions where customer_id = '${first}')`,
+      `'subscription_id', ${id('subscription')}`,
+    )
+    await owner.query('set session_replication_role = origin')
+    await owner.query('analyze')
+  })
+
+const makeDue = (world: World, name: string) =>
+  world.database.owner((owner) => owner.query(`update subscriptions set due_at = current_period_end where metadata->>'bench' = $1`, [name]))
+
+const settled = async (world: World, name: string): Promise<number> => {
+  const { rows } = await world.database.owner((owner) =>
+    owner.query<{ count: number }>(
+      `select count(*)::int as count from orders o join subscriptions s on s.organization_id = o.organization_id and s.id = o.subscription_id
+       where o.status = 'paid' and o.billing_reason = 'subscription_cycle' and s.metadata->>'bench' = $1`,
+      [name],
+    ),
+  )
+  return rows[0]!.count
+}
+
+const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds))
+
+/** A worker process of its own, as in production. */
+const startWorker = async (world: World) => {
+  const program = launch(['serve', '--roles', 'worker'], {
+    ...world.environmentVariables,
+    BURSAR_DATABASE_CONNECTIONS: connections,
+    BURSAR_LOG_LEVEL: 'info',
+  })
+  await program.line('worker_started')
+  return async () => {
+    program.signal('SIGTERM')
+    await program.exited
+  }
+}
+const connections = '20'
+
+/** Renewals a second that a worker settles, from due to paid, against a loop that only writes the rows that they leave behind: see settle.ts. */
+export const throughput = async (world: World, rounds: number, count: number): Promise<number> => {
+  const figures = { ours: [] as number[], theirs: [] as number[] }
+  const { customer_id } = await open(world)
+  for (let round = 0; round <= rounds; round++) {
+    const many = round === 0 ? 200 : count
+    await sell(world, customer_id, `engine-${round}`, many)
+    await sell(world, customer_id, `bare-${round}`, many)
+    const stop = await startWorker(world)
+    await makeDue(world, `engine-${round}`)
+    // Asked seldom: who counts takes from the same machine.
+    const done = async () => (await pause(100), settled(world, `engine-${round}`))
+    // From the first that is settled on: before that the worker may not have looked.
+    const [first, began] = [await eventually('one is settled', done), performance.now()]
+    await eventually('all are settled', async () => (await done()) === many, 300_000)
+    const ours = (many - first) / ((performance.now() - began) / 1000)
+    await stop()
+    const theirs = await bare(world, `bare-${round}`)
+    if ((await settled(world, `bare-${round}`)) !== many) throw new Error('the bare loop left something out')
+    if (round === 0) continue
+    figures.ours.push(ours)
+    figures.theirs.push(theirs)
+  }
+  console.log(`  renewals ${Math.round(median(figures.ours))}/s · bare loop ${Math.round(median(figures.theirs))}/s`)
+  return median(figures.ours) / median(figures.theirs)
+}
+
+const bare = (world: World, name: string): Promise<number> =>
+  new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [new URL('settle.ts', import.meta.url).pathname, name, '16'], {
+      env: { PATH: process.env.PATH, ...world.environmentVariables, BURSAR_DATABASE_CONNECTIONS: connections },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    let text = ''
+    child.stdout.on('data', (chunk: Buffer) => void (text += chunk.toString()))
+    child.once('exit', () =>
+      text === '' ? reject(new Error('the bare loop ended without a figure')) : resolve((JSON.parse(text) as { per_second: number }).per_second),
+    )
+  })
+
+const quantile = (numbers: readonly number[], part: number) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length * part)]!
+
+/** Asks the API at a steady pace, whether or not it keeps up, until it is told to stop: how long each answer took, from when it was due to be asked. */
+const trickle = (port: number, token: string) => {
+  const paths = ['/v1/subscriptions/?limit=20', '/v1/orders/?limit=20', '/v1/customers/?limit=20']
+  const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' }
+  const [latencies, under] = [[] as number[], [] as Promise<void>[]]
+  const begun = performance.now()
+  const stopping = new AbortController()
+  let known = '/v1/customers/?limit=1'
+  const ask = async (due: number, n: number) => {
+    const write = n % 11 === 10
+    const path = write ? '/v1/customers/' : n % 2 === 0 ? paths[(n / 2) % paths.length]! : known
+    const body = write ? { body: JSON.stringify({ email: `trickle-${process.hrtime.bigint()}@people.test` }), method: 'POST' } : {}
+    const answer = await fetch(`http://127.0.0.1:${port}${path}`, { headers, ...body })
+    const text = await answer.text()
+    if (!answer.ok) throw new Error(`${answer.status} ${text}`)
+    if (write) known = `/v1/customers/${(JSON.parse(text) as { id: string }).id}`
+    latencies.push(performance.now() - due)
+  }
+  const asking = (async () => {
+    for (let at = 0; !stopping.signal.aborted; at++) {
+      const due = begun + (at * 1000) / 22
+      await new Promise((resolve) => setTimeout(resolve, Math.max(0, due - performance.now())))
+      under.push(ask(due, at))
+    }
+  })()
+  return async () => {
+    stopping.abort()
+    await asking
+    await Promise.all(under)
+    return { count: latencies.length, p50: quantile(latencies, 0.5), p99: quantile(latencies, 0.99) }
+  }
+}
+
+/**
+ * What the API's p99 becomes while a worker settles a minute's worth of renewals, against what it was with nothing due: 20
+ * reads and 2 writes a second.
+ */
+export const besides = async (world: World, count: number, seconds: number): Promise<number> => {
+  const { customer_id, token } = await open(world)
+  await sell(world, customer_id, 'load', count, 60_000 / count)
+  const api = launch(['serve', '--roles', 'api'], { ...world.environmentVariables, BURSAR_DATABASE_CONNECTIONS: connections, BURSAR_LOG_LEVEL: 'info' })
+  const port = portOf(await api.line('listening'))
+  const stop = await startWorker(world)
+  const watch = async (until: () => Promise<unknown>) => {
+    const ended = trickle(port, token)
+    await until()
+    return ended()
+  }
+  await watch(() => pause(3000))
+  const idle = await watch(() => pause(seconds * 1000))
+  await makeDue(world, 'load')
+  const began = performance.now()
+  const busy = await watch(() => eventually('all are settled', async () => (await pause(1000), (await settled(world, 'load')) === count), 1_800_000))
+  const took = (performance.now() - began) / 1000
+  await stop()
+  api.signal('SIGTERM')
+  await api.exited
+  console.log(`  ${count} renewals in ${took.toFixed(0)} s, ${(count / took).toFixed(0)}/s`)
+  for (const [name, { count: asked, p50, p99 }] of Object.entries({ idle, busy }))
+    console.log(`  ${name}: p50 ${p50.toFixed(1)} ms · p99 ${p99.toFixed(1)} ms of ${asked} answers`)
+  return busy.p99 / idle.p99
+}

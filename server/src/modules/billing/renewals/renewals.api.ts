@@ -1,0 +1,10 @@
+import { job, sweep } from '../../handlers.ts'
+import { collect, methodChanged, orderPaymentSettled } from './collecting.ts'
+import { customerDeleted, renew } from './renewals.ts'
+
+export const jobs = [
+  job('billing.customer_deleted', customerDeleted),
+  job('billing.method_changed', methodChanged),
+  job('billing.order_payment_settled', orderPaymentSettled),
+]
+export const sweeps = [sweep('billing.renew', renew), sweep('billing.collect', collect)]

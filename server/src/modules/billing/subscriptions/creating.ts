@@ -1,0 +1,146 @@
+import { invalidAt, InvalidRequest, subscriptionActive, subscriptionCreated, subscriptionUpdated, type SubscriptionCreate } from '@bursar/contract'
+import type { Reach } from '../../../kernel/actors.ts'
+import { newId } from '../../../kernel/ids.ts'
+import { inTimeOf } from '../../../platform/clocks.sql.ts'
+import { unleased } from '../../../platform/jobs/leases.sql.ts'
+import { emit } from '../../../platform/outbox/outbox.sql.ts'
+import type { Tx } from '../../../platform/postgres/postgres.ts'
+import { loadProducts } from '../../catalog/index.ts'
+import { lockCustomers } from '../../customers/index.ts'
+import { findLivingOrganization, permit } from '../../organizations/index.ts'
+import { anchorOf, nextPeriod } from '../engine/periods.ts'
+import { staticLines } from './applying.ts'
+import { insertSubscription, loadSubscriptions, lockSubscription, replacePrices, type LoadedSubscription, type SubscriptionRow } from './subscriptions.sql.ts'
+import { presentSubscription } from './subscriptions.ts'
+import { dueOf, keep, subjectOf, tell } from './telling.ts'
+import { deleteUpdate, openEntries } from './updates.sql.ts'
+
+/** What a subscription has not been through when it begins. */
+export const untouched = {
+  modified_at: null,
+  discount_id: null,
+  discount_applied_at: null,
+  period_discount_id: null,
+  checkout_id: null,
+  payment_method_id: null,
+  tax_behavior: null,
+  current_meter_period_start: null,
+  current_meter_period_end: null,
+  trial_start: null,
+  trial_end: null,
+  cancel_at_period_end: false,
+  canceled_at: null,
+  ends_at: null,
+  ended_at: null,
+  past_due_at: null,
+  pause_at_period_end: false,
+  paused_at: null,
+  resumes_at: null,
+  customer_cancellation_reason: null,
+  customer_cancellation_comment: null,
+  reminded_for: null,
+  parked_at: null,
+  ...unleased,
+} as const satisfies Partial<SubscriptionRow>
+
+/** A subscription that costs nothing needs no checkout: for a customer that exists, to a product that is free in the seller's own currency. */
+export const create = async (wall: Tx, reach: Reach, body: SubscriptionCreate): Promise<LoadedSubscription> => {
+  const by = 'customer_id' in body ? { id: body.customer_id } : { external_id: body.external_customer_id }
+  const [customer, another] = await lockCustomers(wall, reach, by)
+  if (!customer || another) {
+    const [field, input] = 'customer_id' in body ? ['customer_id', body.customer_id] : ['external_customer_id', body.external_customer_id]
+    throw new InvalidRequest(
+      invalidAt(['body', field], another ? 'Several organizations have a customer with this id: use customer_id.' : 'There is no such customer.', input),
+    )
+  }
+  const { organization_id } = customer
+  permit(reach, organization_id, 'sales:manage')
+  const tx = await inTimeOf(wall, customer)
+  const seller = (await findLivingOrganization(tx, { id: organization_id }))!
+  const wrong = (problem: string) => new InvalidRequest(invalidAt(['body', 'product_id'], problem, body.product_id))
+  const product = (await loadProducts(tx, [{ tenant: organization_id, id: body.product_id }]))[0]
+  if (!product) throw wrong('There is no product with this id.')
+  const { is_archived, recurring_interval, recurring_interval_count } = product.product
+  if (is_archived) throw wrong('This product is archived.')
+  if (recurring_interval === null || recurring_interval_count === null) throw wrong('This product is bought once, and cannot be subscribed to.')
+  const currency = seller.default_presentment_currency
+  const prices = product.prices.filter(({ price_currency }) => price_currency === currency)
+  const seated = prices.find(({ amount_type }) => amount_type === 'seat_based')
+  const seats = seated ? seated.seat_tiers!.tiers[0]!.min_seats : null
+  const costs = staticLines(
+    prices.filter(({ amount_type }) => amount_type !== 'custom'),
+    { amount: 0, seats },
+  ).some(({ amount }) => amount > 0)
+  if (prices.length === 0 || costs || prices.some(({ amount_type, minimum_amount }) => amount_type === 'custom' && minimum_amount !== 0))
+    throw wrong('This product is not free: it is bought through a checkout.')
+  const now = tx.clock.business()
+  const anchor_day = anchorOf(now)
+  const period = nextPeriod(now, recurring_interval, recurring_interval_count, anchor_day)
+  const row: SubscriptionRow = {
+    ...untouched,
+    organization_id,
+    id: newId(tx.clock.wall()),
+    created_at: now,
+    status: 'active',
+    customer_id: customer.id,
+    product_id: body.product_id,
+    amount: 0,
+    currency,
+    recurring_interval,
+    recurring_interval_count,
+    anchor_day,
+    current_period_start: period.start,
+    current_period_end: period.end,
+    started_at: now,
+    seats,
+    metadata: body.metadata ?? {},
+    custom_field_data: {},
+    calendar_from: now,
+    clock_id: customer.clock_id,
+  }
+  return start(
+    tx,
+    reach,
+    row,
+    prices.map(({ id }) => id),
+  )
+}
+
+/**
+ * A subscription that was free becomes what was bought, in place and from now on. Nothing where it is no longer there to
+ * be upgraded: whoever paid gets one of their own.
+ */
+export const upgrade = async (
+  tx: Tx,
+  reach: Reach,
+  id: string,
+  bought: SubscriptionRow,
+  price_ids: readonly string[],
+): Promise<SubscriptionRow | undefined> => {
+  const before = await lockSubscription(tx, reach, id)
+  if (!before || !isUpgradable(before) || before.customer_id !== bought.customer_id) return undefined
+  const { pending, paying } = (await loadSubscriptions(tx, reach, [before]))[0]!
+  if (paying) return undefined
+  // What waits to be billed is in the currency that it was figured in.
+  if (before.currency !== bought.currency && (await openEntries(tx, before)).length > 0) return undefined
+  if (pending) await deleteUpdate(tx, pending)
+  await replacePrices(tx, before, price_ids)
+  const { id: _id, created_at: _created, started_at: _started, metadata: _metadata, custom_field_data: _data, modified_at: _modified, ...changes } = bought
+  const after = await keep(tx, before, changes)
+  await tell(tx, before, (await loadSubscriptions(tx, reach, [after]))[0]!)
+  return after
+}
+
+/** Free, and going on. */
+export const isUpgradable = ({ status, amount, cancel_at_period_end }: SubscriptionRow): boolean => status === 'active' && amount === 0 && !cancel_at_period_end
+
+/** Writes a subscription that begins, and says so: that there is one, that it is active, that it changed. */
+export const start = async (tx: Tx, reach: Reach, row: SubscriptionRow, price_ids: readonly string[]): Promise<LoadedSubscription> => {
+  const made = await insertSubscription(tx, { ...row, due_at: dueOf(row) }, price_ids)
+  const loaded = (await loadSubscriptions(tx, reach, [made]))[0]!
+  const data = presentSubscription(loaded)
+  await emit(tx, subscriptionCreated, subjectOf(made), data)
+  await emit(tx, subscriptionActive, subjectOf(made), data)
+  await emit(tx, subscriptionUpdated, subjectOf(made), data)
+  return loaded
+}

@@ -1,0 +1,57 @@
+import {
+  subscriptionActive,
+  subscriptionCanceled,
+  subscriptionCycled,
+  subscriptionPastDue,
+  subscriptionPaused,
+  subscriptionResumed,
+  subscriptionRevoked,
+  subscriptionUncanceled,
+  subscriptionUpdated,
+} from '@bursar/contract'
+import { emitAll } from '../../../platform/outbox/outbox.sql.ts'
+import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import { reminderOf } from '../engine/reminders.ts'
+import { changeSubscription, type LoadedSubscription, type SubscriptionRow } from './subscriptions.sql.ts'
+import { presentSubscription } from './subscriptions.ts'
+
+type Status = SubscriptionRow['status']
+const active: readonly Status[] = ['trialing', 'active']
+const revoked: readonly Status[] = ['canceled', 'unpaid']
+/** Those that are renewed. */
+export const billable: readonly Status[] = ['trialing', 'active', 'past_due']
+
+/** When something is to happen to a subscription next; null: nothing by itself. */
+export const dueOf = (subscription: SubscriptionRow): Date | null => {
+  const { status, parked_at, resumes_at, current_period_end, reminded_for } = subscription
+  // What is parked still ends when that was asked for.
+  if (parked_at !== null && !(subscription.cancel_at_period_end && billable.includes(status))) return null
+  if (status === 'paused') return resumes_at
+  if (!billable.includes(status)) return null
+  const reminder = reminderOf(subscription)
+  const reminded = reminded_for?.getTime() === current_period_end.getTime()
+  return reminder && !reminded && reminder.at < current_period_end ? reminder.at : current_period_end
+}
+
+/** Writes what is different, and when it is due next. */
+export const keep = (tx: Tx, subscription: Locked<SubscriptionRow>, changes: Partial<SubscriptionRow>): Promise<Locked<SubscriptionRow>> =>
+  changeSubscription(tx, subscription, { modified_at: tx.clock.business(), ...changes, due_at: dueOf({ ...subscription, ...changes }) })
+
+export const subjectOf = ({ organization_id, id, customer_id }: SubscriptionRow) => ({ organization_id, resource_id: id, customer_id })
+
+/** Says what became of a subscription, in the order that is promised: that it changed, once, and then each thing that it became. */
+export const tell = async (tx: Tx, before: SubscriptionRow, loaded: LoadedSubscription, { cycled = false } = {}): Promise<void> => {
+  const after = loaded.subscription
+  const about = subjectOf(after)
+  const data = presentSubscription(loaded)
+  const kinds = [subscriptionUpdated]
+  if (active.includes(after.status) && !active.includes(before.status)) kinds.push(subscriptionActive)
+  if (after.status === 'paused' && before.status !== 'paused') kinds.push(subscriptionPaused)
+  if (before.status === 'paused' && active.includes(after.status)) kinds.push(subscriptionResumed)
+  if (before.cancel_at_period_end && !after.cancel_at_period_end && !revoked.includes(after.status)) kinds.push(subscriptionUncanceled)
+  if (after.status === 'past_due' && before.status !== 'past_due') kinds.push(subscriptionPastDue)
+  if (after.canceled_at !== null && before.canceled_at === null) kinds.push(subscriptionCanceled)
+  if (revoked.includes(after.status) && !revoked.includes(before.status)) kinds.push(subscriptionRevoked)
+  if (cycled) kinds.push(subscriptionCycled)
+  await emitAll(tx, kinds, about, data)
+}

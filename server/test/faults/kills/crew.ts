@@ -1,0 +1,100 @@
+import { launch, portOf, type Program } from '../../harness/process.ts'
+
+const workerProgram = new URL('worker.ts', import.meta.url).pathname
+const pause = (milliseconds: number) => new Promise<void>((resolve) => void setTimeout(resolve, milliseconds))
+
+/** A place in which a process runs: whenever it ends, for whatever reason, another one is started. */
+export interface Post {
+  readonly role: 'api' | 'worker'
+  /** The process that runs, and what it said when it was ready; nothing while there is none that is ready. */
+  ready: { readonly program: Program; readonly port: number; readonly worker: string } | undefined
+  stopped: boolean
+}
+
+export interface Tally {
+  /** Processes that ended without having been killed. */
+  quit: number
+  /** What they said last. */
+  readonly last_words: Set<string>
+  leases_lost: number
+  reaped: number
+  /** What was logged as an error, by kind, with one example. */
+  readonly errors: Map<string, { count: number; example: string }>
+}
+
+/** One API and two workers, under somebody who starts them again. */
+export const openCrew = (settings: Record<string, string>, lease_ms: number) => {
+  const tally: Tally = { quit: 0, last_words: new Set(), leases_lost: 0, reaped: 0, errors: new Map() }
+  const posts: Post[] = (['api', 'worker', 'worker'] as const).map((role) => ({ role, ready: undefined, stopped: false }))
+  const life = { closing: false }
+  const alive = new Set<Program>()
+
+  const read = (text: string) => {
+    for (const line of text.split('\n')) {
+      if (line.includes('"lease_lost"')) tally.leases_lost++
+      if (line.includes('"worker_reaped"')) tally.reaped++
+      if (!line.startsWith('{') || !/"level":"error"|"(sweep|job|request)_failed"/.test(line)) continue
+      const { msg, job = '', error } = JSON.parse(line) as { msg: string; job?: string; error?: { message?: string } | string }
+      const name = `${msg} ${job}: ${(typeof error === 'string' ? error : error?.message) ?? ''}`.slice(0, 160)
+      const known = tally.errors.get(name)
+      tally.errors.set(name, { count: (known?.count ?? 0) + 1, example: known?.example ?? line.slice(0, 1500) })
+    }
+  }
+  const serve = async (post: Post): Promise<void> => {
+    while (!life.closing) {
+      const program =
+        post.role === 'api' ? launch(['serve', '--roles', 'api'], settings) : launch(['serve', String(lease_ms)], settings, undefined, workerProgram)
+      alive.add(program)
+      const ready = post.role === 'api' ? program.line('listening') : program.line('worker_started')
+      ready.then(
+        (line) => void (post.ready = { program, port: post.role === 'api' ? portOf(line) : 0, worker: String(line.worker) }),
+        () => {},
+      )
+      await program.exited
+      // Said in its last moment, and heard after it.
+      await new Promise((resolve) => setImmediate(resolve))
+      alive.delete(program)
+      if (program.child.signalCode !== 'SIGKILL') {
+        tally.quit++
+        tally.last_words.add(
+          `${post.role} ${program.child.exitCode}: ${program
+            .output()
+            .split('\n')
+            .filter((line) => !line.startsWith('{'))
+            .join(' ')
+            .trim()
+            .slice(0, 600)}`,
+        )
+      }
+      post.ready = undefined
+      post.stopped = false
+      read(program.output())
+      if (!life.closing) await pause(program.child.signalCode === 'SIGKILL' ? 0 : 250)
+    }
+  }
+  const serving = posts.map(serve)
+  const isFit = (post: Post) => post.ready !== undefined && !post.stopped
+  return {
+    posts,
+    tally,
+    /** A process of a role that is at work, chosen by the caller; waits for one. */
+    pick: async (role: Post['role'], choose: (count: number) => number) => {
+      for (;;) {
+        const fit = posts.filter((post) => post.role === role && isFit(post))
+        const post = fit[choose(fit.length)]
+        if (post) return post
+        await pause(20)
+      }
+    },
+    port: () => posts[0]!.ready?.port,
+    close: async () => {
+      life.closing = true
+      for (const program of alive) {
+        program.signal('SIGCONT')
+        program.signal('SIGKILL')
+      }
+      await Promise.all(serving)
+    },
+  }
+}
+export type Crew = ReturnType<typeof openCrew>
