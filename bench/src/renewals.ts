@@ -3,8 +3,9 @@ import { confirmClientCheckout, createCheckout, createCustomer, createProduct, u
 import { openDeployment, openLife } from '../../server/test/harness/doom.ts'
 import { launch, portOf } from '../../server/test/harness/process.ts'
 import { eventually, type World } from '../../server/test/harness/world.ts'
-
-const median = (numbers: readonly number[]) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)]!
+import { median, quotients } from './measuring.ts'
+import { options } from './options.ts'
+import type { Outcome } from './results.ts'
 
 /** A shop with one subscription that was really bought, taxed and paid by card; the others are its copies. */
 const open = async (world: World) => {
@@ -100,11 +101,11 @@ const startWorker = async (world: World) => {
 const connections = '20'
 
 /** Renewals a second that a worker settles, from due to paid, against a loop that only writes the rows that they leave behind: see settle.ts. */
-export const throughput = async (world: World, rounds: number, count: number): Promise<number> => {
+export const throughput = async (world: World): Promise<Record<string, Outcome>> => {
   const figures = { ours: [] as number[], theirs: [] as number[] }
   const { customer_id } = await open(world)
-  for (let round = 0; round <= rounds; round++) {
-    const many = round === 0 ? 200 : count
+  for (let round = 0; round <= options.rounds; round++) {
+    const many = round === 0 ? 200 : options.renewals
     await sell(world, customer_id, `engine-${round}`, many)
     await sell(world, customer_id, `bare-${round}`, many)
     const stop = await startWorker(world)
@@ -122,8 +123,18 @@ export const throughput = async (world: World, rounds: number, count: number): P
     figures.ours.push(ours)
     figures.theirs.push(theirs)
   }
-  console.log(`  renewals ${Math.round(median(figures.ours))}/s · bare loop ${Math.round(median(figures.theirs))}/s`)
-  return median(figures.ours) / median(figures.theirs)
+  return {
+    renewals: {
+      ratio: median(figures.ours) / median(figures.theirs),
+      ratios: quotients(figures.ours, figures.theirs),
+      figures: [
+        { what: 'renewals', value: median(figures.ours), unit: '/s' },
+        { what: 'bare loop', value: median(figures.theirs), unit: '/s' },
+      ],
+      rows: options.renewals,
+      rounds: options.rounds,
+    },
+  }
 }
 
 const bare = (world: World, name: string): Promise<number> =>
@@ -178,7 +189,8 @@ const trickle = (port: number, token: string) => {
  * What the API's p99 becomes while a worker settles a minute's worth of renewals, against what it was with nothing due: 20
  * reads and 2 writes a second.
  */
-export const besides = async (world: World, count: number, seconds: number): Promise<number> => {
+export const besides = async (world: World): Promise<Record<string, Outcome>> => {
+  const { due: count, seconds } = options
   const { customer_id, token } = await open(world)
   await sell(world, customer_id, 'load', count, 60_000 / count)
   const api = launch(['serve', '--roles', 'api'], { ...world.environmentVariables, BURSAR_DATABASE_CONNECTIONS: connections, BURSAR_LOG_LEVEL: 'info' })
@@ -190,7 +202,7 @@ export const besides = async (world: World, count: number, seconds: number): Pro
     return ended()
   }
   await watch(() => pause(3000))
-  const idle = await watch(() => pause(seconds * 1000))
+  const idle = await watch(() => pause(seconds * 5000))
   await makeDue(world, 'load')
   const began = performance.now()
   const busy = await watch(() => eventually('all are settled', async () => (await pause(1000), (await settled(world, 'load')) === count), 1_800_000))
@@ -198,8 +210,18 @@ export const besides = async (world: World, count: number, seconds: number): Pro
   await stop()
   api.signal('SIGTERM')
   await api.exited
-  console.log(`  ${count} renewals in ${took.toFixed(0)} s, ${(count / took).toFixed(0)}/s`)
-  for (const [name, { count: asked, p50, p99 }] of Object.entries({ idle, busy }))
-    console.log(`  ${name}: p50 ${p50.toFixed(1)} ms · p99 ${p99.toFixed(1)} ms of ${asked} answers`)
-  return busy.p99 / idle.p99
+  return {
+    'renewals-api-p99': {
+      ratio: busy.p99 / idle.p99,
+      figures: [
+        { what: 'p99 idle', value: idle.p99, unit: ' ms' },
+        { what: 'busy', value: busy.p99, unit: ' ms' },
+        { what: 'p50 idle', value: idle.p50, unit: ' ms' },
+        { what: 'busy', value: busy.p50, unit: ' ms' },
+        { what: 'settled', value: count / took, unit: '/s' },
+      ],
+      rows: count,
+      rounds: 1,
+    },
+  }
 }

@@ -6,18 +6,16 @@ import { emit } from '../../server/src/platform/outbox/outbox.sql.ts'
 import { launch } from '../../server/test/harness/process.ts'
 import { openSink, type Sink } from '../../server/test/harness/sink.ts'
 import { eventually, type World } from '../../server/test/harness/world.ts'
+import { median, quotients } from './measuring.ts'
+import { options } from './options.ts'
+import type { Outcome } from './results.ts'
 
-const median = (numbers: readonly number[]) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)]!
 const endpoints = 4
 const perEndpoint = 16
 
 /** A worker process of its own, as in production. */
 const startWorker = async (world: World) => {
-  const program = launch(['serve', '--roles', 'worker'], {
-    ...world.environmentVariables,
-    BURSAR_LOG_LEVEL: 'info',
-    NODE_OPTIONS: '--cpu-prof --cpu-prof-dir=/tmp/prof',
-  })
+  const program = launch(['serve', '--roles', 'worker'], { ...world.environmentVariables, BURSAR_LOG_LEVEL: 'info' })
   await program.line('worker_started')
   return async () => {
     program.signal('SIGTERM')
@@ -37,9 +35,9 @@ const hook = async (world: World, sink: Sink, count: number) => {
 }
 
 /** Deliveries a second, from events to answers, against a loop that only signs and posts the same bodies to the same sink. */
-export const throughput = async (world: World, rounds: number): Promise<number> => {
+export const throughput = async (world: World): Promise<Record<string, Outcome>> => {
   const figures = { ours: [] as number[], theirs: [] as number[] }
-  for (let round = 0; round <= rounds; round++) {
+  for (let round = 0; round <= options.rounds; round++) {
     const sink = await openSink()
     const { write, organization } = await hook(world, sink, endpoints)
     const events = 1500
@@ -57,8 +55,17 @@ export const throughput = async (world: World, rounds: number): Promise<number> 
     figures.ours.push(ours)
     figures.theirs.push(theirs)
   }
-  console.log(`  deliveries ${Math.round(median(figures.ours))}/s · bare loop ${Math.round(median(figures.theirs))}/s`)
-  return median(figures.ours) / median(figures.theirs)
+  return {
+    webhooks: {
+      ratio: median(figures.ours) / median(figures.theirs),
+      ratios: quotients(figures.ours, figures.theirs),
+      figures: [
+        { what: 'deliveries', value: median(figures.ours), unit: '/s' },
+        { what: 'bare loop', value: median(figures.theirs), unit: '/s' },
+      ],
+      rounds: options.rounds,
+    },
+  }
 }
 
 const bare = (url: string, count: number, concurrency: number, body: string): Promise<number> =>
@@ -75,12 +82,12 @@ const bare = (url: string, count: number, concurrency: number, body: string): Pr
   })
 
 /** From commit to the receiver's socket at 200 events a second, in milliseconds. */
-export const latency = async (world: World, seconds: number): Promise<{ p50: number; p99: number }> => {
+export const latency = async (world: World): Promise<Record<string, Outcome>> => {
   const sink = await openSink()
   const { write } = await hook(world, sink, 1)
   const stop = await startWorker(world)
   const committed = new Map<string, number>()
-  const total = 200 * seconds
+  const total = 200 * (options.seconds + 2)
   const begun = performance.now()
   const writing: Promise<void>[] = []
   for (let at = 0; at < total; at++) {
@@ -98,5 +105,6 @@ export const latency = async (world: World, seconds: number): Promise<{ p50: num
     .map(({ at, name }) => at - committed.get(name)!)
     .toSorted((a, b) => a - b)
   sink.close()
-  return { p50: delays[Math.floor(delays.length * 0.5)]!, p99: delays[Math.floor(delays.length * 0.99)]! }
+  const [p50, p99] = [delays[Math.floor(delays.length * 0.5)]!, delays[Math.floor(delays.length * 0.99)]!]
+  return { webhook_p50: { ratio: p50, figures: [], rounds: 1 }, webhook_p99: { ratio: p99, figures: [], rounds: 1 } }
 }

@@ -66,7 +66,7 @@ export const connect = (transport: Transport, defaults: Record<string, string> =
     /** Sends and hands back the body of a success; throws `Refused` otherwise. */
     call: async <O extends Operation>(operation: O, input: Input<O>): Promise<Received<O>> => {
       const reply = await send(operation, input)
-      if (reply.status >= 300) throw new Refused(operation.id, reply as Reply<{ error?: string; detail?: unknown }>)
+      if (reply.status >= 300 && reply.status !== operation.status) throw new Refused(operation.id, reply as Reply<{ error?: string; detail?: unknown }>)
       return reply.body as Received<O>
     },
   }

@@ -4,11 +4,13 @@ import * as paymentAccounts from './billing/payment-accounts.ts'
 import * as payments from './billing/payments.ts'
 import * as portalSubscriptions from './billing/portal-subscriptions.ts'
 import * as refunds from './billing/refunds.ts'
+import * as seats from './billing/seats.ts'
 import * as subscriptions from './billing/subscriptions.ts'
 import * as taxes from './billing/taxes.ts'
 import * as benefits from './catalog/benefits.ts'
 import * as customFields from './catalog/custom-fields.ts'
 import * as discounts from './catalog/discounts.ts'
+import * as files from './catalog/files.ts'
 import * as meters from './catalog/meters.ts'
 import * as products from './catalog/products.ts'
 import * as storefront from './catalog/storefront.ts'
@@ -18,6 +20,10 @@ import * as customers from './customers/customers.ts'
 import * as members from './customers/members.ts'
 import * as portal from './customers/portal.ts'
 import * as testClocks from './customers/test-clocks.ts'
+import * as downloadables from './entitlements/downloadables.ts'
+import * as grants from './entitlements/grants.ts'
+import * as licenseKeys from './entitlements/license-keys.ts'
+import * as state from './entitlements/state.ts'
 import * as leaks from './identity/leaks.ts'
 import * as oauth from './identity/oauth.ts'
 import * as sessions from './identity/sessions.ts'
@@ -32,11 +38,13 @@ export * from './billing/payment-accounts.ts'
 export * from './billing/payments.ts'
 export * from './billing/portal-subscriptions.ts'
 export * from './billing/refunds.ts'
+export * from './billing/seats.ts'
 export * from './billing/subscriptions.ts'
 export * from './billing/taxes.ts'
 export * from './catalog/benefits.ts'
 export * from './catalog/custom-fields.ts'
 export * from './catalog/discounts.ts'
+export * from './catalog/files.ts'
 export * from './catalog/metadata.ts'
 export * from './catalog/meters.ts'
 export * from './catalog/products.ts'
@@ -48,6 +56,10 @@ export * from './customers/customers.ts'
 export * from './customers/members.ts'
 export * from './customers/portal.ts'
 export * from './customers/test-clocks.ts'
+export * from './entitlements/downloadables.ts'
+export * from './entitlements/grants.ts'
+export * from './entitlements/license-keys.ts'
+export * from './entitlements/state.ts'
 export * from './identity/leaks.ts'
 export * from './identity/oauth.ts'
 export * from './identity/sessions.ts'
@@ -74,6 +86,7 @@ const exported = [
   meters,
   discounts,
   benefits,
+  files,
   customFields,
   storefront,
   customers,
@@ -83,12 +96,17 @@ const exported = [
   testClocks,
   subscriptions,
   portalSubscriptions,
+  seats,
   orders,
   payments,
   paymentAccounts,
   refunds,
   taxes,
   checkouts,
+  grants,
+  licenseKeys,
+  downloadables,
+  state,
   webhookEndpoints,
 ].flatMap((room) => Object.values(room) as unknown[])
 

@@ -161,7 +161,11 @@ const isGuarded = ({ access }: Operation) => access.kind !== 'open' && access.ki
 const responsesOf = (operation: Operation, schemaOf: (schema: z.ZodType) => unknown, failureSchema: (kind: FailureKind) => unknown): Json => {
   const json = (description: string, schema: unknown) => ({ description, content: { 'application/json': { schema } } })
   const named = (name: string) => ({ $ref: `#/components/schemas/${name}` })
-  const success = operation.returns ? json('Success.', schemaOf(operation.returns)) : { description: 'Success, without a body.' }
+  const success = operation.returns
+    ? { description: 'Success.', content: { [operation.media ?? 'application/json']: { schema: schemaOf(operation.returns) } } }
+    : operation.status === 302
+      ? { description: 'Goes on elsewhere.', headers: { location: { required: true, description: 'Where to.', schema: { type: 'string' } } } }
+      : { description: 'Success, without a body.' }
   const responses: Record<string, Json> = {
     ...(operation.alsoDeclares ? { [operation.alsoDeclares]: success } : {}),
     [successStatus(operation)]: success,

@@ -6,6 +6,7 @@ import { CustomerOrganization, CustomerProduct } from '../catalog/storefront.ts'
 import { Address, AddressInput } from '../customers/addresses.ts'
 import { CustomerTeam, CustomerType, PaymentProcessor, personName } from '../customers/customers.ts'
 import {
+  csv,
   failure,
   filter,
   merchant,
@@ -21,6 +22,7 @@ import {
   sorting,
   stamps,
   timestamp,
+  timezone,
   uuid,
   webhook,
 } from '../kit/index.ts'
@@ -137,6 +139,51 @@ export const listOrders = operation({
     ),
   }),
   returns: page('OrderPage', Order),
+  fails: [],
+})
+
+export const OrderExportColumn = named(
+  'OrderExportColumn',
+  z.enum([
+    'email',
+    'created_at',
+    'product',
+    'net_amount',
+    'currency',
+    'status',
+    'invoice_number',
+    'customer_name',
+    'billing_name',
+    'billing_country',
+    'subtotal_amount',
+    'discount_amount',
+    'tax_amount',
+    'total_amount',
+    'refunded_amount',
+    'billing_reason',
+  ]),
+)
+export type OrderExportColumn = z.output<typeof OrderExportColumn>
+
+export const exportOrders = operation({
+  id: 'orders:export',
+  method: 'GET',
+  path: '/v1/orders/export',
+  summary: 'Export orders',
+  description:
+    'All orders that match, newest first, as they are at one moment. Amounts are decimal numbers in their currency. A cell that a spreadsheet could take for a formula begins with an apostrophe. `x-total-count` says how many lines follow the header; an answer that ends early breaks the connection.',
+  access: read,
+  query: z.object({
+    organization_id: filter(uuid()),
+    product_id: filter(uuid()),
+    status: filter(OrderStatus),
+    created_after: momentInText().describe('Created after this moment.'),
+    created_before: momentInText().describe('Created before this moment.'),
+    timezone: timezone(),
+    columns: filter(OrderExportColumn).describe('Which columns, in which order; the first seven where none is named.'),
+  }),
+  returns: csv,
+  media: 'text/csv',
   fails: [],
 })
 

@@ -47,6 +47,7 @@ export const CustomerSubscription = resource('CustomerSubscription', {
   pending_update: Subscription.shape.pending_update,
 })
 export type CustomerSubscription = z.output<typeof CustomerSubscription>
+export const CustomerSubscriptionPage = page('CustomerSubscriptionPage', CustomerSubscription)
 
 /** One kind of change at a time. */
 export const CustomerSubscriptionUpdate = named(
@@ -90,7 +91,7 @@ export const listPortalSubscriptions = operation({
     ...pageQuery,
     sorting: sorting('CustomerSubscriptionSortProperty', ['started_at', 'amount', 'status', 'organization', 'product'], ['-started_at']),
   }),
-  returns: page('CustomerSubscriptionPage', CustomerSubscription),
+  returns: CustomerSubscriptionPage,
   fails: [NotPermitted],
 })
 

@@ -6,6 +6,7 @@ import { Meter } from '../catalog/meters.ts'
 import { Product, RecurringInterval } from '../catalog/products.ts'
 import { CustomerTeam, CustomerType } from '../customers/customers.ts'
 import {
+  csv,
   failure,
   filter,
   flagInText,
@@ -24,6 +25,7 @@ import {
   stamps,
   strictResource,
   timestamp,
+  timezone,
   uuid,
   webhook,
 } from '../kit/index.ts'
@@ -246,6 +248,57 @@ export const listSubscriptions = operation({
     ),
   }),
   returns: page('SubscriptionPage', Subscription),
+  fails: [],
+})
+
+export const SubscriptionExportColumn = named(
+  'SubscriptionExportColumn',
+  z.enum([
+    'email',
+    'started_at',
+    'product',
+    'amount',
+    'currency',
+    'status',
+    'recurring_interval',
+    'customer_name',
+    'billing_name',
+    'billing_country',
+    'net_amount',
+    'discount',
+    'seats',
+    'current_period_start',
+    'current_period_end',
+    'cancel_at_period_end',
+    'canceled_at',
+    'ends_at',
+    'ended_at',
+    'cancellation_reason',
+    'trial_start',
+    'trial_end',
+  ]),
+)
+export type SubscriptionExportColumn = z.output<typeof SubscriptionExportColumn>
+
+export const exportSubscriptions = operation({
+  id: 'subscriptions:export',
+  method: 'GET',
+  path: '/v1/subscriptions/export',
+  summary: 'Export subscriptions',
+  description: 'All subscriptions that match, the latest to start first, as they are at one moment, written as orders are.',
+  access: read,
+  query: z.object({
+    organization_id: filter(uuid()),
+    product_id: filter(uuid()),
+    status: filter(SubscriptionStatus),
+    cancel_at_period_end: flagInText().optional(),
+    started_after: momentInText().describe('Started after this moment.'),
+    started_before: momentInText().describe('Started before this moment.'),
+    timezone: timezone(),
+    columns: filter(SubscriptionExportColumn).describe('Which columns, in which order; the first seven where none is named.'),
+  }),
+  returns: csv,
+  media: 'text/csv',
   fails: [],
 })
 

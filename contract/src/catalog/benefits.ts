@@ -42,52 +42,63 @@ const benefit = <T extends string, P extends z.ZodType>(name: string, type: T, p
     properties,
   })
 
+export const GitHubPermission = z.enum(['pull', 'triage', 'push', 'maintain', 'admin'])
+
+export const BenefitCustom = benefit('BenefitCustom', 'custom', resource('BenefitCustomProperties', { note: z.string().nullable() }))
+export const BenefitDiscord = benefit(
+  'BenefitDiscord',
+  'discord',
+  resource('BenefitDiscordProperties', { guild_id: z.string(), role_id: z.string(), kick_member: z.boolean(), guild_token: z.string() }),
+)
+export const BenefitGitHubRepository = benefit(
+  'BenefitGitHubRepository',
+  'github_repository',
+  resource('BenefitGitHubRepositoryProperties', { repository_owner: z.string(), repository_name: z.string(), permission: GitHubPermission }),
+)
+export const BenefitDownloadables = benefit(
+  'BenefitDownloadables',
+  'downloadables',
+  resource('BenefitDownloadablesProperties', { archived: z.record(z.string(), z.boolean()), files: z.array(uuid()) }),
+)
+export const BenefitLicenseKeys = benefit(
+  'BenefitLicenseKeys',
+  'license_keys',
+  resource('BenefitLicenseKeysProperties', {
+    prefix: z.string().nullable(),
+    expires: resource('BenefitLicenseKeyExpirationProperties', { ttl: z.int(), timeframe: z.enum(['year', 'month', 'day']) }).nullable(),
+    activations: resource('BenefitLicenseKeyActivationProperties', { limit: z.int(), enable_customer_admin: z.boolean() }).nullable(),
+    limit_usage: z.int().nullable(),
+  }),
+)
+export const BenefitMeterCredit = benefit(
+  'BenefitMeterCredit',
+  'meter_credit',
+  resource('BenefitMeterCreditProperties', { units: z.int(), rollover: z.boolean(), meter_id: uuid() }),
+)
+export const BenefitFeatureFlag = benefit('BenefitFeatureFlag', 'feature_flag', resource('BenefitFeatureFlagProperties', {}))
+export const BenefitSlackSharedChannel = benefit(
+  'BenefitSlackSharedChannel',
+  'slack_shared_channel',
+  resource('BenefitSlackSharedChannelProperties', {
+    slack_integration_id: uuid(),
+    channel_name_template: z.string(),
+    private: z.boolean(),
+    welcome_message: z.string().nullable(),
+    archive_on_revoke: z.boolean(),
+    team_invitees: z.array(z.string()),
+  }),
+)
+
 /** What a product gives to those who buy it. */
 export const Benefit = z.discriminatedUnion('type', [
-  benefit('BenefitCustom', 'custom', resource('BenefitCustomProperties', { note: z.string().nullable() })),
-  benefit(
-    'BenefitDiscord',
-    'discord',
-    resource('BenefitDiscordProperties', { guild_id: z.string(), role_id: z.string(), kick_member: z.boolean(), guild_token: z.string() }),
-  ),
-  benefit(
-    'BenefitGitHubRepository',
-    'github_repository',
-    resource('BenefitGitHubRepositoryProperties', {
-      repository_owner: z.string(),
-      repository_name: z.string(),
-      permission: z.enum(['pull', 'triage', 'push', 'maintain', 'admin']),
-    }),
-  ),
-  benefit(
-    'BenefitDownloadables',
-    'downloadables',
-    resource('BenefitDownloadablesProperties', { archived: z.record(z.string(), z.boolean()), files: z.array(uuid()) }),
-  ),
-  benefit(
-    'BenefitLicenseKeys',
-    'license_keys',
-    resource('BenefitLicenseKeysProperties', {
-      prefix: z.string().nullable(),
-      expires: resource('BenefitLicenseKeyExpirationProperties', { ttl: z.int(), timeframe: z.enum(['year', 'month', 'day']) }).nullable(),
-      activations: resource('BenefitLicenseKeyActivationProperties', { limit: z.int(), enable_customer_admin: z.boolean() }).nullable(),
-      limit_usage: z.int().nullable(),
-    }),
-  ),
-  benefit('BenefitMeterCredit', 'meter_credit', resource('BenefitMeterCreditProperties', { units: z.int(), rollover: z.boolean(), meter_id: uuid() })),
-  benefit('BenefitFeatureFlag', 'feature_flag', resource('BenefitFeatureFlagProperties', {})),
-  benefit(
-    'BenefitSlackSharedChannel',
-    'slack_shared_channel',
-    resource('BenefitSlackSharedChannelProperties', {
-      slack_integration_id: uuid(),
-      channel_name_template: z.string(),
-      private: z.boolean(),
-      welcome_message: z.string().nullable(),
-      archive_on_revoke: z.boolean(),
-      team_invitees: z.array(z.string()),
-    }),
-  ),
+  BenefitCustom,
+  BenefitDiscord,
+  BenefitGitHubRepository,
+  BenefitDownloadables,
+  BenefitLicenseKeys,
+  BenefitMeterCredit,
+  BenefitFeatureFlag,
+  BenefitSlackSharedChannel,
 ])
 export type Benefit = z.output<typeof Benefit>
 
@@ -112,7 +123,7 @@ const wanted = {
   github_repository: resource('BenefitGitHubRepositoryCreateProperties', {
     repository_owner: githubName(),
     repository_name: githubName(),
-    permission: z.enum(['pull', 'triage', 'push', 'maintain', 'admin']),
+    permission: GitHubPermission,
   }),
   downloadables: resource('BenefitDownloadablesCreateProperties', {
     archived: z.record(uuid(), z.boolean()).default({}),

@@ -15,7 +15,6 @@ import {
   sorting,
   stamps,
   text,
-  timestamp,
   uuid,
   webhook,
 } from '../kit/index.ts'
@@ -23,6 +22,7 @@ import { TaxBehaviorOption } from '../organizations/organizations.ts'
 import { PresentmentCurrency } from '../world.ts'
 import { Benefit } from './benefits.ts'
 import { CustomField } from './custom-fields.ts'
+import { ProductMediaFileRead } from './files.ts'
 import { Metadata, metadataFilter, metadataInput } from './metadata.ts'
 import { MeterUnit } from './meters.ts'
 
@@ -96,26 +96,6 @@ const LegacyRecurringProductPrice = z.discriminatedUnion('amount_type', [
   resource('LegacyRecurringProductPriceCustom', { ...common, amount_type: z.literal('custom'), ...prices.custom, ...legacy }),
 ])
 
-const ProductMedia = resource('ProductMedia', {
-  id: uuid(),
-  organization_id: uuid(),
-  name: z.string(),
-  path: z.string(),
-  mime_type: z.string(),
-  size: z.int(),
-  storage_version: z.string().nullable(),
-  checksum_etag: z.string().nullable(),
-  checksum_sha256_base64: z.string().nullable(),
-  checksum_sha256_hex: z.string().nullable(),
-  last_modified_at: timestamp().nullable(),
-  version: z.string().nullable(),
-  service: z.literal('product_media'),
-  is_uploaded: z.boolean(),
-  created_at: timestamp(),
-  size_readable: z.string(),
-  public_url: z.string(),
-})
-
 export const Product = resource('Product', {
   ...stamps,
   id: uuid(),
@@ -134,7 +114,7 @@ export const Product = resource('Product', {
   metadata: Metadata,
   prices: z.array(z.union([LegacyRecurringProductPrice, ProductPrice])),
   benefits: z.array(Benefit),
-  medias: z.array(ProductMedia),
+  medias: z.array(ProductMediaFileRead),
   attached_custom_fields: z.array(
     resource('AttachedCustomField', { custom_field_id: uuid(), custom_field: CustomField, order: z.int(), required: z.boolean() }),
   ),

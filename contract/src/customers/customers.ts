@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { Metadata, metadataFilter, metadataInput } from '../catalog/metadata.ts'
 import {
+  csv,
   email,
   failure,
   filter,
@@ -164,6 +165,19 @@ export const listCustomers = operation({
     metadata: metadataFilter(),
   }),
   returns: page('CustomerPage', Customer),
+  fails: [],
+})
+
+export const exportCustomers = operation({
+  id: 'customers:export',
+  method: 'GET',
+  path: '/v1/customers/export',
+  summary: 'Export customers',
+  description: 'All customers, newest first, as they are at one moment.',
+  access: read,
+  query: z.object({ organization_id: filter(uuid()) }),
+  returns: csv,
+  media: 'text/csv',
   fails: [],
 })
 

@@ -1,4 +1,5 @@
 export * from './access.ts'
+export * from './exports.ts'
 export * from './failures.ts'
 export * from './operations.ts'
 export * from './pages.ts'

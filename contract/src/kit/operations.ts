@@ -38,9 +38,11 @@ export interface Operation<
   readonly params?: Params
   readonly query?: Query
   readonly body?: Body
-  /** Success: 200 with a body, unless said otherwise. Without `returns` the answer has no body. */
+  /** Success: 200 with a body, unless said otherwise. Without `returns` the answer has no body; 302 sends on to another address. */
   readonly returns?: Returns
-  readonly status?: 200 | 201 | 202 | 204
+  readonly status?: 200 | 201 | 202 | 204 | 302
+  /** What the answer is, where it is not JSON. */
+  readonly media?: 'text/csv'
   /** A success that clients may expect besides; it is documented and never answered. */
   readonly alsoDeclares?: 200
   /** The body comes as a form (application/x-www-form-urlencoded) instead of JSON. */

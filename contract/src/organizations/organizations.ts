@@ -197,7 +197,11 @@ const slug = () =>
     .refine((value) => !reservedSlugs.has(value), 'This slug is reserved. Choose another one.')
 
 const profile = {
-  avatar_url: url().nullish(),
+  // Also where a deployment of one's own keeps it, which may have no name.
+  avatar_url: z
+    .url({ protocol: /^https?$/ })
+    .max(2083)
+    .nullish(),
   email: email().nullish(),
   website: url().nullish(),
   socials: z.array(OrganizationSocialLink).max(20).nullish(),

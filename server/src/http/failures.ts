@@ -8,6 +8,7 @@ import {
   Unauthorized,
   UnsupportedMediaType,
 } from '@bursar/contract'
+import { StorageRefusal, StorageSilent } from '../gateways/storage/storage.ts'
 import { isUnavailable } from '../platform/postgres/postgres.ts'
 
 /** A refusal about the credential itself, in the words of RFC 6750. */
@@ -43,7 +44,15 @@ export const answerFailure = (error: unknown): FailedAnswer => {
   const { code = '', statusCode = 500 } = error as { code?: string; statusCode?: number }
   const unreadable = framework[code] ?? (code.startsWith('FST_') && statusCode < 500 ? new BadRequest() : undefined)
   if (unreadable) return answer(unreadable)
-  return { ...answer(isUnavailable(error) ? new ServiceUnavailable(undefined, { 'retry-after': '1' }) : new InternalServerError()), fault: true }
+  return { ...answer(faultOf(error)), fault: true }
+}
+
+const faultOf = (error: unknown): Failure => {
+  if (isUnavailable(error)) return new ServiceUnavailable(undefined, { 'retry-after': '1' })
+  if (error instanceof StorageSilent) return new ServiceUnavailable('The storage of files does not answer. Try again shortly.', { 'retry-after': '5' })
+  if (error instanceof StorageRefusal && error.code === 'misconfigured')
+    return new ServiceUnavailable('Files cannot be kept here now: whoever runs this deployment has to set up its storage, and finds why in its log.')
+  return new InternalServerError()
 }
 
 const answer = (failure: Failure): FailedAnswer => ({

@@ -17,6 +17,7 @@ import { answerFailure, BearerRefusal } from './failures.ts'
 import { beginOnce, finishOnce, once, readKey, type Answer, type Repeatable } from './idempotency.ts'
 import { mountPages, type Pages } from './pages.ts'
 import { parse, readJson, readQuery } from './parse.ts'
+import { mountStorage, type Unhurried } from './storage.ts'
 import { chooseVersion } from './versions.ts'
 
 /** What the stages before the body have found out about a request. */
@@ -73,6 +74,7 @@ export const openServer = ({
   unready,
 }: ServerOptions): FastifyInstance => {
   const { config, clock, log } = platform
+  const unhurried: Unhurried = new WeakSet()
   const server = fastify({
     logger: false,
     genReqId: () => newId(clock.wall()),
@@ -87,6 +89,8 @@ export const openServer = ({
     routerOptions: { ignoreTrailingSlash: true, maxParamLength: 500, querystringParser: readQuery },
     frameworkErrors: (error, request, reply) => void fail(error, request as FastifyRequest, reply as unknown as FastifyReply),
     clientErrorHandler: (error, socket) => {
+      // The time for a whole request is up, but this one was given more.
+      if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && unhurried.has(socket)) return
       const status =
         error.code === 'HPE_HEADER_OVERFLOW'
           ? '431 Request Header Fields Too Large'
@@ -223,10 +227,14 @@ export const openServer = ({
         handler: (request, reply) => handOver(request, reply),
       })
   })
+  const { serve } = gateways.storage
+  if (serve) void server.register(async (room) => mountStorage(room, serve, unhurried))
   void server.register(async (room) => mountPages(room, pageDoors, { pages, door, platform, budgets, recorded }))
 
   const flushing = setInterval(() => void usage.flush().catch((error: unknown) => log.warn('usage_not_written', { error })), 5 * seconds)
   flushing.unref()
+  // Whoever reads slowly would keep us here for long.
+  server.addHook('preClose', async () => postgres.exporting.stop())
   server.addHook('onClose', async () => {
     clearInterval(flushing)
     await usage.flush().catch((error: unknown) => log.warn('usage_not_written', { error }))
@@ -390,6 +398,15 @@ export const openServer = ({
         return same ? once(tx, same, effect) : effect()
       })
 
+    if (implementation.kind === 'stream') {
+      const call = callOf(actor)
+      const gone = new AbortController()
+      reply.raw.once('close', () => gone.abort())
+      const body = await implementation.handle((what) => postgres.exporting.run(what, gone.signal), call)
+      // Not a clean end, also to those for whom the end of the connection is the end of the file.
+      body.once('error', () => reply.raw.socket?.resetAndDestroy())
+      return reply.headers(call.reply).type(`${operation.media!}; charset=utf-8`).send(body)
+    }
     const done =
       implementation.kind === 'read'
         ? await attempt(actor, (call) => implementation.handle(postgres.db, call))
@@ -422,7 +439,7 @@ export const openServer = ({
 
 /** What a request names in its address. */
 const namedBy = (params: unknown): string | undefined => {
-  const { id } = (params ?? {}) as { id?: unknown }
+  const { seat_id, grant_id, id = seat_id ?? grant_id } = (params ?? {}) as { id?: unknown; seat_id?: unknown; grant_id?: unknown }
   return typeof id === 'string' && uuid.test(id) ? id : undefined
 }
 

@@ -68,10 +68,9 @@ export interface Reach {
 }
 
 /** What a request may reach: everything its actor belongs to, or only the organization that the request names. */
-export const reachOf = (actor: Actor, narrowed?: string): Reach => {
+export const reachOf = (actor: Actor, chosen?: string): Reach => {
   const all = widest(actor)
-  if (narrowed === undefined) return all
-  return { ...all, organizations: new Map([...all.organizations].filter(([id]) => id === narrowed)), confined: true }
+  return chosen === undefined ? all : { ...narrowed(all, chosen), confined: true }
 }
 
 const widest = (actor: Actor): Reach => {
@@ -92,6 +91,12 @@ export const within = (organization_id: string, as: OrganizationRole | 'machine'
   organizations: new Map([[organization_id, as]]),
   phases: new Map([[organization_id, phase]]),
   confined: false,
+})
+
+/** The part of a reach that is one of its organizations. */
+export const narrowed = (reach: Reach, organization_id: string): Reach => ({
+  ...reach,
+  organizations: new Map([...reach.organizations].filter(([id]) => id === organization_id)),
 })
 
 /** The organizations within reach: of those that are wanted, where any are. */

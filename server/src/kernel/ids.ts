@@ -21,5 +21,13 @@ export const newId = (wall: Date): string => {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
 }
 
+/** The id before which all those lie that were made before a moment. */
+export const firstIdAt = (moment: Date): string => {
+  const hex = Math.min(Math.max(moment.getTime(), 0), 2 ** 48 - 1)
+    .toString(16)
+    .padStart(12, '0')
+  return `${hex.slice(0, 8)}-${hex.slice(8)}-0000-0000-000000000000`
+}
+
 /** The moment in which an id was made. */
 export const timeOf = (id: string): Date => new Date(parseInt(id.replace('-', '').slice(0, 12), 16) || 0)

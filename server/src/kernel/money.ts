@@ -83,7 +83,9 @@ const unusual: readonly (Exponents & { readonly currencies: string })[] = [
   { wire: 0, processor: 0, display: 2, currencies: 'mga' },
   { wire: 2, processor: 2, display: 0, currencies: 'isk ugx' },
 ]
-const exponents = new Map(unusual.flatMap(({ currencies, ...digits }) => currencies.split(' ').map((currency) => [currency, digits] as const)))
+export const exponents: ReadonlyMap<string, Exponents> = new Map(
+  unusual.flatMap(({ currencies, ...digits }) => currencies.split(' ').map((currency) => [currency, digits] as const)),
+)
 
 /** The digits of a currency; every currency has them. */
 export const exponentsOf = (currency: string): Exponents => exponents.get(currency) ?? usual

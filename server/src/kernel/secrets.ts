@@ -35,6 +35,7 @@ export const tokenKinds = {
   member_session: { letters: 'mst', report: 'bursar_member_session_token' },
   portal_code: { letters: 'cpc', report: 'bursar_customer_portal_code' },
   email_change: { letters: 'cec', report: 'bursar_customer_email_change_token' },
+  seat_invitation: { letters: 'sit', report: 'bursar_seat_invitation_token' },
   oauth_access: { letters: 'at', report: 'bursar_oauth_access_token' },
   oauth_refresh: { letters: 'rt', report: 'bursar_oauth_refresh_token' },
   oauth_code: { letters: 'ac', report: 'bursar_oauth_authorization_code' },
@@ -194,6 +195,22 @@ export class Sealer {
     return new Secret(decipher.update(bytes.subarray(28), undefined, 'utf8') + decipher.final('utf8'))
   }
 }
+
+/** A key that a holder types into an application: 122 random bits as a UUID in capitals, behind the seller's own prefix. */
+export const newLicenseKey = (prefix: string | null): Secret => {
+  const bytes = randomBytes(16)
+  bytes[6] = (bytes[6]! & 0x0f) | 0x40
+  bytes[8] = (bytes[8]! & 0x3f) | 0x80
+  const hex = bytes.toString('hex').toUpperCase()
+  const parts = [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)]
+  return new Secret([...(prefix === null ? [] : [prefix]), ...parts].join('-'))
+}
+
+/** The random part of such a key. A letter is among it: a number of nothing but digits could be anything. */
+export const licenseKeyPattern = '(?=[0-9-]*[A-F])[0-9A-F]{8}-[0-9A-F]{4}-4[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}'
+
+/** Enough of a license key to recognise it by. */
+export const licenseKeyHint = (key: Secret): string => `****-${key.reveal().slice(-6)}`
 
 /** The key that webhooks are signed with, in the form that Standard Webhooks gives it. */
 export const newWebhookSecret = (): Secret => new Secret(`whsec_${randomBytes(32).toString('base64')}`)

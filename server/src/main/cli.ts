@@ -17,14 +17,18 @@ const help = `bursar – commerce and access, self-hosted
   bursar token revoke --organization <slug> --id <id>
   bursar client verify|unverify <client_id>    vouch for an OAuth app: people see it on the consent page
   bursar keys rotate                           sign identities with the next key from now on
+  bursar keys rotate-licences                  sign licences for offline use with a new key in five minutes
   bursar audit verify                          prove that no record of who changed what was changed
   bursar listen <url> [--events a,b] [--after <n>]   forward events to your own server, signed
   bursar listen --print-secret                 the secret that they are signed with
   bursar trigger <kind>                        make something of this kind happen in the sandbox
 
+  bursar orders|subscriptions|customers export [--columns a,b] [--status a,b] [--product <id,id>]
+      [--after <moment>] [--before <moment>] [--timezone <name>] [--out <file>]   all of them as a CSV file
+
   --env sandbox|production   instead of BURSAR_ENV
   --json                     for machines
-  --api <url> --token <token>   for listen and trigger; else BURSAR_API and BURSAR_TOKEN
+  --api <url> --token <token>   for listen, trigger and export; else BURSAR_API and BURSAR_TOKEN
 `
 
 const read = () =>
@@ -49,6 +53,12 @@ const read = () =>
       events: { type: 'string' },
       after: { type: 'string' },
       'print-secret': { type: 'boolean' },
+      columns: { type: 'string' },
+      status: { type: 'string' },
+      product: { type: 'string' },
+      before: { type: 'string' },
+      timezone: { type: 'string' },
+      out: { type: 'string' },
     },
   })
 
@@ -88,6 +98,10 @@ const main = async (): Promise<void> => {
       return (await import('./listen.ts')).listen(rest, values)
     case 'trigger':
       return (await import('./listen.ts')).trigger(rest, values)
+    case 'orders':
+    case 'subscriptions':
+    case 'customers':
+      return (await import('./export.ts')).exportFile(command, rest, values)
     default:
       throw new Usage(`there is no command ${command}; bursar --help lists them`)
   }

@@ -4,6 +4,7 @@ import { userInfo } from 'node:os'
 import { isScope, scopes as everyScope, type Scope } from '@bursar/contract'
 import { z } from 'zod'
 import { Hasher, Sealer } from '../kernel/secrets.ts'
+import { rotateLicenceKeys } from '../modules/entitlements/index.ts'
 import type { Platform } from '../modules/handlers.ts'
 import {
   createUser,
@@ -50,6 +51,8 @@ export const init = (): void => {
     `BURSAR_SEALING_KEYS=1:${randomBytes(32).toString('base64')}`,
     'BURSAR_PUBLIC_URL=http://localhost:4100',
     'BURSAR_MAIL_DIR=.scratch/mail',
+    'BURSAR_COMMUNITIES_DIR=.scratch/communities',
+    'BURSAR_STORAGE_DIR=.scratch/storage',
     'BURSAR_EGRESS_LOOPBACK=true',
   ]
   writeFileSync('.env', `${lines.join('\n')}\n`, { mode: 0o600 })
@@ -160,8 +163,12 @@ export const client = async ([action, client_id]: readonly string[], values: Val
 }
 
 export const keys = async ([action]: readonly string[], values: Values): Promise<void> => {
-  if (action !== 'rotate') throw new Usage('keys takes rotate')
+  if (action !== 'rotate' && action !== 'rotate-licences') throw new Usage('keys takes rotate or rotate-licences')
   return withDatabase(async ({ transact, platform }) => {
+    if (action === 'rotate-licences') {
+      await transact((tx) => rotateLicenceKeys(tx, platform))
+      return print(values, { rotated: true }, 'rotated: the new key signs licences in five minutes; those before stay published')
+    }
     if ((await transact((tx) => rotateKeys(tx, platform))) === 'too_soon')
       throw new Usage('the next key was published less than five minutes ago, and others may not have seen it yet: try again then')
     print(values, { rotated: true }, 'rotated: the next key signs within five seconds; the one before stays published for two hours')

@@ -155,13 +155,16 @@ const settle = (folder: string, { peppers, sealing_keys }: State, database: Secr
     BURSAR_AUTH_URL: '',
     BURSAR_SMTP_URL: '',
     BURSAR_MAIL_DIR: join(folder, 'mail'),
+    BURSAR_COMMUNITIES_DIR: join(folder, 'communities'),
+    // Who wants to try a store of their own has named it.
+    ...(process.env.BURSAR_S3_BUCKET ? {} : { BURSAR_STORAGE_DIR: join(folder, 'storage') }),
     BURSAR_EGRESS_LOOPBACK: 'true',
     ...(found.listen ? { BURSAR_LISTEN: textOf(found.listen) } : {}),
     ...(found.admin_listen ? { BURSAR_ADMIN_LISTEN: textOf(found.admin_listen) } : {}),
   })
 }
 
-const ours = ['postgres', 'postgres.new', 'postgres.log', 'server.log', 'mail', 'state.json', 'env']
+const ours = ['postgres', 'postgres.new', 'postgres.log', 'server.log', 'mail', 'communities', 'storage', 'state.json', 'env']
 
 /** Removes everything of ours, and nothing else that may lie in the folder or in a database of one's own. */
 const throwAway = async (folder: string, own: Secret | undefined): Promise<void> => {

@@ -18,12 +18,11 @@ import { Refused, type Client } from '@bursar/contract/client'
 import { newWebhookSecret, randomText, readToken, Secret } from '../kernel/secrets.ts'
 import { sign, signingKeys } from '../modules/webhooks/index.ts'
 import { seconds, stopwatch, systemClock } from '../platform/clock.ts'
+import { apiOf, tokenOf, type Door } from './door.ts'
 import { connectTo, send } from './send.ts'
 import { Usage } from './usage.ts'
 
-interface Values {
-  api?: string | undefined
-  token?: string | undefined
+interface Values extends Door {
   events?: string | undefined
   after?: string | undefined
   json?: boolean | undefined
@@ -154,10 +153,4 @@ export const trigger = async ([kind]: readonly string[], values: Values): Promis
   say(values.json ? JSON.stringify({ type: kind, resource_id: id }) : `${kind} ${id}`)
 }
 
-const tokenOf = (values: Values): string => {
-  const token = values.token ?? process.env.BURSAR_TOKEN
-  if (!token) throw new Usage('give a token of the organization: --token, or BURSAR_TOKEN. Make one with: bursar token create')
-  return token
-}
-
-const open = (values: Values): Client => connectTo(values.api ?? process.env.BURSAR_API ?? 'http://127.0.0.1:4100', tokenOf(values))
+const open = (values: Values): Client => connectTo(apiOf(values), tokenOf(values))

@@ -1,4 +1,4 @@
-import { request as httpRequest } from 'node:http'
+import { request as httpRequest, type IncomingMessage } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import { connect, type Client } from '@bursar/contract/client'
 import { seconds } from '../platform/clock.ts'
@@ -32,4 +32,16 @@ export const send = (
     request.on('timeout', () => request.destroy(new Error('no answer in time')))
     request.on('error', reject)
     request.end(body)
+  })
+
+/** The answer to one request as it comes, for what is too large to be held. */
+export const receive = (url: string, headers: Record<string, string>): Promise<IncomingMessage> =>
+  new Promise((resolve, reject) => {
+    const request = (url.startsWith('https:') ? httpsRequest : httpRequest)(url, { headers }, resolve)
+    request.on('error', (error: Error & { code?: string }) =>
+      reject(
+        error.code === 'ECONNREFUSED' ? new Error(`nothing answers at ${new URL(url).origin}. Is it running, and is --api right?`, { cause: error }) : error,
+      ),
+    )
+    request.end()
   })

@@ -1,9 +1,13 @@
 import { operations } from '@bursar/contract'
 import { icon, render, stylesheet } from '@bursar/web'
+import type { Communities } from '../gateways/communities/communities.ts'
+import { openCommunities } from '../gateways/communities/open.ts'
 import { openEgress } from '../gateways/egress/egress.ts'
 import { openPayments } from '../gateways/payments/open.ts'
 import type { Payments } from '../gateways/payments/payments.ts'
 import { openMail } from '../gateways/mail/mail.ts'
+import { openStorage } from '../gateways/storage/open.ts'
+import type { Storage } from '../gateways/storage/storage.ts'
 import { openBudgets, type Budgets } from '../http/budget.ts'
 import { purgeRequests } from '../http/idempotency.sql.ts'
 import { openPages } from '../http/pages.ts'
@@ -13,6 +17,7 @@ import { chore, sweep, type Area, type Gateways, type Means, type Platform } fro
 import { area as catalog } from '../modules/catalog/index.ts'
 import { area as billing, hasPending } from '../modules/billing/index.ts'
 import { area as checkout, isConfirming } from '../modules/checkout/index.ts'
+import { area as entitlements, ensureLicenceKeys } from '../modules/entitlements/index.ts'
 import { area as customers } from '../modules/customers/index.ts'
 import { area as webhooks } from '../modules/webhooks/index.ts'
 import { area as identity, openOAuth, pagesOf } from '../modules/identity/index.ts'
@@ -64,6 +69,7 @@ const areas: readonly Area[] = [
   customers,
   billing,
   checkout,
+  entitlements,
   webhooks,
 ]
 
@@ -121,113 +127,126 @@ export interface Base {
   readonly telemetry: Telemetry
 }
 
-const open = async ({ config, clock, log, telemetry }: Base, role: Role, around: Replaced['around'] = (transact) => transact) => {
+/** Whatever is open when a later part fails is let go of: nothing keeps a process alive that serves nobody. */
+const allOrNothing = async <T>(open: (opened: AsyncDisposableStack) => Promise<T>): Promise<T> => {
+  const opened = new AsyncDisposableStack()
+  try {
+    return await open(opened)
+  } catch (error) {
+    await Promise.allSettled([opened.disposeAsync()])
+    throw error
+  }
+}
+
+const open = async (opened: AsyncDisposableStack, { config, clock, log, telemetry }: Base, role: Role, around: Replaced['around'] = (transact) => transact) => {
   checkComplete()
   const platform: Platform = { config, clock, log, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys), discretion }
   const postgres = openPostgres(config.database_url, role, { max: config.database_connections, clock, log })
-  try {
-    const { deployment_id } = await checkStamp(postgres.db, config.environment)
-    await checkLogin(postgres.db, config.environment)
-    telemetry.gauge('bursar_database_connections', 'Connections of this process, by state.', async () =>
-      Object.fromEntries(Object.entries(postgres.use()).map(([state, count]) => [`${role} ${state}`, count])),
-    )
-    return { platform, postgres: { ...postgres, transact: around(postgres.transact) }, deployment_id }
-  } catch (error) {
-    await postgres.close()
-    throw error
-  }
+  opened.defer(postgres.close)
+  const { deployment_id } = await checkStamp(postgres.db, config.environment)
+  await checkLogin(postgres.db, config.environment)
+  telemetry.gauge('bursar_database_connections', 'Connections of this process, by state.', async () =>
+    Object.fromEntries(Object.entries(postgres.use()).map(([state, count]) => [`${role} ${state}`, count])),
+  )
+  return { platform, postgres: { ...postgres, transact: around(postgres.transact) }, deployment_id }
 }
 
 /** What a test puts in the place of the real thing. */
 export interface Replaced {
   readonly payments?: Payments
+  readonly communities?: Communities
+  readonly storage?: Storage
   /** Stands around every transaction: a test ends the process before or after one commits. */
   readonly around?: (transact: Transact) => Transact
 }
 
-const openGateways = ({ config, clock, log }: Base, { payments }: Replaced): Gateways => ({
-  mail: openMail(config.mail, clock),
-  egress: openEgress(config.egress, clock),
-  payments: payments ?? openPayments(config, { clock, log }),
-})
-
-const closeGateways = async ({ mail, egress, payments }: Gateways): Promise<void> => {
-  mail.close()
-  egress.close()
-  await payments.close()
+const openGateways = async (
+  opened: AsyncDisposableStack,
+  { config, clock, log }: Base,
+  deployment_id: string,
+  { payments, communities, storage }: Replaced,
+): Promise<Gateways> => {
+  const gateways: Gateways = {
+    storage: storage ?? (await openStorage(config, { clock, deployment_id })),
+    mail: openMail(config.mail, clock),
+    egress: openEgress(config.egress, clock),
+    payments: payments ?? openPayments(config, { clock, log }),
+    communities: communities ?? openCommunities(config, { clock }),
+  }
+  for (const one of ['mail', 'egress', 'payments', 'storage'] as const) opened.defer(() => gateways[one].close())
+  return gateways
 }
 
 /** The part that answers requests. */
-export const openApi = async (base: Base, replaced: Replaced & { budgets?: Budgets; audit?: Audit } = {}) => {
-  const { telemetry } = base
-  const { platform, postgres, deployment_id } = await open(base, 'bursar_api', replaced.around)
-  const redis = base.config.redis_url ? openRedis(base.config.redis_url, deployment_id, base.log) : withoutRedis
-  let draining = false
-  const unready = async () => {
-    if (draining) return ['draining']
-    if (!(await reachable(postgres.db))) return ['the database cannot be reached']
-    return unfit(postgres.db)
-  }
-  telemetry.gauge('bursar_redis_available', '1 while Redis answers.', async () => (redis.available() ? 1 : 0))
-  await redis.settled
-  const budgets = replaced.budgets ?? openBudgets({ config: base.config, cache: redis, transact: postgres.transact, clock: base.clock, telemetry })
-  const gateways = openGateways(base, replaced)
-  const audit = replaced.audit ?? openAudit(platform.hasher, discretion)
-  const pages = openPages({ platform, render, stylesheet: stylesheet(), icon })
-  const oauth = await openOAuth({
-    platform,
-    postgres,
-    showProblem: (request, problem) => pages.show(request, { kind: 'problem', status: 400, ...problem }),
+export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; audit?: Audit } = {}) =>
+  allOrNothing(async (opened) => {
+    const { telemetry } = base
+    const { platform, postgres, deployment_id } = await open(opened, base, 'bursar_api', replaced.around)
+    const redis = base.config.redis_url ? openRedis(base.config.redis_url, deployment_id, base.log) : withoutRedis
+    opened.defer(redis.close)
+    let draining = false
+    const unready = async () => {
+      if (draining) return ['draining']
+      if (!(await reachable(postgres.db))) return ['the database cannot be reached']
+      return unfit(postgres.db)
+    }
+    telemetry.gauge('bursar_redis_available', '1 while Redis answers.', async () => (redis.available() ? 1 : 0))
+    await redis.settled
+    const budgets = replaced.budgets ?? openBudgets({ config: base.config, cache: redis, transact: postgres.transact, clock: base.clock, telemetry })
+    const gateways = await openGateways(opened, base, deployment_id, replaced)
+    const audit = replaced.audit ?? openAudit(platform.hasher, discretion)
+    const pages = openPages({ platform, render, stylesheet: stylesheet(), icon })
+    const oauth = await openOAuth({
+      platform,
+      postgres,
+      showProblem: (request, problem) => pages.show(request, { kind: 'problem', status: 400, ...problem }),
+    })
+    opened.defer(oauth.close)
+    await postgres.transact((tx) => ensureLicenceKeys(tx, platform))
+    const pageDoors = pagesOf({ oauth, platform, postgres })
+    const server = openServer({ implementations, platform, postgres, telemetry, budgets, audit, gateways, oauth, pages, pageDoors, unready })
+    opened.defer(() => server.close())
+    return {
+      server,
+      unready,
+      platform,
+      postgres,
+      oauth,
+      gateways,
+      /** Answers what is under way, takes nothing new, and lets go of everything. */
+      close: async () => {
+        draining = true
+        await opened.disposeAsync()
+      },
+    }
   })
-  const pageDoors = pagesOf({ oauth, platform, postgres })
-  const server = openServer({ implementations, platform, postgres, telemetry, budgets, audit, gateways, oauth, pages, pageDoors, unready })
-  return {
-    server,
-    unready,
-    platform,
-    postgres,
-    oauth,
-    gateways,
-    /** Answers what is under way, takes nothing new, and lets go of everything. */
-    close: async () => {
-      draining = true
-      await server.close()
-      oauth.close()
-      redis.close()
-      await closeGateways(gateways)
-      await postgres.close()
-    },
-  }
-}
 
 /** The part that does what was promised for later. */
-export const openWorker = async (base: Base, replaced: Replaced = {}) => {
-  const { telemetry } = base
-  const { platform, postgres } = await open(base, 'bursar_worker', replaced.around)
-  const gateways = openGateways(base, replaced)
-  const means: Means = { db: postgres.db, transact: postgres.transact, gateways, platform }
-  telemetry.gauge('bursar_outbox_age_seconds', 'How long the oldest event has waited for its number.', () => outboxAge(postgres.db, base.clock.wall()))
-  telemetry.gauge('bursar_due_age_seconds', 'How long the oldest due row has waited, by table.', () => dueAge(postgres.db, base.clock.wall()))
-  const queue = openPool(base.config.database_url, 'bursar_jobs', { max: 1, log: base.log })
-  telemetry.gauge('bursar_job_age_seconds', 'How long the oldest runnable job has waited.', () => jobAge(queue))
-  const worker = await startWorker({
-    url: base.config.database_url,
-    postgres,
-    telemetry,
-    log: base.log,
-    jobs: Object.fromEntries(jobs.map(({ name, run }) => [name, (payload: never) => run(means, payload)])) as unknown as JobHandlers,
-    sweeps: Object.fromEntries(dueWork.map(({ name, run }) => [name, (lease: never) => run(means, lease)])) as unknown as SweepHandlers,
-    chores: Object.fromEntries(regularWork.map(({ name, run }) => [name, () => run(means)])) as unknown as ChoreHandlers,
-    engines: Object.fromEntries(endlessWork.map(({ name, run }) => [name, (life: EngineLife) => run(means, life)])) as unknown as EngineHandlers,
+export const openWorker = (base: Base, replaced: Replaced = {}) =>
+  allOrNothing(async (opened) => {
+    const { telemetry } = base
+    const { platform, postgres, deployment_id } = await open(opened, base, 'bursar_worker', replaced.around)
+    const gateways = await openGateways(opened, base, deployment_id, replaced)
+    const means: Means = { db: postgres.db, transact: postgres.transact, gateways, platform }
+    telemetry.gauge('bursar_outbox_age_seconds', 'How long the oldest event has waited for its number.', () => outboxAge(postgres.db, base.clock.wall()))
+    telemetry.gauge('bursar_due_age_seconds', 'How long the oldest due row has waited, by table.', () => dueAge(postgres.db, base.clock.wall()))
+    const queue = openPool(base.config.database_url, 'bursar_jobs', { max: 1, log: base.log })
+    opened.defer(() => queue.end())
+    telemetry.gauge('bursar_job_age_seconds', 'How long the oldest runnable job has waited.', () => jobAge(queue))
+    const worker = await startWorker({
+      url: base.config.database_url,
+      postgres,
+      telemetry,
+      log: base.log,
+      jobs: Object.fromEntries(jobs.map(({ name, run }) => [name, (payload: never) => run(means, payload)])) as unknown as JobHandlers,
+      sweeps: Object.fromEntries(dueWork.map(({ name, run }) => [name, (lease: never) => run(means, lease)])) as unknown as SweepHandlers,
+      chores: Object.fromEntries(regularWork.map(({ name, run }) => [name, () => run(means)])) as unknown as ChoreHandlers,
+      engines: Object.fromEntries(endlessWork.map(({ name, run }) => [name, (life: EngineLife) => run(means, life)])) as unknown as EngineHandlers,
+    })
+    opened.defer(() => worker.stop())
+    return {
+      postgres,
+      unready: async () => ((await reachable(postgres.db)) ? unfit(postgres.db) : ['the database cannot be reached']),
+      close: () => opened.disposeAsync(),
+    }
   })
-  return {
-    postgres,
-    unready: async () => ((await reachable(postgres.db)) ? unfit(postgres.db) : ['the database cannot be reached']),
-    close: async () => {
-      await worker.stop()
-      await queue.end()
-      await closeGateways(gateways)
-      await postgres.close()
-    },
-  }
-}

@@ -1,17 +1,21 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Readable } from 'node:stream'
 import type { Access, Answer, BudgetName, Failure, Operation, Parsed, View } from '@bursar/contract'
 import type { Mail } from '../gateways/mail/mail.ts'
 import type { Anonymous, OrganizationActor, PortalActor, Reach, UserActor } from '../kernel/actors.ts'
 import type { Hasher, Sealer } from '../kernel/secrets.ts'
 import type { Clock } from '../platform/clock.ts'
 import type { Config } from '../platform/config.ts'
+import type { Communities } from '../gateways/communities/communities.ts'
 import type { Egress } from '../gateways/egress/egress.ts'
 import type { Payments } from '../gateways/payments/payments.ts'
+import type { Storage } from '../gateways/storage/storage.ts'
 import type { ChoreName, EngineName, JobName, Payload, SweepName } from '../platform/jobs/catalogue.ts'
 import type { EngineLife } from '../platform/jobs/queue.ts'
 import type { Lease } from '../platform/jobs/leases.sql.ts'
 import type { Discretion } from '../platform/personal.sql.ts'
 import type { Log } from '../platform/log.ts'
+import type { RunExport } from '../platform/postgres/exporting.ts'
 import type { Db, Transact, Tx } from '../platform/postgres/postgres.ts'
 
 export interface Platform {
@@ -29,6 +33,8 @@ export interface Gateways {
   readonly mail: Mail
   readonly egress: Egress
   readonly payments: Payments
+  readonly communities: Communities
+  readonly storage: Storage
 }
 
 interface Actors {
@@ -64,6 +70,7 @@ export type Implementation = { readonly operation: Operation } & (
       readonly begin: (tx: Tx, call: Call<never>, seen: never) => Promise<unknown>
       readonly proceed: (means: Means, call: Call<never>, intent: never) => Promise<unknown>
     }
+  | { readonly kind: 'stream'; readonly handle: (run: RunExport, call: Call<never>) => Promise<Readable> }
   | { readonly kind: 'protocol' }
 )
 
@@ -96,6 +103,13 @@ export const steps = <O extends Operation, Seen, Intent extends Readonly<Record<
     readonly proceed: (means: Means, call: Call<O>, intent: Intent) => Promise<Answer<O> | Refusal>
   },
 ): Implementation => ({ operation, kind: 'steps', ...work })
+
+/** Answers with a file as it is being made, however large: from one snapshot, in which nothing can be changed. */
+export const stream = <O extends Operation>(operation: O, handle: (run: RunExport, call: Call<O>) => Promise<Readable>): Implementation => ({
+  operation,
+  kind: 'stream',
+  handle,
+})
 
 /** Answered by the protocol's own implementation, behind our version, budget and headers. */
 export const speak = (operation: Operation & { access: { kind: 'protocol' } }): Implementation => ({ operation, kind: 'protocol' })

@@ -5,6 +5,9 @@ import { Secret, type Environment, type Pepper } from '../kernel/secrets.ts'
 const address = z.string().regex(/^(\[[0-9a-f:]+\]|[^:]+):\d{1,5}$/, 'give host:port, for example 127.0.0.1:4100')
 const secretUrl = (schemes: string) => z.url({ protocol: new RegExp(`^(${schemes})$`) }).transform((text) => new Secret(text))
 
+const webUrl = z.url({ protocol: /^https?$/ }).transform((text) => new URL(text))
+const bucket = z.string().regex(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/, 'give the name of a bucket: 3 to 63 small letters, digits, dots and hyphens')
+
 const peppers = z.string().transform((text, ctx): [Pepper, ...Pepper[]] => {
   const list = text.split(',').map((part) => {
     const [version = '', key = ''] = part.split(':')
@@ -55,12 +58,9 @@ const variables = {
   BURSAR_PEPPERS: peppers,
   /** Under which secrets that are needed again are sealed. */
   BURSAR_SEALING_KEYS: sealingKeys,
-  BURSAR_PUBLIC_URL: z.url({ protocol: /^https?$/ }).transform((text) => new URL(text)),
+  BURSAR_PUBLIC_URL: webUrl,
   /** Where people sign in and give their consent, if that is another host. */
-  BURSAR_AUTH_URL: z
-    .url({ protocol: /^https?$/ })
-    .transform((text) => new URL(text))
-    .optional(),
+  BURSAR_AUTH_URL: webUrl.optional(),
   BURSAR_BUDGETS: budgets.default({}),
   /** Addresses of our own proxies: only what they say of a client's address is believed. */
   BURSAR_TRUSTED_PROXIES: z
@@ -72,6 +72,31 @@ const variables = {
   BURSAR_ADMIN_LISTEN: address.default('127.0.0.1:4101'),
   BURSAR_SMTP_URL: secretUrl('smtp|smtps').optional(),
   BURSAR_MAIL_DIR: z.string().min(1).optional(),
+  /** Where the stand-in for GitHub, Discord and Slack keeps its record, in a sandbox. */
+  BURSAR_COMMUNITIES_DIR: z.string().min(1).optional(),
+  /** Where files are kept: a folder, or else a store that speaks S3. */
+  BURSAR_STORAGE_DIR: z.string().min(1).optional(),
+  BURSAR_S3_BUCKET: bucket.optional(),
+  /** For what anybody may see. */
+  BURSAR_S3_PUBLIC_BUCKET: bucket.optional(),
+  BURSAR_S3_ACCESS_KEY_ID: z.string().min(1).optional(),
+  BURSAR_S3_SECRET_ACCESS_KEY: z
+    .string()
+    .min(1)
+    .transform((text) => new Secret(text))
+    .optional(),
+  BURSAR_S3_REGION: z.string().min(1).default('us-east-1'),
+  /** None for Amazon's own. */
+  BURSAR_S3_ENDPOINT: webUrl.optional(),
+  /** Where clients reach the store, if by another address than this process does. */
+  BURSAR_S3_LINK_ENDPOINT: webUrl.optional(),
+  /** Where the public bucket is served to everybody, for example by a content network. */
+  BURSAR_S3_PUBLIC_URL: webUrl.optional(),
+  /** The bucket in the path, rather than in the name of the host. */
+  BURSAR_S3_PATH_STYLE: z
+    .enum(['true', 'false'])
+    .transform((text) => text === 'true')
+    .optional(),
   BURSAR_MAIL_FROM: z.string().min(3).default('Bursar <bursar@localhost>'),
   BURSAR_SCANNING_KEYS: scanningKeys.default(new Map()),
   /** How long a receiver of webhooks may take to answer. */
@@ -108,6 +133,21 @@ const Variables = z.object(variables).superRefine((value, ctx) => {
     ctx.addIssue({ code: 'custom', path: ['BURSAR_REDIS_URL'], message: 'missing; only a sandbox may do without' })
   if (value.BURSAR_AUTH_URL && value.BURSAR_AUTH_URL.protocol !== value.BURSAR_PUBLIC_URL.protocol)
     ctx.addIssue({ code: 'custom', path: ['BURSAR_AUTH_URL'], message: 'must have the scheme of BURSAR_PUBLIC_URL' })
+  if (value.BURSAR_ENV === 'production' && value.BURSAR_COMMUNITIES_DIR)
+    ctx.addIssue({ code: 'custom', path: ['BURSAR_COMMUNITIES_DIR'], message: 'is a stand-in for the sandbox: not in production' })
+  const refuse = (name: keyof typeof value, message: string) => ctx.addIssue({ code: 'custom', path: [name], message })
+  const store = ['BURSAR_S3_BUCKET', 'BURSAR_S3_PUBLIC_BUCKET', 'BURSAR_S3_ACCESS_KEY_ID', 'BURSAR_S3_SECRET_ACCESS_KEY'] as const
+  const named = store.filter((name) => value[name] !== undefined)
+  if (named.length > 0 && value.BURSAR_STORAGE_DIR) refuse('BURSAR_STORAGE_DIR', `set either a folder or a store (${named.join(', ')}), not both`)
+  if (named.length > 0) for (const name of store) if (!named.includes(name)) refuse(name, `missing; a store needs ${store.join(', ')}`)
+  if (value.BURSAR_S3_BUCKET !== undefined && value.BURSAR_S3_BUCKET === value.BURSAR_S3_PUBLIC_BUCKET)
+    refuse('BURSAR_S3_PUBLIC_BUCKET', 'must be another bucket than BURSAR_S3_BUCKET: anybody may see what is in it')
+  const linked = value.BURSAR_S3_LINK_ENDPOINT ?? value.BURSAR_S3_ENDPOINT
+  if (value.BURSAR_ENV === 'production' && named.length > 0 && linked && linked.protocol !== 'https:')
+    refuse(
+      value.BURSAR_S3_LINK_ENDPOINT ? 'BURSAR_S3_LINK_ENDPOINT' : 'BURSAR_S3_ENDPOINT',
+      'must be https in production, where clients reach it; for another address to them set BURSAR_S3_LINK_ENDPOINT',
+    )
   if (value.BURSAR_ENV === 'production' && value.BURSAR_EGRESS_LOOPBACK)
     ctx.addIssue({ code: 'custom', path: ['BURSAR_EGRESS_LOOPBACK'], message: 'is for development: not in production' })
 })
@@ -134,11 +174,27 @@ export interface Config {
     readonly readable: boolean
   }
   readonly scanning_keys: ReadonlyMap<string, KeyObject>
+  readonly communities_dir: string | undefined
+  /** Nothing where files cannot be kept. */
+  readonly storage: { readonly folder: string } | StoreConfig | undefined
   readonly log_level: string
   readonly otlp_endpoint: string | undefined
   readonly drain_seconds: number
   readonly webhooks: { readonly timeout_ms: number; readonly concurrency: number; readonly schedule: readonly number[] }
   readonly egress: { readonly loopback: boolean; readonly dns_servers: readonly string[] | undefined; readonly own_host: string }
+}
+
+/** A store that speaks S3. */
+export interface StoreConfig {
+  readonly bucket: string
+  readonly public_bucket: string
+  readonly access_key_id: string
+  readonly secret_access_key: Secret
+  readonly region: string
+  readonly endpoint: URL | undefined
+  readonly link_endpoint: URL | undefined
+  readonly public_url: URL | undefined
+  readonly path_style: boolean
 }
 
 export interface Address {
@@ -193,6 +249,24 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
           /^(localhost|127\.0\.0\.1|\[::1\])$/.test(hostname),
         ),
     },
+    communities_dir: value.BURSAR_COMMUNITIES_DIR,
+    storage:
+      value.BURSAR_STORAGE_DIR !== undefined
+        ? { folder: value.BURSAR_STORAGE_DIR }
+        : value.BURSAR_S3_BUCKET === undefined
+          ? undefined
+          : {
+              bucket: value.BURSAR_S3_BUCKET,
+              public_bucket: value.BURSAR_S3_PUBLIC_BUCKET!,
+              access_key_id: value.BURSAR_S3_ACCESS_KEY_ID!,
+              secret_access_key: value.BURSAR_S3_SECRET_ACCESS_KEY!,
+              region: value.BURSAR_S3_REGION,
+              endpoint: value.BURSAR_S3_ENDPOINT,
+              link_endpoint: value.BURSAR_S3_LINK_ENDPOINT,
+              public_url: value.BURSAR_S3_PUBLIC_URL,
+              // Amazon has a host for every bucket; most others do not.
+              path_style: value.BURSAR_S3_PATH_STYLE ?? value.BURSAR_S3_ENDPOINT !== undefined,
+            },
     scanning_keys: value.BURSAR_SCANNING_KEYS,
     log_level: value.BURSAR_LOG_LEVEL,
     otlp_endpoint: value.BURSAR_OTLP_ENDPOINT,

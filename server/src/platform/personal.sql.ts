@@ -8,6 +8,10 @@ export type Forgotten = 'nothing' | 'empty' | 'address' | 'kept'
 export interface PersonalTable {
   /** The column with the id of the customer whose person this is; absent where the person is no customer. */
   readonly of?: string
+  /** A second such column, where a row is about whoever pays and whoever has it: it is forgotten with either of them. */
+  readonly also?: string
+  /** The row does not say it, but one that it names in this column does: there stand the columns above. */
+  readonly through?: { readonly column: string; readonly table: string }
   /** Columns with the person's address, or the seller's own name for them, in rows that do not say whose they are: they become the person's. */
   readonly by?: { readonly address: string; readonly external_id: string }
   readonly columns: Readonly<Record<string, Forgotten>>
@@ -35,9 +39,18 @@ export interface Person {
   readonly external_ids: readonly string[]
 }
 
+/** The rows of a table that are about this customer. */
+const about = ({ of, also, through }: PersonalTable, organization_id: string, customer_id: string): RawBuilder<unknown> => {
+  const theirs = also === undefined ? sql`${sql.ref(of!)} = ${customer_id}` : sql`(${sql.ref(of!)} = ${customer_id} or ${sql.ref(also)} = ${customer_id})`
+  return through === undefined
+    ? theirs
+    : sql`${sql.ref(through.column)} in (select id from ${sql.table(through.table)} where organization_id = ${organization_id} and ${theirs})`
+}
+
 /** Writes over everything that any area has declared to be about this customer and its people. */
 export const forgetPerson = async (tx: Tx, { personal }: Discretion, { organization_id, customer_id, addresses, external_ids }: Person): Promise<void> => {
-  for (const [table, { of, by, columns }] of Object.entries(personal)) {
+  for (const [table, declared] of Object.entries(personal)) {
+    const { of, by, columns } = declared
     if (of === undefined) continue
     if (by !== undefined)
       await sql`
@@ -48,15 +61,19 @@ export const forgetPerson = async (tx: Tx, { personal }: Discretion, { organizat
       how === 'kept' ? [] : [sql`${sql.ref(column)} = ${replacements[how](sql.ref(column))}`],
     )
     if (changes.length === 0) continue
-    await sql`update ${sql.table(table)} set ${sql.join(changes)} where organization_id = ${organization_id} and ${sql.ref(of)} = ${customer_id}`.execute(tx.q)
+    await sql`update ${sql.table(table)} set ${sql.join(changes)} where organization_id = ${organization_id} and ${about(declared, organization_id, customer_id)}`.execute(
+      tx.q,
+    )
   }
 }
 
 /** The ids of everything that any area keeps about this customer, by table: what was said about them was said about the person. */
 export const traces = ({ personal }: Discretion, organization_id: string, customer_id: string): RawBuilder<unknown> =>
   sql.join(
-    Object.entries(personal).flatMap(([table, { of }]) =>
-      of === undefined ? [] : [sql`select id from ${sql.table(table)} where organization_id = ${organization_id} and ${sql.ref(of)} = ${customer_id}`],
+    Object.entries(personal).flatMap(([table, declared]) =>
+      declared.of === undefined
+        ? []
+        : [sql`select id from ${sql.table(table)} where organization_id = ${organization_id} and ${about(declared, organization_id, customer_id)}`],
     ),
     sql` union all `,
   )

@@ -65,6 +65,24 @@ describe('configuration', () => {
     expect(readConfig({ ...good, BURSAR_REDIS_URL: '' }).redis_url).toBeUndefined()
     expect(() => readConfig({ ...good, BURSAR_ENV: 'production', BURSAR_REDIS_URL: '' })).toThrow('BURSAR_REDIS_URL: missing')
   })
+
+  test('files are kept in a folder, or in a store that is named in full, or nowhere', () => {
+    const { BURSAR_STORAGE_DIR: folder, ...bare } = good
+    expect(readConfig(good).storage).toEqual({ folder })
+    expect(readConfig(bare).storage).toBeUndefined()
+    const store = { BURSAR_S3_BUCKET: 'files', BURSAR_S3_PUBLIC_BUCKET: 'pictures', BURSAR_S3_ACCESS_KEY_ID: 'id', BURSAR_S3_SECRET_ACCESS_KEY: 'hunter4' }
+    const config = readConfig({ ...bare, ...store })
+    expect(config.storage).toMatchObject({ bucket: 'files', region: 'us-east-1', endpoint: undefined, path_style: false })
+    expect(JSON.stringify(config)).not.toContain('hunter')
+    const elsewhere = { ...bare, ...store, BURSAR_S3_ENDPOINT: 'http://10.0.0.1:7480' }
+    expect(readConfig(elsewhere).storage).toMatchObject({ endpoint: new URL('http://10.0.0.1:7480'), path_style: true })
+    expect(readConfig({ ...elsewhere, BURSAR_S3_PATH_STYLE: 'false' }).storage).toMatchObject({ path_style: false })
+    expect(() => readConfig({ ...good, ...store })).toThrow('BURSAR_STORAGE_DIR: set either a folder or a store')
+    for (const name of Object.keys(store)) expect(() => readConfig({ ...bare, ...store, [name]: '' })).toThrow(`${name}: missing; a store needs`)
+    expect(() => readConfig({ ...bare, ...store, BURSAR_S3_PUBLIC_BUCKET: 'files' })).toThrow('must be another bucket')
+    expect(() => readConfig({ ...elsewhere, BURSAR_ENV: 'production' })).toThrow('BURSAR_S3_ENDPOINT: must be https in production')
+    expect(readConfig({ ...elsewhere, BURSAR_ENV: 'production', BURSAR_S3_LINK_ENDPOINT: 'https://files.example' }).storage).toBeDefined()
+  })
 })
 
 describe('environments', () => {
@@ -144,7 +162,7 @@ describe('database', () => {
     )
     // Logs of their own, hashes of secrets (what they open is noted where it stands), and our own machinery.
     const unnoted =
-      'audit_heads audit_log budget_spends checkout_products collection_deltas credentials customer_balances customer_session_codes deployment event_heads events idempotency_keys invoice_counters ledger_entries ledger_transactions mails oauth_families oauth_tokens oauth_visits order_items order_taxes pending_sign_ins processor_events recovery_codes schema_migrations sign_in_codes signing_keys subscription_prices trial_redemptions webhook_attempts webhook_deliveries worker_lives'
+      'audit_heads audit_log benefit_graces budget_spends checkout_products collection_deltas credentials customer_balances customer_session_codes customer_states deployment downloadables event_heads events file_parts idempotency_keys invoice_counters ledger_entries ledger_transactions licence_signing_keys mails meter_credits oauth_families oauth_tokens oauth_visits order_items order_taxes pending_sign_ins processor_events recovery_codes schema_migrations sign_in_codes signing_keys subscription_prices trial_redemptions webhook_attempts webhook_deliveries worker_lives'
     expect(rows.map(({ name }) => name).join(' ')).toBe(unnoted)
   })
 

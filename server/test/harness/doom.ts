@@ -2,7 +2,7 @@ import type { AddressInfo } from 'node:net'
 import { connect, type Client } from '@bursar/contract/client'
 import { openPayments } from '../../src/gateways/payments/open.ts'
 import type { Payments, Processor } from '../../src/gateways/payments/payments.ts'
-import { dueWork, jobs, openApi } from '../../src/main/wire.ts'
+import { dueWork, jobs, openApi, type Replaced } from '../../src/main/wire.ts'
 import type { Means } from '../../src/modules/handlers.ts'
 import { sweeps, type SweepName } from '../../src/platform/jobs/catalogue.ts'
 import { claim } from '../../src/platform/jobs/leases.sql.ts'
@@ -91,9 +91,9 @@ export const openLife = (end: End | null) => {
 export type Life = ReturnType<typeof openLife>
 
 /** A deployment's processes within this one: the API on a port of its own, and whoever does what was promised for later, one thing at a time. */
-export const openDeployment = async (world: World, life: Life) => {
+export const openDeployment = async (world: World, life: Life, replaced: Pick<Replaced, 'communities' | 'storage'> = {}) => {
   const payments = openPayments(world.config, world.base)
-  const api = await openApi(world.base, { payments: life.watched(payments), around: life.around })
+  const api = await openApi(world.base, { ...replaced, payments: life.watched(payments), around: life.around })
   await api.server.listen({ host: '127.0.0.1', port: 0 })
   const { port } = api.server.server.address() as AddressInfo
   const worker = openPostgres(world.config.database_url, 'bursar_worker', { max: 8, clock: world.clock, log: world.base.log })

@@ -115,6 +115,7 @@ export const openSales = (world: World) => {
         period_start: null,
         period_end: null,
         first_failed_at: null,
+        benefits_revoked_at: null,
         ...unleased,
         ...given,
       }

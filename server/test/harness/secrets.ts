@@ -1,9 +1,11 @@
 import { appendFileSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { tokenPatterns, webhookSecretPattern } from '../../src/kernel/secrets.ts'
+import { licenseKeyPattern, tokenPatterns, webhookSecretPattern } from '../../src/kernel/secrets.ts'
 
 const scratch = () => process.env.BURSAR_TEST_SCRATCH ?? '/tmp'
-const tokens = new RegExp([...tokenPatterns.map(({ pattern }) => pattern), webhookSecretPattern].join('|'), 'g')
+/** What opens a file to whoever has the link, on our own server and at a store. */
+const linkSignature = '(?<=[sS]ignature=)[0-9a-f]{64}'
+const tokens = new RegExp([...tokenPatterns.map(({ pattern }) => pattern), webhookSecretPattern, linkSignature, licenseKeyPattern].join('|'), 'g')
 
 /** Remembers every secret in a text that the system handed to somebody: an answer, a cookie, a mail. */
 export const noteSecrets = (text: string): void => {

@@ -42,12 +42,15 @@ export const variables = (database: { url: string; owner_url: string }, mail_url
     sign_in: [[1_000_000, 60]],
     registration: [[1_000_000, 60]],
     checkout_confirm: [[1_000_000, 60]],
+    license_keys: [[1_000_000, 60]],
     failed_authentications: [[1_000_000, 60]],
   }),
   BURSAR_PUBLIC_URL: 'https://bursar.test',
   BURSAR_LISTEN: '127.0.0.1:0',
   BURSAR_ADMIN_LISTEN: '127.0.0.1:0',
   BURSAR_SMTP_URL: mail_url,
+  // Made when the first file comes, and gone with the run.
+  BURSAR_STORAGE_DIR: `${process.env.BURSAR_TEST_SCRATCH ?? '.scratch'}/storage/${new URL(database.url).pathname.slice(1)}`,
   BURSAR_LOG_LEVEL: 'trace',
 })
 
@@ -106,7 +109,7 @@ export interface WorldOptions {
   browser?: boolean
 }
 
-const freePort = () =>
+export const freePort = () =>
   new Promise<number>((resolve) => {
     const probe = createServer().listen(0, '127.0.0.1', () => {
       const { port } = probe.address() as AddressInfo
@@ -254,7 +257,7 @@ export const find = (method: string, address: string) => {
 }
 
 /** Waits until something is so, asking often; fails loudly when it never is. */
-export const eventually = async <T>(what: string, ask: () => Promise<T | undefined | false>, within = 10_000): Promise<T> => {
+export const eventually = async <T>(what: string, ask: () => Promise<T | undefined | false>, within = 30_000): Promise<T> => {
   const until = performance.now() + within
   for (;;) {
     const answer = await ask()

@@ -4,6 +4,7 @@ import { dirname, join } from 'node:path'
 import { expect, test } from 'vitest'
 import { cards } from '../../src/gateways/payments/test/cards.ts'
 import { readConfig } from '../../src/platform/config.ts'
+import { documentedVerifier } from '../harness/licences.ts'
 
 const root = new URL('../../../', import.meta.url).pathname
 const pages = execFileSync('git', ['ls-files', '--cached', '--others', '--exclude-standard', '*.md'], { cwd: root, encoding: 'utf8' })
@@ -59,4 +60,20 @@ test('the page on dependencies lists every package that the server needs', () =>
     expect(page, name).toMatch(new RegExp(`${name.replace('@opentelemetry/', '').replace(/[-/]/g, '.')}[ ,]`))
     expect(page, `${name} ${version}`).toContain(version)
   }
+})
+
+test('the verifier on the page on license keys reads every vector as it says', async () => {
+  const readLicence = await documentedVerifier()
+  const { vectors, ...given } = JSON.parse(read('docs/guides/license-keys.json')) as Parameters<typeof readLicence>[1] & {
+    vectors: { name: string; token: string; claims?: unknown; error?: string }[]
+  }
+  const outcome = (token: string) => {
+    try {
+      return { claims: readLicence(token, given) }
+    } catch (error) {
+      return { error: (error as Error).message }
+    }
+  }
+  for (const { name, token, ...wanted } of vectors) expect([name, outcome(token)]).toEqual([name, wanted])
+  expect(new Set(vectors.map(({ error }) => error)).size).toBe(5)
 })

@@ -183,7 +183,7 @@ test('traces go to the collector: operations and statements, without a value, an
   expect(text).not.toContain(token.slice(-43))
 })
 
-test('it refuses to start wrongly, and says why [S1-09]', async () => {
+test('it refuses to start wrongly, and says why [S1-09]', { timeout: 120_000 }, async () => {
   const refused = async (args: string[], extra: Record<string, string>) => {
     const program = launch(args, { ...settings, ...extra })
     return { code: await program.exited, output: program.output() }
@@ -208,6 +208,10 @@ test('it refuses to start wrongly, and says why [S1-09]', async () => {
     output: expect.stringContaining('the port is taken'),
   })
   taken.close()
+  // One that fails with connections open ends as well: nothing stays that serves nobody.
+  await database.owner((owner) => owner.query(`revoke insert, select on licence_signing_keys from bursar_api`))
+  expect(await refused(['serve', '--roles', 'api'], {})).toMatchObject({ code: 1, output: expect.stringContaining('permission denied') })
+  await database.owner((owner) => owner.query(`grant insert, select on licence_signing_keys to bursar_api`))
   expect(await refused(['operator', 'create', '--email', 'nonsense'], {})).toMatchObject({
     code: 2,
     output: expect.stringContaining('takes an e-mail address'),

@@ -31,6 +31,16 @@ export interface Target {
   readonly payment_id: string
   readonly subscription_id: string
   readonly test_clock_id: string
+  /** A subscription with seats, and one of them, to which somebody is invited. */
+  readonly seated_id: string
+  readonly seat_id: string
+  /** A benefit that this customer has of its own. */
+  readonly grant_id: string
+  readonly file_id: string
+  /** A license key of that customer's own, one of its activations, and the key itself. */
+  readonly license_key_id: string
+  readonly activation_id: string
+  readonly license_key: string
 }
 
 export interface Asked {
@@ -62,6 +72,8 @@ export interface Policy {
   readonly who: 'open' | 'person' | 'portal' | Verdicts | readonly Credential[]
   /** Who may do it in the portal. */
   readonly portal?: readonly PortalRole[]
+  /** To roles that may not, it is as absent as none. */
+  readonly hidden?: boolean
   /** Takes sessions of members only. */
   readonly membersOnly?: boolean
   readonly scopes: readonly Scope[]
@@ -90,7 +102,10 @@ const managers: readonly OrganizationRole[] = ['owner', 'admin']
 const crew: readonly OrganizationRole[] = ['owner', 'admin', 'member']
 
 const customersRead: readonly Scope[] = ['customers:read', 'customers:write']
+const keysRead: readonly Scope[] = ['license_keys:read', 'license_keys:write']
+const benefitsRead: readonly Scope[] = ['benefits:read', 'benefits:write']
 const hooksRead: readonly Scope[] = ['webhooks:read', 'webhooks:write']
+const seatsRead: readonly Scope[] = ['customer_seats:read']
 const membersRead: readonly Scope[] = ['members:read', 'members:write']
 const everyone: readonly PortalRole[] = ['customer', 'owner', 'billing_manager', 'member']
 const payers: readonly PortalRole[] = ['customer', 'owner', 'billing_manager']
@@ -440,6 +455,60 @@ export const policy: Record<string, Policy> = {
     foreign: 'absent',
   },
   'benefits:list': { who: tokens, scopes: ['benefits:read', 'benefits:write'], ask: () => ({ path: '/v1/benefits/?limit=100' }), granted: 200 },
+  'benefits:files': {
+    who: tokens,
+    scopes: ['benefits:read', 'benefits:write'],
+    ask: (t) => ({ path: `/v1/benefits/${t.benefit_id}/files` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'files:list': { who: tokens, scopes: ['files:read', 'files:write'], ask: () => ({ path: '/v1/files/?limit=100' }), granted: 200 },
+  'files:create': {
+    who: tokens,
+    scopes: ['files:write'],
+    roles: crew,
+    ask: (t) => ({
+      path: '/v1/files/',
+      body: {
+        service: 'downloadable',
+        name: 'matrix.txt',
+        mime_type: 'text/plain',
+        size: 3,
+        upload: { parts: [{ number: 1, chunk_start: 0, chunk_end: 3 }] },
+        ...(t.organization_id === '' ? {} : { organization_id: t.organization_id }),
+      },
+    }),
+    granted: 201,
+    foreign: 'invalid',
+    implied: true,
+  },
+  'files:uploaded': {
+    who: tokens,
+    scopes: ['files:write'],
+    roles: crew,
+    ask: (t) => ({
+      path: `/v1/files/${t.file_id}/uploaded`,
+      body: { id: 'upload', path: `downloadable/${t.file_id}`, parts: [{ number: 1, checksum_etag: 'x' }] },
+    }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'files:update': {
+    who: tokens,
+    scopes: ['files:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/files/${t.file_id}`, body: { name: 'renamed.txt' } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'files:delete': {
+    who: tokens,
+    scopes: ['files:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/files/${t.file_id}` }),
+    granted: 204,
+    foreign: 'absent',
+  },
   'benefits:create': {
     who: tokens,
     scopes: ['benefits:write'],
@@ -474,6 +543,106 @@ export const policy: Record<string, Policy> = {
     ask: (t) => ({ path: `/v1/benefits/${t.benefit_id}` }),
     granted: 204,
     foreign: 'absent',
+  },
+  'benefits:grants': {
+    who: tokens,
+    scopes: benefitsRead,
+    ask: (t) => ({ path: `/v1/benefits/${t.benefit_id}/grants?limit=100` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'benefit-grants:list': { who: tokens, scopes: benefitsRead, ask: () => ({ path: '/v1/benefit-grants/?limit=100' }), granted: 200 },
+  'benefit-grants:get': {
+    who: tokens,
+    scopes: benefitsRead,
+    ask: (t) => ({ path: `/v1/benefit-grants/${t.grant_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'benefit-grants:create': {
+    who: tokens,
+    scopes: ['benefits:write'],
+    roles: crew,
+    ask: (t) => ({ path: '/v1/benefit-grants/', body: { customer_id: t.customer_id, benefit_id: t.benefit_id } }),
+    granted: 201,
+    foreign: 'invalid',
+  },
+  'benefit-grants:revoke': {
+    who: tokens,
+    scopes: ['benefits:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/benefit-grants/${t.grant_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'license_keys:list': { who: tokens, scopes: keysRead, ask: () => ({ path: '/v1/license-keys/?limit=100' }), granted: 200 },
+  'license_keys:get': {
+    who: tokens,
+    scopes: keysRead,
+    ask: (t) => ({ path: `/v1/license-keys/${t.license_key_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'license_keys:update': {
+    who: tokens,
+    scopes: ['license_keys:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/license-keys/${t.license_key_id}`, body: { status: 'revoked', limit_usage: 7 } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'license_keys:get_activation': {
+    who: tokens,
+    scopes: keysRead,
+    ask: (t) => ({ path: `/v1/license-keys/${t.license_key_id}/activations/${t.activation_id}` }),
+    granted: 200,
+    foreign: 'absent',
+    nested: 'license_key_id',
+  },
+  'license_keys:rotate': {
+    who: tokens,
+    scopes: ['license_keys:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/license-keys/${t.license_key_id}/rotate` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'license_keys:offline': {
+    who: tokens,
+    scopes: ['license_keys:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/license-keys/${t.license_key_id}/offline`, body: { activation_id: t.activation_id } }),
+    granted: 200,
+    foreign: 'absent',
+    nested: 'license_key_id',
+  },
+  'license_keys:signing_keys': { who: 'open', scopes: [], ask: () => ({ path: '/v1/licence-signing-keys' }), granted: 200 },
+  'license_keys:validate': {
+    who: tokens,
+    scopes: ['license_keys:write'],
+    roles: crew,
+    ask: (t) => ({ path: '/v1/license-keys/validate', body: { key: t.license_key, organization_id: t.organization_id, activation_id: t.activation_id } }),
+    granted: 200,
+    foreign: 'absent',
+    nested: 'organization_id',
+  },
+  'license_keys:activate': {
+    who: tokens,
+    scopes: ['license_keys:write'],
+    roles: crew,
+    ask: (t) => ({ path: '/v1/license-keys/activate', body: { key: t.license_key, organization_id: t.organization_id, label: 'Matrix' } }),
+    granted: 200,
+    foreign: 'absent',
+    nested: 'organization_id',
+  },
+  'license_keys:deactivate': {
+    who: tokens,
+    scopes: ['license_keys:write'],
+    roles: crew,
+    ask: (t) => ({ path: '/v1/license-keys/deactivate', body: { key: t.license_key, organization_id: t.organization_id, activation_id: t.activation_id } }),
+    granted: 204,
+    foreign: 'absent',
+    nested: 'organization_id',
   },
   'products:update_benefits': {
     who: tokens,
@@ -532,6 +701,7 @@ export const policy: Record<string, Policy> = {
   },
 
   'customers:list': { who: tokens, scopes: customersRead, ask: () => ({ path: '/v1/customers/?limit=100' }), granted: 200 },
+  'customers:export': { who: tokens, scopes: customersRead, ask: () => ({ path: '/v1/customers/export' }), granted: 200 },
   'customers:create': {
     who: tokens,
     scopes: ['customers:write'],
@@ -587,6 +757,29 @@ export const policy: Record<string, Policy> = {
   },
 
   'members:list_members': { who: tokens, scopes: membersRead, ask: () => ({ path: '/v1/members/?limit=100' }), granted: 200 },
+  'customers:get_state': {
+    who: tokens,
+    scopes: customersRead,
+    ask: (t) => ({ path: `/v1/customers/${t.customer_id}/state` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customers:get_state_external': { who: tokens, scopes: customersRead, ask: (t) => ({ path: `${external(t)}/state` }), granted: 200, foreign: 'absent' },
+  'customers:get_state_token': {
+    who: tokens,
+    scopes: customersRead,
+    ask: (t) => ({ path: `/v1/customers/${t.customer_id}/state/token` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customers:get_state_token_external': {
+    who: tokens,
+    scopes: customersRead,
+    ask: (t) => ({ path: `${external(t)}/state/token` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+
   'customers:members:list': {
     who: tokens,
     scopes: membersRead,
@@ -955,6 +1148,12 @@ export const policy: Record<string, Policy> = {
   },
 
   'orders:list': { who: tokens, scopes: ['orders:read'], ask: () => ({ path: '/v1/orders/?limit=100&sorting=created_at' }), granted: 200 },
+  'orders:export': {
+    who: tokens,
+    scopes: ['orders:read'],
+    ask: () => ({ path: '/v1/orders/export?columns=email&columns=product&columns=billing_name' }),
+    granted: 200,
+  },
   'orders:get': { who: tokens, scopes: ['orders:read'], ask: (t) => ({ path: `/v1/orders/${t.order_id}` }), granted: 200, foreign: 'absent' },
   'orders:update': {
     who: tokens,
@@ -977,6 +1176,12 @@ export const policy: Record<string, Policy> = {
     ask: (t) => ({ path: '/v1/refunds/', body: { order_id: t.order_id, reason: 'customer_request', amount: 100 } }),
     granted: 201,
     foreign: 'invalid',
+  },
+  'subscriptions:export': {
+    who: tokens,
+    scopes: ['subscriptions:read', 'subscriptions:write'],
+    ask: () => ({ path: '/v1/subscriptions/export?columns=email&columns=product&columns=customer_name&columns=billing_name' }),
+    granted: 200,
   },
   'subscriptions:list': {
     who: tokens,
@@ -1044,6 +1249,92 @@ export const policy: Record<string, Policy> = {
     granted: 200,
     foreign: 'absent',
   },
+  'customer_portal:benefit-grants:list': {
+    who: 'portal',
+    scopes: [],
+    portal: everyone,
+    ask: () => ({ path: '/v1/customer-portal/benefit-grants/?limit=100&sorting=granted_at' }),
+    granted: 200,
+  },
+  // What is the customer's own is the owner's; whoever else is in the team has nothing of it.
+  'customer_portal:benefit-grants:get': {
+    who: 'portal',
+    scopes: [],
+    portal: ['customer', 'owner'],
+    hidden: true,
+    ask: (t) => ({ path: `/v1/customer-portal/benefit-grants/${t.grant_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:benefit-grants:update': {
+    who: 'portal',
+    scopes: [],
+    portal: ['customer', 'owner'],
+    hidden: true,
+    ask: (t) => ({ path: `/v1/customer-portal/benefit-grants/${t.grant_id}`, body: { benefit_type: 'custom' } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:downloadables:list': {
+    who: 'portal',
+    scopes: [],
+    portal: everyone,
+    ask: () => ({ path: '/v1/customer-portal/downloadables/?limit=100' }),
+    granted: 200,
+  },
+  'customer_portal:downloadables:get': {
+    who: 'open',
+    scopes: [],
+    ask: () => ({ path: '/v1/customer-portal/downloadables/made-up' }),
+    granted: [404, 'ResourceNotFound'],
+  },
+  'customer_portal:license_keys:list': {
+    who: 'portal',
+    scopes: [],
+    portal: everyone,
+    ask: () => ({ path: '/v1/customer-portal/license-keys/?limit=100' }),
+    granted: 200,
+  },
+  'customer_portal:license_keys:get': {
+    who: 'portal',
+    scopes: [],
+    portal: ['customer', 'owner'],
+    hidden: true,
+    ask: (t) => ({ path: `/v1/customer-portal/license-keys/${t.license_key_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:license_keys:rotate': {
+    who: 'portal',
+    scopes: [],
+    portal: ['customer', 'owner'],
+    hidden: true,
+    ask: (t) => ({ path: `/v1/customer-portal/license-keys/${t.license_key_id}/rotate` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  // Whoever knows a key may use it: who asks changes nothing, and a key that is none is not there.
+  'customer_portal:license_keys:validate': {
+    who: 'open',
+    scopes: [],
+    ask: (t) => ({ path: '/v1/customer-portal/license-keys/validate', body: { key: 'made-up', organization_id: t.organization_id } }),
+    granted: [404, 'ResourceNotFound'],
+  },
+  'customer_portal:license_keys:activate': {
+    who: 'open',
+    scopes: [],
+    ask: (t) => ({ path: '/v1/customer-portal/license-keys/activate', body: { key: 'made-up', organization_id: t.organization_id, label: 'Matrix' } }),
+    granted: [404, 'ResourceNotFound'],
+  },
+  'customer_portal:license_keys:deactivate': {
+    who: 'open',
+    scopes: [],
+    ask: (t) => ({
+      path: '/v1/customer-portal/license-keys/deactivate',
+      body: { key: 'made-up', organization_id: t.organization_id, activation_id: t.activation_id },
+    }),
+    granted: [404, 'ResourceNotFound'],
+  },
   'customer_portal:orders:list': {
     who: 'portal',
     scopes: [],
@@ -1082,6 +1373,89 @@ export const policy: Record<string, Policy> = {
     ask: (t) => ({ path: `/v1/customer-portal/orders/${t.order_id}/confirm-payment`, body: { confirmation_token_id: 'tok_visa' } }),
     granted: 200,
     foreign: 'absent',
+  },
+  'customer-seats:assign_seat': {
+    who: tokens,
+    scopes: ['customer_seats:write'],
+    roles: crew,
+    ask: (t) => ({ path: '/v1/customer-seats', body: { subscription_id: t.seated_id, email: `matrix-${serial++}@people.test` } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer-seats:list_seats': {
+    who: tokens,
+    scopes: seatsRead,
+    ask: (t) => ({ path: `/v1/customer-seats?subscription_id=${t.seated_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer-seats:get': { who: tokens, scopes: seatsRead, ask: (t) => ({ path: `/v1/customer-seats/${t.seat_id}` }), granted: 200, foreign: 'absent' },
+  'customer-seats:revoke_seat': {
+    who: tokens,
+    scopes: ['customer_seats:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/customer-seats/${t.seat_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer-seats:resend_invitation': {
+    who: tokens,
+    scopes: ['customer_seats:write'],
+    roles: crew,
+    ask: (t) => ({ path: `/v1/customer-seats/${t.seat_id}/resend` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer-seats:get_claim_info': {
+    who: 'open',
+    scopes: [],
+    ask: () => ({ path: '/v1/customer-seats/claim/bursar_test_sit_made_up' }),
+    granted: [404, 'ResourceNotFound'],
+  },
+  'customer-seats:claim_seat': {
+    who: 'open',
+    scopes: [],
+    ask: () => ({ path: '/v1/customer-seats/claim', body: { invitation_token: 'bursar_test_sit_made_up' } }),
+    granted: [400, 'InvalidInvitationToken'],
+  },
+  'customer_portal:seats:list_seats': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/seats?subscription_id=${t.seated_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:seats:assign_seat': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: '/v1/customer-portal/seats', body: { subscription_id: t.seated_id, email: `matrix-${serial++}@people.test` } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:seats:revoke_seat': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/seats/${t.seat_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:seats:resend_invitation': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/seats/${t.seat_id}/resend` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:seats:list_claimed_subscriptions': {
+    who: 'portal',
+    scopes: [],
+    portal: everyone,
+    ask: () => ({ path: '/v1/customer-portal/seats/subscriptions?limit=100' }),
+    granted: 200,
   },
   'test-clocks:list': { who: tokens, scopes: customersRead, ask: () => ({ path: '/v1/test-clocks/' }), granted: 200 },
   'test-clocks:create': {

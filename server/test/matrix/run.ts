@@ -1,9 +1,11 @@
 import { randomBytes } from 'node:crypto'
+import { sql } from 'kysely'
 import { organizationRoles, operations, scopes, type OrganizationRole, type Scope } from '@bursar/contract'
 import { cookieName, issueOrganizationToken, issuePersonalToken, startSession } from '../../src/modules/identity/index.ts'
 import { addMember, createCustomer, createTestClock, openCustomerSession } from '../../src/modules/customers/index.ts'
 import { createWebhookEndpoint } from '../../src/modules/webhooks/index.ts'
 import { defaultAccount } from '../../src/modules/billing/index.ts'
+import { assign as assignSeat } from '../../src/modules/billing/seats/assigning.ts'
 import { createCheckout } from '../../src/modules/checkout/index.ts'
 import { createBenefit, createCustomField, createDiscount, createMeter, createProduct } from '../../src/modules/catalog/index.ts'
 import { insertMembership } from '../../src/modules/organizations/index.ts'
@@ -15,6 +17,7 @@ import { openSales } from '../harness/sales.ts'
 import { noteSecrets } from '../harness/secrets.ts'
 import { checkExchange, openWorld } from '../harness/world.ts'
 import { CheckoutCreate, OAuth2ClientConfiguration } from '@bursar/contract'
+import { activateKey, grantByHand } from '../../src/modules/entitlements/index.ts'
 import { registerClient } from '../../src/modules/identity/clients/clients.ts'
 import { allow } from '../../src/modules/identity/grants/grants.ts'
 import type { Tx } from '../../src/platform/postgres/postgres.ts'
@@ -91,6 +94,30 @@ const forFree: typeof onSale = {
   prices: [{ amount_type: 'fixed', price_currency: 'usd', price_amount: 0 }],
 }
 
+const bySeat: typeof onSale = {
+  ...onSale,
+  name: 'By seat',
+  recurring_interval: 'month',
+  recurring_interval_count: 1,
+  prices: [
+    {
+      amount_type: 'seat_based',
+      price_currency: 'usd',
+      seat_tiers: { seat_tier_type: 'volume', tiers: [{ min_seats: 1, max_seats: null, price_per_seat: 1000 }] },
+    },
+  ],
+}
+
+/** Seats that this customer has bought, and one of them, to which somebody is invited. */
+const furnishSeats = async (organization_id: string, customer_id: string) => {
+  const { product, prices } = await transact((tx) => createProduct(tx, inside(organization_id), bySeat))
+  const ids = prices.map(({ id }) => id)
+  const { id: seated_id } = await sales.subscription({ organization_id, id: customer_id }, product, ids, { seats: 10 })
+  const body = { subscription_id: seated_id, email: `seat-${customers++}@people.test`, immediate_claim: false }
+  const { seat } = await transact((tx) => assignSeat(tx, inside(organization_id), body))
+  return { seated_id, seat_id: seat.id }
+}
+
 /** A checkout that waits for its buyer, and something that this customer has bought and paid. */
 const furnishSales = async (organization_id: string, customer_id: string) => {
   // Another product than the one to point at: what was sold cannot be deleted.
@@ -112,10 +139,94 @@ const furnishSales = async (organization_id: string, customer_id: string) => {
   return { checkout_id: checkout.id, checkout_secret, subscription_id: subscription.id, order_id: order.id, payment_id: payment.id }
 }
 
-/** Things to point at, made anew wherever a granted request may use them up. */
-const furnish = async (organization_id: string, owner_id: string, actor_id: string): Promise<Target> => {
+/** A benefit of this customer's own. */
+const furnishGrant = async (tx: Tx, organization_id: string, customer_id: string): Promise<string> => {
+  const reach = inside(organization_id)
+  const benefit = await createBenefit(tx, reach, platform, { type: 'custom', description: 'Granted', properties: {} })
+  return (await grantByHand(tx, reach, platform, { customer_id, benefit_id: benefit.id })).grant.id
+}
+
+/** A license key of this customer's own, used in one place. */
+const furnishKey = async (tx: Tx, organization_id: string, customer_id: string) => {
+  const reach = inside(organization_id)
+  const properties = { activations: { limit: 3, enable_customer_admin: false } }
+  const benefit = await createBenefit(tx, reach, platform, { type: 'license_keys', description: 'Keys', properties })
+  const { grant } = await grantByHand(tx, reach, platform, { customer_id, benefit_id: benefit.id })
+  const license_key_id = grant.properties.license_key_id as string
+  const { rows } = await sql<{ key_sealed: string }>`select key_sealed from license_keys where id = ${license_key_id}`.execute(tx.q)
+  const license_key = platform.sealer.open(rows[0]!.key_sealed, `license_key:${organization_id}:${license_key_id}`).reveal()
+  noteSecrets(license_key)
+  const { activation } = await activateKey(tx, reach, platform, { key: license_key, organization_id, label: 'Target' })
+  return { license_key_id, license_key, activation_id: activation.id }
+}
+
+const absentId = () => newId(new Date())
+const absent = (): Target => ({
+  organization_id: absentId(),
+  member_id: absentId(),
+  invitation_id: absentId(),
+  organization_token_id: absentId(),
+  personal_token_id: absentId(),
+  product_id: absentId(),
+  meter_id: absentId(),
+  discount_id: absentId(),
+  benefit_id: absentId(),
+  custom_field_id: absentId(),
+  customer_id: absentId(),
+  customer_external_id: absentId(),
+  person_id: absentId(),
+  person_external_id: absentId(),
+  endpoint_id: absentId(),
+  event_id: absentId(),
+  replay_id: absentId(),
+  client_id: absentId(),
+  checkout_id: absentId(),
+  checkout_secret: absentId(),
+  order_id: absentId(),
+  payment_id: absentId(),
+  subscription_id: absentId(),
+  test_clock_id: absentId(),
+  seated_id: absentId(),
+  seat_id: absentId(),
+  grant_id: absentId(),
+  file_id: absentId(),
+  license_key_id: absentId(),
+  activation_id: absentId(),
+  license_key: absentId(),
+  free_plan_id: absentId(),
+})
+
+/** What a request of an operation names. */
+const namedBy = (row: Policy): ReadonlySet<string> => {
+  const named = new Set<string>()
+  row.ask(
+    new Proxy(absent(), {
+      get: (target, name: keyof Target) => {
+        named.add(name)
+        return target[name]
+      },
+    }),
+  )
+  return named
+}
+
+type Furnishing = readonly [names: readonly (keyof Target)[], make: () => Promise<Partial<Target>>]
+
+/** Makes all of them, or those that an operation names. */
+const furnishFrom = async (furnishings: readonly Furnishing[], given: Partial<Target>, row?: Policy): Promise<Target> => {
+  const named = row && namedBy(row)
+  const target = { ...absent(), ...given }
+  for (const [names, make] of furnishings) if (!named || names.some((name) => named.has(name))) Object.assign(target, await make())
+  return target
+}
+
+const furnishMember = async (organization_id: string) => {
   const member = await world.person()
   await join(organization_id, member.id, 'member')
+  return { member_id: member.id }
+}
+
+const furnishInvitation = async (organization_id: string, owner_id: string) => {
   const invitation_id = newId(new Date())
   await database.owner((owner) =>
     owner.query(
@@ -123,7 +234,10 @@ const furnish = async (organization_id: string, owner_id: string, actor_id: stri
       [organization_id, invitation_id, `${invitation_id}@people.test`, owner_id],
     ),
   )
-  const team = await furnishTeam(organization_id)
+  return { invitation_id }
+}
+
+const furnishWebhooks = async (organization_id: string) => {
   const [event_id, replay_id] = [newId(new Date()), newId(new Date())]
   // An organization has a limited number of endpoints: old ones make room, but for the neighbour's.
   await database.owner((owner) =>
@@ -151,64 +265,59 @@ const furnish = async (organization_id: string, owner_id: string, actor_id: stri
       [organization_id, replay_id, endpoint.id],
     )
   })
-  const sold = await furnishSales(organization_id, team.customer_id)
-  return transact(async (tx) => ({
-    organization_id,
-    ...team,
-    ...sold,
-    endpoint_id: endpoint.id,
-    event_id,
-    replay_id,
-    member_id: member.id,
-    invitation_id,
-    organization_token_id: (await issueOrganizationToken(tx, platform, organization_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
-    product_id: (await createProduct(tx, inside(organization_id), onSale)).product.id,
-    free_plan_id: (await createProduct(tx, inside(organization_id), forFree)).product.id,
-    meter_id: (
-      await createMeter(tx, inside(organization_id), {
-        name: 'Target',
-        unit: 'scalar',
-        filter: { conjunction: 'and', clauses: [] },
-        aggregation: { func: 'count' },
-      })
-    ).id,
-    benefit_id: (await createBenefit(tx, inside(organization_id), platform, { type: 'custom', description: 'Target', properties: {} })).id,
-    discount_id: (await createDiscount(tx, inside(organization_id), { name: 'Target', type: 'percentage', duration: 'once', basis_points: 100 })).id,
-    custom_field_id: (await createCustomField(tx, inside(organization_id), { type: 'text', slug: `target-${fields++}`, name: 'Target', properties: {} })).id,
-    personal_token_id: (await issuePersonalToken(tx, platform, actor_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
-    client_id: await furnishClient(tx, actor_id),
-    test_clock_id: (await createTestClock(tx, inside(organization_id), {})).id,
-  }))
+  return { endpoint_id: endpoint.id, event_id, replay_id }
+}
+
+const furnishFile = async (organization_id: string) => {
+  const file_id = newId(new Date())
+  await database.owner((owner) =>
+    owner.query(
+      `insert into files (organization_id, id, created_at, service, name, path, mime_type, size, upload_id, state)
+       values ($1, $2::uuid, now(), 'downloadable', 'target.txt', 'downloadable/' || $2::uuid, 'text/plain', 3, 'upload', 'ready')`,
+      [organization_id, file_id],
+    ),
+  )
+  return { file_id }
+}
+
+/** Things to point at, made anew wherever a granted request may use them up. */
+const furnish = (organization_id: string, owner_id: string, actor_id: string, row?: Policy): Promise<Target> => {
+  const reach = inside(organization_id)
+  let team: ReturnType<typeof furnishTeam> | undefined
+  const crowd = () => (team ??= furnishTeam(organization_id))
+  const own = async (make: (customer_id: string) => Promise<Partial<Target>>) => make((await crowd()).customer_id)
+  const one = (name: keyof Target, make: (tx: Tx) => Promise<string>): Furnishing => [[name], () => transact(async (tx) => ({ [name]: await make(tx) }))]
+  const furnishings: readonly Furnishing[] = [
+    [['member_id'], () => furnishMember(organization_id)],
+    [['invitation_id'], () => furnishInvitation(organization_id, owner_id)],
+    [['customer_id', 'customer_external_id', 'person_id', 'person_external_id'], crowd],
+    [['endpoint_id', 'event_id', 'replay_id'], () => furnishWebhooks(organization_id)],
+    [['checkout_id', 'checkout_secret', 'subscription_id', 'order_id', 'payment_id'], () => own((customer_id) => furnishSales(organization_id, customer_id))],
+    [['seated_id', 'seat_id'], () => own((customer_id) => furnishSeats(organization_id, customer_id))],
+    [['file_id'], () => furnishFile(organization_id)],
+    one(
+      'organization_token_id',
+      async (tx) => (await issueOrganizationToken(tx, platform, organization_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
+    ),
+    one('product_id', async (tx) => (await createProduct(tx, reach, onSale)).product.id),
+    one('free_plan_id', async (tx) => (await createProduct(tx, reach, forFree)).product.id),
+    one(
+      'meter_id',
+      async (tx) =>
+        (await createMeter(tx, reach, { name: 'Target', unit: 'scalar', filter: { conjunction: 'and', clauses: [] }, aggregation: { func: 'count' } })).id,
+    ),
+    one('benefit_id', async (tx) => (await createBenefit(tx, reach, platform, { type: 'custom', description: 'Target', properties: {} })).id),
+    one('discount_id', async (tx) => (await createDiscount(tx, reach, { name: 'Target', type: 'percentage', duration: 'once', basis_points: 100 })).id),
+    one('custom_field_id', async (tx) => (await createCustomField(tx, reach, { type: 'text', slug: `target-${fields++}`, name: 'Target', properties: {} })).id),
+    one('personal_token_id', async (tx) => (await issuePersonalToken(tx, platform, actor_id, { comment: 'target', scopes: ['orders:read'] })).token.id),
+    one('client_id', (tx) => furnishClient(tx, actor_id)),
+    one('test_clock_id', async (tx) => (await createTestClock(tx, reach, {})).id),
+    [['grant_id'], () => own((customer_id) => transact(async (tx) => ({ grant_id: await furnishGrant(tx, organization_id, customer_id) })))],
+    [['license_key_id', 'license_key', 'activation_id'], () => own((customer_id) => transact((tx) => furnishKey(tx, organization_id, customer_id)))],
+  ]
+  return furnishFrom(furnishings, { organization_id }, row)
 }
 const furnished = await furnish(theirs.id, stranger.id, stranger.id)
-const absentId = () => newId(new Date())
-const absent = (): Target => ({
-  organization_id: absentId(),
-  member_id: absentId(),
-  invitation_id: absentId(),
-  organization_token_id: absentId(),
-  personal_token_id: absentId(),
-  product_id: absentId(),
-  meter_id: absentId(),
-  discount_id: absentId(),
-  benefit_id: absentId(),
-  custom_field_id: absentId(),
-  customer_id: absentId(),
-  customer_external_id: absentId(),
-  person_id: absentId(),
-  person_external_id: absentId(),
-  endpoint_id: absentId(),
-  event_id: absentId(),
-  replay_id: absentId(),
-  client_id: absentId(),
-  checkout_id: absentId(),
-  checkout_secret: absentId(),
-  order_id: absentId(),
-  payment_id: absentId(),
-  subscription_id: absentId(),
-  test_clock_id: absentId(),
-  free_plan_id: absentId(),
-})
 
 // A team of ours, seen from the portal by each of its people; and a neighbour, who is a customer of the same seller.
 const crew = await transact(async (tx) => {
@@ -247,24 +356,23 @@ const portalOf = async (role: PortalRole) => {
 }
 const subscribed = await transact((tx) => createProduct(tx, inside(ours.id), forFree))
 /** The team's own things, one more of them each time. */
-const ofCrew = async (): Promise<Target> => ({
-  ...absent(),
-  organization_id: ours.id,
-  customer_id: crew.customer_id,
-  // It waits for its payment.
-  order_id: (await sales.order({ organization_id: ours.id, id: crew.customer_id }, { status: 'pending' })).id,
-  subscription_id: (await sales.subscription({ organization_id: ours.id, id: crew.customer_id }, subscribed.product, [subscribed.prices[0]!.id])).id,
-  person_id: (
-    await transact(async (tx) =>
-      addMember(tx, { organization_id: ours.id, id: crew.customer_id, type: 'team', clock_id: null } as never, {
-        email: `crew-${customers++}@people.test`,
-        name: null,
-        external_id: null,
-        role: 'member',
-      }),
-    )
-  ).id,
-})
+const ofCrew = (row: Policy): Promise<Target> => {
+  const customer = { organization_id: ours.id, id: crew.customer_id }
+  const person = { email: `crew-${customers++}@people.test`, name: null, external_id: null, role: 'member' } as const
+  return furnishFrom(
+    [
+      [['seated_id', 'seat_id'], () => furnishSeats(ours.id, crew.customer_id)],
+      // It waits for its payment.
+      [['order_id'], async () => ({ order_id: (await sales.order(customer, { status: 'pending' })).id })],
+      [['subscription_id'], async () => ({ subscription_id: (await sales.subscription(customer, subscribed.product, [subscribed.prices[0]!.id])).id })],
+      [['grant_id'], () => transact(async (tx) => ({ grant_id: await furnishGrant(tx, ours.id, crew.customer_id) }))],
+      [['license_key_id', 'license_key', 'activation_id'], () => transact((tx) => furnishKey(tx, ours.id, crew.customer_id))],
+      [['person_id'], () => transact(async (tx) => ({ person_id: (await addMember(tx, { ...customer, type: 'team', clock_id: null } as never, person)).id }))],
+    ],
+    { organization_id: ours.id, customer_id: crew.customer_id },
+    row,
+  )
+}
 const neighbour = await furnish(ours.id, people.owner.id, people.admin.id)
 kept.add(neighbour.endpoint_id)
 
@@ -401,14 +509,22 @@ for (const id of Object.keys(policy))
   if (!operations.some((operation) => operation.id === id)) problems.push(`the policy has a row for ${id}, which does not exist`)
 
 // `node server/test/matrix/run.ts organizations: catalog` looks at operations that begin so; the whole matrix without.
-const only = process.argv.slice(2)
-for (const operation of operations.filter(({ id }) => only.length === 0 || only.some((start) => id.startsWith(start)))) {
+const only = process.argv.slice(2).filter((word) => !word.startsWith('--'))
+// `--part=1/2` looks at every second one.
+const [part = 0, parts = 1] = (
+  process.argv
+    .find((word) => word.startsWith('--part='))
+    ?.slice('--part='.length)
+    .split('/') ?? []
+).map(Number)
+const chosen = operations.filter(({ id }, at) => at % parts === part && (only.length === 0 || only.some((start) => id.startsWith(start))))
+for (const operation of chosen) {
   const row = policy[operation.id]
   if (!row) {
     problems.push(`the policy has no row for ${operation.id}`)
     continue
   }
-  const mine = () => furnish(ours.id, people.owner.id, people.admin.id)
+  const mine = () => furnish(ours.id, people.owner.id, people.admin.id, row)
   const at = (what: string) => `${operation.id} × ${what}`
   const standing = await mine()
   const notMine = row.foreign === 'invalid' ? '422 RequestValidationError' : '404 ResourceNotFound'
@@ -567,7 +683,7 @@ async function overPortal(
   const refused: Partial<Record<PortalRole, string>> = Object.fromEntries(
     portalRoles
       .filter((role) => !row.portal!.includes(role))
-      .map((role) => [role, row.membersOnly && role === 'customer' ? '401 Unauthorized' : '403 NotPermitted']),
+      .map((role) => [role, row.membersOnly && role === 'customer' ? '401 Unauthorized' : row.hidden ? '404 ResourceNotFound' : '403 NotPermitted']),
   )
   for (const role of portalRoles) {
     const wrong = refused[role] ?? (row.foreign ? '404 ResourceNotFound' : undefined)
@@ -580,9 +696,9 @@ async function overPortal(
     }
   }
   if ((await digest()) !== before) leaks.push(`${operation.id}: a refused request changed something`)
-  for (const role of row.portal!) expectAnswer(at(`portal ${role}, granted`), await send(operation, row, await ofCrew(), portals[role]), wantedAnswer(row))
+  for (const role of row.portal!) expectAnswer(at(`portal ${role}, granted`), await send(operation, row, await ofCrew(row), portals[role]), wantedAnswer(row))
   for (const role of portalRoles.filter((one) => refused[one]))
-    expectAnswer(at(`portal ${role}, in the team`), await send(operation, row, await ofCrew(), portals[role]), refused[role]!)
+    expectAnswer(at(`portal ${role}, in the team`), await send(operation, row, await ofCrew(row), portals[role]), refused[role]!)
 }
 
 /** What the protocol decides, or the operation: the same for every token that is none here, for a stranger as for nobody's. */
@@ -594,7 +710,7 @@ async function overVerdicts(
   anonymous: Answer,
 ): Promise<void> {
   const at = (what: string) => `${operation.id} × ${what}`
-  const theirs = () => furnish(ours.id, people.owner.id, people.owner.id)
+  const theirs = () => furnish(ours.id, people.owner.id, people.owner.id, row)
   expectAnswer(at('none'), anonymous, verdicts.nobody)
   const target = await theirs()
   const before = await digest()
@@ -608,7 +724,7 @@ async function overVerdicts(
   expectAnswer(at("a stranger's session"), stranger, verdicts.stranger)
   if (verdicts.stranger.startsWith('4')) expectSame(at('a stranger'), stranger, await send(operation, row, absent(), owner))
   if (!verdicts.nobody.startsWith('2') && (await digest()) !== before) leaks.push(`${operation.id}: a refused request changed something`)
-  expectAnswer(at("the owner's session"), await send(operation, row, await furnish(ours.id, people.owner.id, people.admin.id), owner), verdicts.owner)
+  expectAnswer(at("the owner's session"), await send(operation, row, await furnish(ours.id, people.owner.id, people.admin.id, row), owner), verdicts.owner)
 }
 
 function isVerdicts(who: Policy['who']): who is Verdicts {
@@ -673,11 +789,15 @@ async function plantCanaries(): Promise<string[]> {
       'format',
       'paused_reason',
       'secret_sealed',
+      'key_sealed',
       'actor_kind',
       'billing_reason',
       'behavior',
       'reason',
       'trigger',
+      'service',
+      'problem',
+      'public_url',
     ]
     const { rows: columns } = await owner.query<{ table: string; column: string; tenant: string }>(
       `select c.table_name as table, c.column_name as column, k.column_name as tenant

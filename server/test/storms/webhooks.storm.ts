@@ -109,6 +109,8 @@ const prepare = async (faulty: boolean) => {
     // Nobody listens on this port.
     await add(name, faulty && name === 'dead' ? 'http://127.0.0.1:9/dead' : sink.url(`/${name}`), !faulty || arrives)
   }
+  // That there is a customer now is no part of the storm.
+  await world.database.owner((owner) => owner.query('update customer_states set due_at = null where organization_id = $1', [organization.id]))
   const { rows } = await world.database.owner((owner) =>
     owner.query('select coalesce(max(position), 0) as position from events where organization_id = $1', [organization.id]),
   )

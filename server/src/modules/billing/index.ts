@@ -10,6 +10,7 @@ import { operations as subscriptions } from './subscriptions/subscriptions.api.t
 import { operations as changing } from './subscriptions/changing.api.ts'
 import { operations as portal } from './subscriptions/portal.api.ts'
 import { jobs as mails } from './mails/mails.api.ts'
+import * as seats from './seats/seats.api.ts'
 import { operations as taxes } from './taxes/taxes.api.ts'
 
 export const area: Area = {
@@ -23,10 +24,11 @@ export const area: Area = {
     ...attempts.operations,
     ...refunds,
     ...refunding.operations,
+    ...seats.operations,
     ...taxes,
   ],
-  jobs: [...mails, ...attempts.jobs, ...renewals.jobs, ...refunding.jobs],
-  sweeps: [...renewals.sweeps, ...attempts.sweeps, ...refunding.sweeps],
+  jobs: [...mails, ...seats.jobs, ...attempts.jobs, ...renewals.jobs, ...refunding.jobs],
+  sweeps: [...renewals.sweeps, ...seats.sweeps, ...attempts.sweeps, ...refunding.sweeps],
   chores: attempts.chores,
   personal: {
     subscriptions: {
@@ -47,6 +49,7 @@ export const area: Area = {
     },
     // Brand and last digits of a card belong to the books.
     payments: { of: 'customer_id', columns: { processor_method: 'nothing', method_metadata: 'kept' } },
+    seats: { of: 'buyer_customer_id', also: 'holder_customer_id', columns: { email: 'address', metadata: 'empty' } },
     refunds: { of: 'customer_id', columns: { comment: 'nothing', metadata: 'empty' } },
   },
   secret: { payment_accounts: ['secret_sealed'] },
@@ -64,6 +67,9 @@ export { type PaymentAccountRow, type PaymentRow } from './payments/payments.sql
 export { cardKey, personKey } from './redemptions/persons.ts'
 export { insertRedemption, reserveUse, type RedemptionTable } from './redemptions/redemptions.sql.ts'
 export { insertRefund, type RefundRow } from './refunds/refunds.sql.ts'
+export { seatBuyer } from './seats/assigning.ts'
+export { claimedSeats, claimedSeatsOf, containersOf, holdContainer, readSeat, seatsOf, type Container, type ContainerKey } from './seats/reading.sql.ts'
+export { type SeatRow } from './seats/seats.sql.ts'
 export { findSubscription, hasBillableSubscription, insertSubscription, loadSubscriptions, type SubscriptionRow } from './subscriptions/subscriptions.sql.ts'
 export { labelOf } from './subscriptions/applying.ts'
 export { presentSubscription } from './subscriptions/subscriptions.ts'

@@ -1,15 +1,22 @@
 import type { Area } from '../handlers.ts'
 import { operations as customFields } from './custom-fields/custom-fields.api.ts'
+import * as files from './files/files.api.ts'
 import { operations as benefits } from './benefits/benefits.api.ts'
 import { operations as discounts } from './discounts/discounts.api.ts'
 import { operations as meters } from './meters/meters.api.ts'
 import { operations as products } from './products/products.api.ts'
 import { operations as storefront } from './storefront/storefront.api.ts'
 
-export const area: Area = { operations: [...products, ...customFields, ...meters, ...discounts, ...benefits, ...storefront], jobs: [], sweeps: [], chores: [] }
+export const area: Area = {
+  operations: [...products, ...customFields, ...meters, ...discounts, ...benefits, ...storefront, ...files.operations],
+  jobs: [],
+  sweeps: files.sweeps,
+  chores: [],
+}
 
 export { create as createCustomField } from './custom-fields/custom-fields.ts'
-export { create as createBenefit } from './benefits/benefits.ts'
+export { findBenefit, givesBenefits, holdBenefits, holdBenefitsOf, loadBenefits, type BenefitTable } from './benefits/benefits.sql.ts'
+export { create as createBenefit, present as presentBenefit } from './benefits/benefits.ts'
 export { create as createDiscount, present as presentDiscount, presentBase as presentDiscountBase } from './discounts/discounts.ts'
 export {
   findByCode as findDiscountByCode,
@@ -19,6 +26,8 @@ export {
   type DiscountRow,
   type DiscountTable,
 } from './discounts/discounts.sql.ts'
+export { loadFiles, type FileRow } from './files/files.sql.ts'
+export { commonOf as presentFileBase, presentDownloadable } from './files/presenting.ts'
 export { loadMeters } from './meters/meters.sql.ts'
 export { create as createMeter } from './meters/meters.ts'
 export {

@@ -32,25 +32,32 @@ export const area: Area = {
   },
 }
 
+export { avatarOf } from './customers/avatars.ts'
 export {
   clockOf,
   findCustomerIds,
   findCustomers,
+  holdAddress,
   loadCustomers,
   lockByEmail as lockCustomerByEmail,
   lockCustomers,
+  touchState,
   type CustomerRow,
 } from './customers/customers.sql.ts'
 export {
+  becomeBuyer,
   change as changeCustomer,
   changeBilling,
   complete as completeAddress,
   create as createCustomer,
+  createHolder,
+  find as findCustomer,
   present as presentCustomer,
 } from './customers/customers.ts'
-export { findOwner as findOwnerOf } from './members/members.sql.ts'
-export { add as addMember } from './members/members.ts'
-export { holdStanding } from './portal/portal.ts'
-export { allow } from './portal/roles.ts'
+export { ofCustomers, shownCustomer } from './lens.sql.ts'
+export { findMember, findMemberByEmail, findOwner as findOwnerOf, loadMembers, loadOwners, ownedBy, type MemberRow } from './members/members.sql.ts'
+export { add as addMember, insert as insertMember, nameMember, present as presentMember } from './members/members.ts'
+export { holdStanding, presentOwn } from './portal/portal.ts'
+export { allow, allows } from './portal/roles.ts'
 export { open as openCustomerSession } from './sessions/sessions.ts'
 export { create as createTestClock } from './test-clocks/test-clocks.ts'

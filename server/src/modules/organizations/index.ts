@@ -15,9 +15,10 @@ export {
   chooseOrganization,
   create as createOrganization,
   capabilities,
+  dropAvatar,
   findSeller,
   present as presentOrganization,
   presentSeller,
 } from './organizations/organizations.ts'
 export { confine, permit, permits, permissions, type Permission } from './permissions.ts'
-export { findLiving as findLivingOrganization, findOrganization, insertMembership, type OrganizationRow } from './organizations/organizations.sql.ts'
+export { findLiving as findLivingOrganization, findOrganization, holdPhase, insertMembership, type OrganizationRow } from './organizations/organizations.sql.ts'

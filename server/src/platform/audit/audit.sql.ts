@@ -1,4 +1,6 @@
-import { sql, type Generated } from 'kysely'
+import { sql, type Generated, type RawBuilder } from 'kysely'
+import { recordedBetween, recordedBy } from '../postgres/logs.sql.ts'
+import { anyOf } from '../postgres/parts.sql.ts'
 import type { Db, Tx } from '../postgres/postgres.ts'
 import { beginning, link, type Entry } from './chain.ts'
 
@@ -103,14 +105,11 @@ export type Logged = Entry & { readonly sequence: number; readonly hash: string 
 
 /** Chained entries of one organization, the newest first. */
 export const listEntries = async (db: Db, organization_id: string, query: AuditQuery): Promise<Logged[]> => {
-  const conditions = [sql`organization_id = ${organization_id}`, sql`sequence is not null`]
+  const conditions: RawBuilder<unknown>[] = [sql`organization_id = ${organization_id}`, sql`sequence is not null`]
   if (query.before !== undefined) conditions.push(sql`sequence < ${query.before}`)
-  if (query.operation.length > 0) conditions.push(sql`operation = any(${query.operation})`)
-  if (query.actor_id.length > 0) conditions.push(sql`actor_id = any(${query.actor_id}::uuid[])`)
-  if (query.resource_id.length > 0) conditions.push(sql`resource_id = any(${query.resource_id}::uuid[])`)
-  if (query.request_id.length > 0) conditions.push(sql`request_id = any(${query.request_id}::uuid[])`)
-  if (query.start_timestamp) conditions.push(sql`at >= ${query.start_timestamp}`)
-  if (query.end_timestamp) conditions.push(sql`at < ${query.end_timestamp}`)
+  conditions.push(...anyOf('operation', query.operation, 'text'), ...anyOf('actor_id', query.actor_id), ...anyOf('resource_id', query.resource_id))
+  conditions.push(...recordedBy(query.request_id))
+  conditions.push(...recordedBetween('audit_log', organization_id, { start: query.start_timestamp, end: query.end_timestamp }))
   const { rows } = await sql<Logged>`
     select ${columns}, sequence, hash from audit_log where ${sql.join(conditions, sql` and `)} order by sequence desc limit ${query.limit}`.execute(db.q)
   return rows

@@ -28,6 +28,16 @@ export const catalogue = {
   'mail.payment_failed': z.object({ organization_id: id, order_id: id }),
   'mail.renewal_reminder': z.object({ organization_id: id, subscription_id: id }),
   'mail.trial_ending': z.object({ organization_id: id, subscription_id: id }),
+  'mail.seat_invitation': z.object({ organization_id: id, seat_id: id }),
+  'billing.end_seats': z.object({ organization_id: id, subscription_id: id.nullable(), order_id: id.nullable() }),
+  'billing.member_deleted': z.object({ organization_id: id, member_id: id }),
+  'entitlements.reconcile': z.object({ organization_id: id, subscription_id: id.nullable(), order_id: id.nullable(), seat_id: id.nullable() }),
+  'entitlements.benefit_changed': z.object({ organization_id: id, benefit_id: id }),
+  'entitlements.product_changed': z.object({ organization_id: id, product_id: id }),
+  'entitlements.cycled': z.object({ organization_id: id, subscription_id: id, period_start: z.iso.datetime() }),
+  'entitlements.customer_deleted': z.object({ organization_id: id, customer_id: id }),
+  'entitlements.owner_changed': z.object({ organization_id: id, customer_id: id }),
+  'entitlements.member_deleted': z.object({ organization_id: id, member_id: id }),
   'billing.follow_refund': z.object({ organization_id: id, account_id: id, processor_refund_id: z.string() }),
   'customers.forget': z.object({ organization_id: id, customer_id: id }),
 } as const
@@ -46,12 +56,23 @@ export const sweeps = {
   'billing.collect': { table: 'orders', at_once: 16, lease_ms: 60_000 },
   'billing.follow_payments': { table: 'payments', at_once: 8, lease_ms: 60_000 },
   'billing.follow_refunds': { table: 'refunds', at_once: 8, lease_ms: 60_000 },
+  'billing.expire_seats': { table: 'seats', at_once: 8, lease_ms: 30_000 },
+  'entitlements.apply': { table: 'benefit_grants', at_once: 16, lease_ms: 60_000 },
+  'entitlements.end_graces': { table: 'benefit_graces', at_once: 8, lease_ms: 60_000 },
+  'entitlements.tell_state': { table: 'customer_states', at_once: 4, lease_ms: 30_000 },
+  'catalog.tend_files': { table: 'files', at_once: 4, lease_ms: 120_000 },
   'checkout.watch': { table: 'checkouts', at_once: 8, lease_ms: 30_000 },
   'webhooks.replay': { table: 'webhook_replays', at_once: 4, lease_ms: 30_000 },
 } as const satisfies Record<string, { table: string; at_once: number; lease_ms: number }>
 
 /** Those whose rows may live by a clock of the sandbox: they are due when it says so, and its traveller does them. */
-export const clocked = ['billing.renew', 'billing.collect', 'checkout.watch'] as const satisfies readonly (keyof typeof sweeps)[]
+export const clocked = [
+  'billing.renew',
+  'billing.collect',
+  'billing.expire_seats',
+  'entitlements.end_graces',
+  'checkout.watch',
+] as const satisfies readonly (keyof typeof sweeps)[]
 
 /**
  * Work that never ends and must not wait for a sweep: each takes leases on the rows of its table by itself, for as long

@@ -80,6 +80,14 @@ export const checkHeld = (row: { lease_token: string | null; lease_until: Date |
     throw new LeaseLost(`the lease on a row of ${lease.table} is no longer ours`)
 }
 
+/** Goes on holding the row, for work that takes long and gets on. */
+export const extendLease = async (tx: Tx, lease: Lease, lease_ms: number): Promise<void> => {
+  await checkLease(tx, lease)
+  await sql`
+    update ${sql.table(lease.table)} set lease_until = ${later(tx.clock.wall(), lease_ms)}
+    where organization_id = ${lease.organization_id} and id = ${lease.id}`.execute(tx.q)
+}
+
 /** Gives the row back, in the transaction that has checked the lease, with when it is due next; null: nothing is left to do. */
 export const releaseLease = async (tx: Tx, lease: Lease, next: Date | null): Promise<void> => {
   await sql`

@@ -1,4 +1,4 @@
-import { InvalidRequest, window, type PageRequest } from '@bursar/contract'
+import { InvalidRequest, pageSizeLimit, window, type PageRequest } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
 import type { Db } from './postgres.ts'
 
@@ -26,6 +26,9 @@ export interface ListSpec<K extends string> {
   readonly counted?: string | ((tenant: string) => readonly string[])
 }
 
+/** What a row must satisfy; where that is another thing in each tenant, it is said for each. */
+export type Filter = RawBuilder<unknown> | ((tenant: string) => RawBuilder<unknown>)
+
 export interface Key {
   readonly tenant: string
   readonly id: string
@@ -45,22 +48,51 @@ interface Order extends SortKey {
  * Finds one page of keys: one index scan per tenant, merged, with the id as tie-break, so that no row is skipped or
  * shown twice. The rows themselves are loaded afterwards, for the page alone. The total is exact: the sum of what
  * came and went, or a count of what the filters leave.
+ *
+ * Whoever adds rows meanwhile adds them to one of the two and not to the other, for they are two statements. So the total
+ * is never less than what was seen: where there is more after the last row of a page, there is a page for it.
  */
 export const listKeys = async <K extends string>(
   db: Db,
   spec: ListSpec<K>,
   tenants: readonly string[],
   request: PageRequest & { sorting: readonly string[] },
-  filters: readonly RawBuilder<unknown>[] = [],
+  filters: readonly Filter[] = [],
 ): Promise<Listed> => {
   if (tenants.length === 0) return { keys: [], total: 0, next_cursor: null }
   const orders: Order[] = request.sorting.map((key) => ({ ...spec.sortable[key.replace(/^-/, '') as K], descending: key.startsWith('-') }))
   orders.push({ expression: spec.id, type: 'uuid', descending: orders[0]?.descending ?? false })
-  const [found, total] = await Promise.all([findKeys(db, spec, tenants, request, orders, filters), count(db, spec, tenants, filters)])
-  return { ...found, total }
+  const after = request.cursor === undefined ? [] : [beyond(orders, readCursor(request.cursor, request.sorting, orders))]
+  const find = (among: readonly string[], whole = false) => findKeys(db, spec, among, request, orders, { filters, after, whole })
+  if (spec.counted !== undefined && filters.length === 0) {
+    const [{ seen, ...found }, total] = await Promise.all([find(tenants), sumUp(db, spec.counted, tenants)])
+    return { ...found, total: Math.max(total, seen) }
+  }
+  const counts = await count(db, spec, tenants, filters)
+  const total = counts.reduce((sum, { rows }) => sum + rows, 0)
+  const having = counts.filter(({ rows }) => rows > 0).map(({ tenant }) => tenant)
+  if (having.length === 0) return { keys: [], total, next_cursor: null }
+  const { seen, ...found } = await find(having, filters.length > 0 && total <= pageSizeLimit)
+  return { ...found, total: Math.max(total, seen) }
 }
 
 const and = (conditions: readonly RawBuilder<unknown>[]) => (conditions.length === 0 ? sql`true` : sql.join(conditions, sql` and `))
+
+/** The rows of one tenant that pass. */
+const within = (spec: ListSpec<string>, tenant: string, filters: readonly Filter[], besides: readonly RawBuilder<unknown>[] = []): RawBuilder<unknown> => {
+  const passing = filters.map((filter) => (typeof filter === 'function' ? filter(tenant) : filter))
+  return and([sql`${sql.ref(spec.tenant)} = ${tenant}::uuid`, ...(spec.always ? [spec.always] : []), ...passing, ...besides])
+}
+
+interface Sought {
+  readonly filters: readonly Filter[]
+  readonly after: readonly RawBuilder<unknown>[]
+  /**
+   * Everything that passes is fetched by the filters alone, and sorted then: it is known to be little. Left to choose, the
+   * planner may go through the whole list in its order, in the hope of meeting enough of it soon.
+   */
+  readonly whole: boolean
+}
 
 const findKeys = async (
   db: Db,
@@ -68,19 +100,19 @@ const findKeys = async (
   tenants: readonly string[],
   request: PageRequest & { sorting: readonly string[] },
   orders: readonly Order[],
-  filters: readonly RawBuilder<unknown>[],
+  { filters, after, whole }: Sought,
 ) => {
   const { size, offset: paged } = window(request)
   const offset = request.cursor === undefined ? paged : 0
-  const always = spec.always ? [spec.always] : []
-  const after = request.cursor === undefined ? [] : [beyond(orders, readCursor(request.cursor, request.sorting, orders))]
   const values = sql.join(orders.map((order, at) => sql`${sql.raw(order.expression)} as ${sql.ref(`k${at}`)}`))
   const ordering = (name: (order: Order, at: number) => RawBuilder<unknown>) =>
     sql.join(orders.map((order, at) => sql`${name(order, at)} ${sql.raw(order.descending ? 'desc' : 'asc')}`))
-  const branch = (tenant: string, most: number, skip: number) => sql`(
-    select ${sql.ref(spec.tenant)} as tenant, ${values} from ${sql.table(spec.table)}
-    where ${sql.ref(spec.tenant)} = ${tenant}::uuid and ${and([...always, ...filters, ...after])}
-    order by ${ordering((order) => sql.raw(order.expression))} limit ${most} offset ${skip})`
+  const branch = (tenant: string, most: number, skip: number) => {
+    const passing = sql`select ${sql.ref(spec.tenant)} as tenant, ${values} from ${sql.table(spec.table)} where ${within(spec, tenant, filters, after)}`
+    return whole
+      ? sql`(with passing as materialized (${passing}) select * from passing order by ${ordering((_, at) => sql.ref(`k${at}`))} limit ${most} offset ${skip})`
+      : sql`(${passing} order by ${ordering((order) => sql.raw(order.expression))} limit ${most} offset ${skip})`
+  }
   const [only] = tenants
   const query =
     tenants.length === 1
@@ -96,6 +128,8 @@ const findKeys = async (
   const end = shown.at(-1)
   return {
     keys,
+    /** How many there are at least: those before the page, on it, and one after it. */
+    seen: request.cursor === undefined && rows.length > 0 ? offset + rows.length : 0,
     next_cursor:
       rows.length > size && end
         ? writeCursor(
@@ -106,14 +140,17 @@ const findKeys = async (
   }
 }
 
-const count = async (db: Db, spec: ListSpec<string>, tenants: readonly string[], filters: readonly RawBuilder<unknown>[]): Promise<number> => {
-  const { rows } = await (
-    spec.counted !== undefined && filters.length === 0
-      ? sql<{ total: number }>`select coalesce(sum(delta), 0)::bigint as total from collection_deltas where ${counters(spec.counted, tenants)}`
-      : sql<{
-          total: number
-        }>`select count(*) as total from ${sql.table(spec.table)} where ${sql.ref(spec.tenant)} = any(${tenants}::uuid[]) and ${and([...(spec.always ? [spec.always] : []), ...filters])}`
-  ).execute(db.q)
+/** How many rows of each tenant pass. */
+const count = async (db: Db, spec: ListSpec<string>, tenants: readonly string[], filters: readonly Filter[]): Promise<{ tenant: string; rows: number }[]> => {
+  const one = (tenant: string) => sql`select ${tenant}::uuid as tenant, count(*) as rows from ${sql.table(spec.table)} where ${within(spec, tenant, filters)}`
+  const { rows } = await sql<{ tenant: string; rows: number }>`${sql.join(tenants.map(one), sql` union all `)}`.execute(db.q)
+  return rows
+}
+
+/** How many rows all of them have. */
+const sumUp = async (db: Db, counted: NonNullable<ListSpec<string>['counted']>, tenants: readonly string[]): Promise<number> => {
+  const { rows } = await sql<{ total: number }>`
+    select coalesce(sum(delta), 0)::bigint as total from collection_deltas where ${counters(counted, tenants)}`.execute(db.q)
   return rows[0]!.total
 }
 
@@ -208,7 +245,7 @@ export const listRows = async <R extends { id: string }>(
   spec: ListSpec<string>,
   tenants: readonly string[],
   request: PageRequest & { sorting: readonly string[] },
-  filters: readonly RawBuilder<unknown>[],
+  filters: readonly Filter[],
   load: (ids: readonly string[]) => Promise<R[]>,
 ) => {
   const { keys, total, next_cursor } = await listKeys(db, spec, tenants, request, filters)

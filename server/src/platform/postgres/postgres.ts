@@ -3,6 +3,7 @@ import pg from 'pg'
 import type { Secret } from '../../kernel/secrets.ts'
 import type { Clock } from '../clock.ts'
 import type { Log } from '../log.ts'
+import { exportSettings, openExporting, type Exporting } from './exporting.ts'
 
 /** Every table, declared by the `.sql.ts` file that keeps it. */
 // oxlint-disable-next-line typescript/no-empty-object-type -- filled by declaration merging
@@ -30,10 +31,14 @@ export type Role = 'bursar_api' | 'bursar_worker' | 'bursar_jobs' | 'bursar_proc
 export interface Postgres {
   readonly db: Db
   readonly transact: Transact
+  readonly exporting: Exporting
   /** Connections in use and waiting, for the metrics. */
   readonly use: () => { total: number; idle: number; waiting: number }
   readonly close: () => Promise<void>
 }
+
+/** How many exports one process makes at a time. */
+const exportsAtOnce = 8
 
 const timeouts = { statement_timeout: 15_000, lock_timeout: 5_000, idle_in_transaction_session_timeout: 20_000 }
 
@@ -72,6 +77,8 @@ export const openPostgres = (url: Secret, role: Role, options: { max: number; cl
   const readers = Math.max(1, Math.floor(options.max / 2))
   const reading = openPool(url, role, { max: readers, log: options.log, readOnly: true })
   const writing = openPool(url, role, { max: Math.max(1, options.max - readers), log: options.log })
+  // Of their own, opened when somebody exports: a slow reader takes no connection from anybody else.
+  const copying = openPool(url, role, { max: exportsAtOnce, log: options.log, readOnly: true, settings: exportSettings })
   const read = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: reading }) })
   const write = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: writing }) })
   return {
@@ -84,16 +91,24 @@ export const openPostgres = (url: Secret, role: Role, options: { max: number; cl
           if (attempt >= 4 || !isRaceLost(error)) throw error
         }
     },
+    exporting: openExporting(copying, exportsAtOnce, options.log),
     use: () => ({
-      total: reading.totalCount + writing.totalCount,
-      idle: reading.idleCount + writing.idleCount,
-      waiting: reading.waitingCount + writing.waitingCount,
+      total: reading.totalCount + writing.totalCount + copying.totalCount,
+      idle: reading.idleCount + writing.idleCount + copying.idleCount,
+      waiting: reading.waitingCount + writing.waitingCount + copying.waitingCount,
     }),
     close: async () => {
-      await Promise.all([read.destroy(), write.destroy()])
+      await Promise.all([read.destroy(), write.destroy(), copying.end()])
     },
   }
 }
+
+/** Reads everything as it is at one moment, however many statements that takes. */
+export const inSnapshot = <T>(db: Db, work: (db: Db) => Promise<T>): Promise<T> =>
+  db.q
+    .transaction()
+    .setIsolationLevel('repeatable read')
+    .execute((q) => work({ q }))
 
 /** Deadlock or serialization failure: the whole transaction was undone and can be tried again. */
 const isRaceLost = (error: unknown) => ['40001', '40P01'].includes((error as { code?: string }).code ?? '')

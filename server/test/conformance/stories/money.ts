@@ -135,6 +135,7 @@ const withCurrent = async (clients: Stage['clients'], token: string, waiting: Wa
   const order = await eventually('the order is there', async () => (await seller.orders.list({ checkout_id: made.id })).items[0])
   assert.deepEqual([order.status, order.total_amount, order.metadata], ['paid', 2610, { campaign: 'summer' }])
   assert.equal((await seller.orders.get(order.id)).discount?.id, tenth.id)
+  assert.match(await seller.orders.export({ columns: ['email', 'status'] }), /^Email,Status\r\n/)
   assert.equal((await seller.orders.update(order.id, { billing_name: 'Ada Ltd', billing_address: { ...address, city: 'Berlin' } })).billing_name, 'Ada Ltd')
   const payments = (await seller.payments.list({ checkout_id: made.id })).items
   assert.deepEqual(
@@ -206,6 +207,7 @@ const withStrict = async (clients: Stage['clients'], token: string, waiting: Wai
 
   const order = await eventually('the order is there', async () => (await all(seller.orders.list({ checkoutId: made.id })))[0])
   assert.equal((await seller.orders.get({ id: order.id })).totalAmount, 5310)
+  assert.match(String(await seller.orders.export({ productId: null })), /^Email,Created At,/)
   assert.equal((await seller.orders.update({ id: order.id, orderUpdate: { billingName: 'Bob Ltd' } })).billingName, 'Bob Ltd')
   const payments = await all(seller.payments.list({ checkoutId: made.id }))
   assert.deepEqual(

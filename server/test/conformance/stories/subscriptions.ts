@@ -143,6 +143,7 @@ const withCurrent = async (clients: Stage['clients'], token: string, { pass, buy
   assert.equal((await portal.get(id)).product.id, large.id)
   assert.equal((await portal.cancel(id)).cancel_at_period_end, true)
   assert.equal((await portal.update(id, { cancel_at_period_end: false })).cancel_at_period_end, false)
+  assert.match(await seller.subscriptions.export({ columns: ['email', 'net_amount'] }), /^Email,Net Amount\r\n/)
   const before = (await seller.subscriptions.get(id)).current_period_start
   await pass(id)
   await until(id, 'it is renewed', (one) => one.current_period_start > before)
@@ -184,6 +185,7 @@ const withStrict = async (clients: Stage['clients'], token: string, { pass, buy,
   assert.equal((await portal.get(session, { id })).product.id, large.id)
   assert.equal((await portal.cancel(session, { id })).cancelAtPeriodEnd, true)
   assert.equal((await portal.update(session, { id, customerSubscriptionUpdate: { cancelAtPeriodEnd: false } })).cancelAtPeriodEnd, false)
+  assert.match(String(await seller.subscriptions.export({})), /^Email,Started At,/)
   const before = (await seller.subscriptions.get({ id })).currentPeriodStart
   await pass(id)
   await until(id, 'it is renewed', (one) => new Date(one.current_period_start) > before)

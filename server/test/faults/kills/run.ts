@@ -20,7 +20,7 @@ const { values: given } = parseArgs({
   },
 })
 const kills = Number(given.kills ?? (given.quick ? 60 : 2000))
-const renewals = Number(given.renewals ?? (given.quick ? 2000 : 100_000))
+const renewals = Number(given.renewals ?? (given.quick ? 900 : 100_000))
 const lease_ms = Number(given.lease)
 const seed = given.seed === undefined ? randomInt(2 ** 31) : Number(given.seed)
 const dice = openDice(seed)
@@ -40,13 +40,13 @@ const closing: (() => Promise<unknown>)[] = [cluster.close]
 const close = async () => {
   for (const one of closing.splice(0).toReversed()) await one()
 }
+let doing = 'beginning'
 const giveUp = (reason: unknown) => {
-  console.error(`${elapsed()}:`, reason)
+  console.error(`${elapsed()} (${doing}):`, reason)
   setTimeout(() => process.exit(1), 20_000)
   void close().finally(() => process.exit(1))
 }
 // Several times what it takes: whatever waits for something that never comes is said, and ends.
-let doing = 'beginning'
 setTimeout(() => giveUp(new Error(`nothing has come of this for too long: ${doing}`)), 180_000 + kills * 5000 + renewals * 60).unref()
 for (const event of ['SIGINT', 'SIGTERM']) process.once(event, giveUp)
 // Our own connections break with the server that we kill: whoever waits on one is told, and those that nobody waits on do not matter.

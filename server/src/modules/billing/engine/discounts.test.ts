@@ -40,6 +40,8 @@ describe('what is taken off', () => {
     expect(discountOf([line(400, true)], fixed({ usd: 100 }), 'usd')).toEqual([0])
   })
 
+  test('of everything is everything, to the last unit', () => expect(discountOf([line(2_374_901)], percentage(10_000), 'isk')).toEqual([2_374_901]))
+
   test('is nothing without a discount', () => expect(discountOf([line(1000), line(1)], null, 'usd')).toEqual([0, 0]))
 
   test('is never below nothing, never above a line, and together what was promised', () => {

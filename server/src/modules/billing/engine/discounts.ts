@@ -54,6 +54,7 @@ export const discountOf = (lines: readonly DiscountableLine[], reduction: Reduct
 }
 
 const reductionOf = (reduction: Reduction, price: number, currency: string): number => {
-  if (reduction.type === 'percentage') return scaleIn(currency, price, reduction.basis_points, 10_000)
+  // All of it is all of it, also where a unit is less than anybody can pay.
+  if (reduction.type === 'percentage') return reduction.basis_points >= 10_000 ? price : scaleIn(currency, price, reduction.basis_points, 10_000)
   return Object.hasOwn(reduction.amounts, currency) ? reduction.amounts[currency]! : 0
 }

@@ -95,6 +95,16 @@ export const trialEnding = (seller: Seller, forecast: Forecast): Words => ({
   ),
 })
 
+/** That a seat is theirs to take, until when, and how. */
+export const seatInvitation = (seller: Seller, product: string, link: string, until: Date): Words => ({
+  subject: `You have been given a seat of ${product}`,
+  text: paragraphs(
+    [`You have been given a seat of ${product} from ${seller.name}. Open this link to accept it:`, link],
+    [`It works once, until ${moment(until)}. If you do not want the seat, you can ignore this message.`],
+    [contact(seller, 'Questions?')],
+  ),
+})
+
 const costs = ({ amount, currency, discount, tax_included, metered }: Forecast): Line[] => [
   `It will cost ${written(amount, currency)}${discount === null ? '' : ` with your discount (${discount})`}, ${tax_included ? 'tax included' : 'before tax'}.`,
   metered && 'What you use is added to it.',
@@ -122,6 +132,8 @@ const paidWith = ({ method_metadata, settled_at }: PaymentRow): string | null =>
 /** Days are counted in UTC, as periods are. */
 const days = new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeZone: 'UTC' })
 const day = (at: Date): string => days.format(at)
+const moments = new Intl.DateTimeFormat('en-GB', { dateStyle: 'long', timeStyle: 'short', timeZone: 'UTC' })
+const moment = (at: Date): string => `${moments.format(at)} UTC`
 
 const periodOf = ({ period_start: start, period_end: end }: LoadedOrder['order']): string | null =>
   start === null || end === null || start.getTime() === end.getTime() ? null : `${day(start)} to ${day(end)}`

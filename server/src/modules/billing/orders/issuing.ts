@@ -2,9 +2,10 @@ import { orderCreated, orderPaid, orderUpdated } from '@bursar/contract'
 import type { TaxQuote } from '../../../gateways/tax/tax.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { unleased } from '../../../platform/jobs/leases.sql.ts'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emit, emitAll } from '../../../platform/outbox/outbox.sql.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import type { DiscountTable } from '../../catalog/index.ts'
+import { givesBenefits, type DiscountTable } from '../../catalog/index.ts'
 import type { Reduction } from '../engine/discounts.ts'
 import { postOrder } from '../ledger/ledger.ts'
 import { promiseMail } from '../mails/promises.sql.ts'
@@ -102,6 +103,7 @@ export const issue = async (tx: Tx, bill: Bill): Promise<Issued> => {
       period_start: bill.period?.start ?? null,
       period_end: bill.period?.end ?? null,
       first_failed_at: null,
+      benefits_revoked_at: null,
       ...unleased,
       ...bill.due,
       clock_id: customer.clock_id,
@@ -136,5 +138,18 @@ export const markPaid = async (tx: Tx, seller: Bill['seller'], loaded: Issued): 
 const tellPaid = async (tx: Tx, loaded: Issued): Promise<void> => {
   const order = presentOrder(loaded)
   await emitAll(tx, [orderUpdated, orderPaid], subjectOf(loaded.order), order)
+  const { organization_id, id: order_id, subscription_id, product_id, billing_reason, period_start } = loaded.order
+  if (subscription_id === null) await enqueue(tx, 'entitlements.reconcile', { organization_id, subscription_id, order_id, seat_id: null })
+  else if (billing_reason === 'subscription_cycle' && period_start) await cycled(tx, { organization_id, id: subscription_id, product_id }, period_start)
   if (loaded.order.total_amount !== 0) await promiseMail(tx, 'mail.order_receipt', loaded.order, loaded.order.created_at)
+}
+
+/** A new period counts from now on: whatever its product gives goes on. Where it gives nothing, nobody is asked. */
+export const cycled = async (
+  tx: Tx,
+  { organization_id, id: subscription_id, product_id }: { organization_id: string; id: string; product_id: string | null },
+  period_start: Date,
+): Promise<void> => {
+  if (product_id !== null && (await givesBenefits(tx, organization_id, product_id)))
+    await enqueue(tx, 'entitlements.cycled', { organization_id, subscription_id, period_start: period_start.toISOString() })
 }

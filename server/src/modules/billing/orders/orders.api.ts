@@ -1,8 +1,20 @@
-import { getOrder, getPortalOrder, getPortalPaymentStatus, listOrders, listPortalOrders, paginate, updateOrder, updatePortalOrder } from '@bursar/contract'
-import { read, write } from '../../handlers.ts'
+import {
+  exportOrders,
+  getOrder,
+  getPortalOrder,
+  getPortalPaymentStatus,
+  listOrders,
+  listPortalOrders,
+  paginate,
+  updateOrder,
+  updatePortalOrder,
+} from '@bursar/contract'
+import { download } from '../../exports.ts'
+import { read, stream, write } from '../../handlers.ts'
 import { allow } from '../../customers/index.ts'
 import { confine } from '../../organizations/index.ts'
 import { findLatestPayment } from '../payments/payments.sql.ts'
+import { ordersExport } from './exporting.sql.ts'
 import { listOrders as list, listOrdersOf } from './orders.sql.ts'
 import { find, findOwn, presentOrder, showToBuyer, update, updateOwn } from './orders.ts'
 
@@ -11,6 +23,9 @@ export const operations = [
     const { items, total, next_cursor } = await list(db, confine(reach, 'sales:read'), query)
     return paginate(query, items.map(presentOrder), total, next_cursor)
   }),
+  stream(exportOrders, (run, { reach, query, reply }) =>
+    download(run, reply, ordersExport(confine(reach, 'sales:read'), query), 'orders', [query.created_after, query.created_before]),
+  ),
   read(getOrder, async (db, { reach, params }) => presentOrder(await find(db, reach, params.id))),
   write(updateOrder, async (tx, { reach, params, body }) => presentOrder(await update(tx, reach, params.id, body))),
 

@@ -2,7 +2,7 @@ import type { Address, CustomFieldData, Metadata, OrderBillingReason, OrderStatu
 import { sql, type RawBuilder } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { listRows, referred, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { anyOf, containing, isOneOf, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { loadDiscounts, loadProductRows, type DiscountTable, type ProductRow } from '../../catalog/index.ts'
 import { findCustomerIds, loadCustomers, type CustomerRow } from '../../customers/index.ts'
@@ -48,6 +48,8 @@ export interface OrderRow {
   period_end: Date | null
   /** When its payment first failed. */
   first_failed_at: Date | null
+  /** What it gave was taken back with a refund. */
+  benefits_revoked_at: Date | null
   due_at: Date | null
   clock_id: string | null
   lease_until: Date | null
@@ -144,14 +146,12 @@ export interface OrderFilters extends CommonFilters {
 
 type Listing = PageRequest & { sorting: readonly string[] }
 
-const anyOf = (column: string, ids: readonly string[]): RawBuilder<unknown>[] => (ids.length === 0 ? [] : [sql`${sql.ref(column)} = any(${ids}::uuid[])`])
-
 const common = ({ product_id, product_billing_type, subscription_id }: CommonFilters): RawBuilder<unknown>[] => {
   const [type, another] = new Set(product_billing_type)
   return [
     ...anyOf('product_id', product_id),
     ...anyOf('subscription_id', subscription_id),
-    ...(type === undefined || another !== undefined ? [] : [sql`(subscription_id is not null) = ${type === 'recurring'}`]),
+    ...(type === undefined || another !== undefined ? [] : [type === 'recurring' ? sql`subscription_id is not null` : sql`subscription_id is null`]),
   ]
 }
 
@@ -170,10 +170,9 @@ export const listOrders = async (db: Db, reach: Reach, query: OrderFilters & Lis
     ...anyOf('discount_id', query.discount_id),
     ...anyOf('customer_id', query.customer_id),
     ...anyOf('checkout_id', query.checkout_id),
+    ...anyOf('status', query.status, 'text'),
   ]
-  if (query.external_customer_id.length > 0)
-    filters.push(sql`customer_id = any(${await findCustomerIds(db, reach, { external_id: query.external_customer_id })}::uuid[])`)
-  if (query.status.length > 0) filters.push(sql`status = any(${query.status}::text[])`)
+  if (query.external_customer_id.length > 0) filters.push(isOneOf('customer_id', await findCustomerIds(db, reach, { external_id: query.external_customer_id })))
   if (query.created_after) filters.push(sql`created_at >= ${query.created_after}`)
   if (query.created_before) filters.push(sql`created_at <= ${query.created_before}`)
   filters.push(...metadataHas(query.metadata))

@@ -5,6 +5,7 @@ import type { PaymentAccount } from '../../../gateways/payments/payments.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { json } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import { touchState } from '../../customers/index.ts'
 import type { PaymentRow } from './payments.sql.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -157,6 +158,7 @@ export const keepMethod = async (
     await sql`update customers set default_payment_method_id = ${id} where organization_id = ${organization_id} and id = ${customer.id}`.execute(tx.q)
     // What they owe, and had nothing to pay with, is tried at once.
     await enqueue(tx, 'billing.method_changed', { organization_id, customer_id: customer.id })
+    await touchState(tx, { organization_id, customer_id: customer.id })
   }
   return id
 }

@@ -1,8 +1,8 @@
 import type { PageRequest, PaymentStatus, PaymentTrigger } from '@bursar/contract'
-import { sql, type RawBuilder } from 'kysely'
+import { sql } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { anyOf, isOneOf, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db } from '../../../platform/postgres/postgres.ts'
 import type { KeptMethod } from '../../../gateways/payments/payments.ts'
 import { findCustomerIds } from '../../customers/index.ts'
@@ -70,6 +70,7 @@ const list = {
   tenant: 'organization_id',
   id: 'id',
   always: sql`kind = 'payment'`,
+  counted: 'payments',
   sortable: {
     created_at: { expression: 'created_at', type: 'timestamptz' },
     status: { expression: 'status', type: 'text' },
@@ -91,12 +92,12 @@ export interface PaymentFilters {
 const money = (db: Db) => db.q.selectFrom('payments').selectAll().where('kind', '=', 'payment')
 
 export const listPayments = async (db: Db, reach: Reach, query: PaymentFilters & PageRequest & { sorting: readonly string[] }) => {
-  const filters: RawBuilder<unknown>[] = []
-  for (const column of ['checkout_id', 'order_id', 'customer_id'] as const)
-    if (query[column].length > 0) filters.push(sql`${sql.ref(column)} = any(${query[column]}::uuid[])`)
-  if (query.status.length > 0) filters.push(sql`status = any(${query.status}::text[])`)
-  if (query.method.length > 0) filters.push(sql`${sql.raw(method)} = any(${query.method}::text[])`)
-  if (query.customer_email.length > 0) filters.push(sql`customer_id = any(${await findCustomerIds(db, reach, { email: query.customer_email })}::uuid[])`)
+  const filters = [
+    ...(['checkout_id', 'order_id', 'customer_id'] as const).flatMap((column) => anyOf(column, query[column])),
+    ...anyOf('status', query.status, 'text'),
+    ...anyOf(sql.raw(method), query.method, 'text'),
+  ]
+  if (query.customer_email.length > 0) filters.push(isOneOf('customer_id', await findCustomerIds(db, reach, { email: query.customer_email })))
   const ids = organizationIds(reach, query.organization_id)
   return listRows(db, list, ids, query, filters, (found) => money(db).where('organization_id', '=', withinReach(reach)).where('id', 'in', found).execute())
 }

@@ -1,8 +1,8 @@
 import type { Metadata, PageRequest, Refund, RefundReason, RefundStatus } from '@bursar/contract'
-import { sql, type RawBuilder } from 'kysely'
+import { sql } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { json, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { anyOf, isOneOf, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { findCustomerIds } from '../../customers/index.ts'
 
@@ -62,11 +62,8 @@ export interface RefundFilters {
 const selected = (db: Db, reach: Reach) => db.q.selectFrom('refunds').selectAll().where('organization_id', '=', withinReach(reach))
 
 export const listRefunds = async (db: Db, reach: Reach, query: RefundFilters & PageRequest & { sorting: readonly string[] }) => {
-  const filters: RawBuilder<unknown>[] = []
-  for (const column of ['id', 'order_id', 'subscription_id', 'customer_id'] as const)
-    if (query[column].length > 0) filters.push(sql`${sql.ref(column)} = any(${query[column]}::uuid[])`)
-  if (query.external_customer_id.length > 0)
-    filters.push(sql`customer_id = any(${await findCustomerIds(db, reach, { external_id: query.external_customer_id })}::uuid[])`)
+  const filters = (['id', 'order_id', 'subscription_id', 'customer_id'] as const).flatMap((column) => anyOf(column, query[column]))
+  if (query.external_customer_id.length > 0) filters.push(isOneOf('customer_id', await findCustomerIds(db, reach, { external_id: query.external_customer_id })))
   if (query.succeeded !== undefined) filters.push(sql`(status = 'succeeded') = ${query.succeeded}`)
   const ids = organizationIds(reach, query.organization_id)
   return listRows(db, list, ids, query, filters, (found) => selected(db, reach).where('id', 'in', found).execute())
@@ -110,6 +107,15 @@ export const pendingOf = async (tx: Tx, order: { organization_id: string; id: st
     select coalesce(sum(amount), 0)::bigint as amount, coalesce(sum(tax_amount), 0)::bigint as tax_amount from refunds
     where organization_id = ${order.organization_id} and order_id = ${order.id} and status = 'pending'`.execute(tx.q)
   return rows[0]!
+}
+
+/** Whether another refund of the order has taken back what it gave. */
+export const isRevokedBesides = async (tx: Tx, { organization_id, order_id, id }: Pick<RefundRow, 'organization_id' | 'order_id' | 'id'>): Promise<boolean> => {
+  const { rows } = await sql`
+    select from refunds where organization_id = ${organization_id} and order_id = ${order_id} and id <> ${id} and revoke_benefits and status = 'succeeded' limit 1`.execute(
+    tx.q,
+  )
+  return rows.length > 0
 }
 
 /** The payment that settled an order: its own, or that of the checkout it came from. */

@@ -1,12 +1,15 @@
 import {
   confirmClientCheckout,
+  createBenefit,
   createCheckout,
   createCustomer,
   createProduct,
   createRefund,
   getOrder,
+  listBenefitGrants,
   listOrders,
   listRefunds,
+  updateProductBenefits,
   updateTaxSettings,
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -204,6 +207,32 @@ test('a refund that fails after all is taken back everywhere, and told; then it 
   expect((await api.call(listRefunds, { query: { order_id: [order.id] } })).items.map(({ status }) => status)).toEqual(['failed'])
   expect(await told()).toEqual(['refund.created', 'order.updated', 'order.refunded', 'refund.updated', 'order.updated', 'refund.updated'])
   expect((await refund(2437)).status).toBe(201)
+})
+
+test('what a refund took away comes back when it fails, unless another one takes it away as well', async () => {
+  const { api, order, refund } = await open('tok_refund_fails_later')
+  const flag = await api.call(createBenefit, { body: { type: 'feature_flag', description: 'Beta', properties: {} } })
+  await api.call(updateProductBenefits, { params: { id: order.product_id! }, body: { benefits: [flag.id] } })
+  await deployment.work()
+  const granted = async () => (await api.call(listBenefitGrants, { query: { order_id: [order.id] } })).items.map(({ is_granted }) => is_granted)
+  const statuses = async () => (await api.call(listRefunds, { query: { order_id: [order.id], sorting: ['created_at'] } })).items.map(({ status }) => status)
+  const taking = async (amount: number) => {
+    expect((await refund(amount, { revoke_benefits: true })).status).toBe(201)
+    await deployment.work()
+  }
+  const after = async (milliseconds: number) => {
+    world.clock.advance(milliseconds)
+    for (const _ of [1, 2]) await hear()
+  }
+  expect(await granted()).toEqual([true])
+  await taking(1000)
+  expect(await granted()).toEqual([false])
+  await after(40 * second)
+  await taking(500)
+  await after(21 * second)
+  expect([await statuses(), await granted()]).toEqual([['failed', 'succeeded'], [false]])
+  await after(40 * second)
+  expect([await statuses(), await granted()]).toEqual([['failed', 'failed'], [true]])
 })
 
 test('old news does not undo new: a refund that has settled does not wait again, one that has failed stays failed', async () => {

@@ -19,6 +19,7 @@ import { stepOf } from '../../../kernel/money.ts'
 import { ProcessorRefusal, ProcessorSilent, type Processor, type ProcessorRefund } from '../../../gateways/payments/payments.ts'
 import { later } from '../../../platform/clock.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { underLease, unleased, type Lease } from '../../../platform/jobs/leases.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
@@ -32,7 +33,18 @@ import { presentOrder } from '../orders/orders.ts'
 import { readPayment } from '../payments/attempts.sql.ts'
 import { ageOf, firstLook, keysKnown, nextLook, processorFor } from '../payments/attempts.ts'
 import type { PaymentRow } from '../payments/payments.sql.ts'
-import { changeRefund, findByProcessorId, insertRefund, lockRefund, paidBy, pendingOf, presentRefund, readRefund, type RefundRow } from './refunds.sql.ts'
+import {
+  changeRefund,
+  findByProcessorId,
+  insertRefund,
+  isRevokedBesides,
+  lockRefund,
+  paidBy,
+  pendingOf,
+  presentRefund,
+  readRefund,
+  type RefundRow,
+} from './refunds.sql.ts'
 
 /** What the first step has committed. */
 export interface Intended extends Readonly<Record<string, string>> {
@@ -175,7 +187,13 @@ const settle = async (wall: Tx, { organization_id, id, order_id }: RefundRow, to
     const refunded_tax_amount = order.refunded_tax_amount + sign * refund.tax_amount
     const left = refundable({ ...order, refunded_amount, refunded_tax_amount })
     const status = refunded_amount === 0 ? 'paid' : left.refundable_amount === 0 ? 'refunded' : 'partially_refunded'
-    const after = await changeOrder(tx, order, { refunded_amount, refunded_tax_amount, status })
+    const revokes = refund.revoke_benefits && !(await isRevokedBesides(tx, refund)) ? { benefits_revoked_at: sign === 1 ? tx.clock.business() : null } : {}
+    const after = await changeOrder(tx, order, { refunded_amount, refunded_tax_amount, status, ...revokes })
+    if (refund.revoke_benefits) {
+      const container = { organization_id, subscription_id: null, order_id }
+      if (sign === 1 && order.seats !== null) await enqueue(tx, 'billing.end_seats', container)
+      await enqueue(tx, 'entitlements.reconcile', { ...container, seat_id: null })
+    }
     const [loaded] = await loadOrders(tx, reach, [after])
     const about = { organization_id, resource_id: order_id, customer_id: order.customer_id }
     await emit(tx, orderUpdated, about, presentOrder(loaded!))

@@ -17,7 +17,7 @@ import { billedTooOften } from '../engine/stop-loss.ts'
 import { totalsOf } from '../engine/totals.ts'
 import { lockBalance } from '../ledger/ledger.ts'
 import { promiseMail } from '../mails/promises.sql.ts'
-import { issue, reductionOf, type Bill, type Issued } from '../orders/issuing.ts'
+import { cycled, issue, reductionOf, type Bill, type Issued } from '../orders/issuing.ts'
 import { periodsBilled } from '../orders/orders.sql.ts'
 import { changesInterval, changesOf, discountWith, labelOf, shapeOf, staticLines, stillPossible, type Shape } from '../subscriptions/applying.ts'
 import {
@@ -254,7 +254,11 @@ const bill = async (means: Means, turn: Turn, holder: string, cycled: Cycled | u
 export const billPeriod = async ({ turn, lines, period, entries: given }: Cycled, due: Bill['due']): Promise<Issued | undefined> => {
   const entries = given ?? (await openEntries(turn.tx, turn.subscription))
   const billedLines = [...lines, ...entries.map(lineOf)]
-  if (billedLines.every(({ amount }) => amount === 0)) return undefined
+  if (billedLines.every(({ amount }) => amount === 0)) {
+    // Nobody has to pay for it: it counts from now on.
+    if (period && period.end > period.start) await cycled(turn.tx, turn.subscription, period.start)
+    return undefined
+  }
   const issued = await billLines(turn, billedLines, { billing_reason: 'subscription_cycle', period, due })
   await assignEntries(turn.tx, entries, issued.order.id)
   return issued

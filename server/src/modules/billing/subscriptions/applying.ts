@@ -4,6 +4,8 @@ import type { Reach } from '../../../kernel/actors.ts'
 import { sum } from '../../../kernel/money.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { findDiscountEver, loadPrices, loadProducts, presentPrice, type DiscountTable, type LoadedProduct, type PriceRow } from '../../catalog/index.ts'
+import { becomeBuyer, loadCustomers } from '../../customers/index.ts'
+import { seatBuyer } from '../seats/assigning.ts'
 import type { OrderRow } from '../orders/orders.sql.ts'
 import { loadSubscriptions, replacePrices, type LoadedSubscription, type SubscriptionRow } from './subscriptions.sql.ts'
 import { keep, tell } from './telling.ts'
@@ -99,6 +101,12 @@ export const takeShape = async (
     shape.prices.map(({ id }) => id),
   )
   const after = await keep(tx, subscription, changes)
+  if (after.seats !== null && subscription.seats === null) {
+    const [customer] = await loadCustomers(tx, reach, [subscription.customer_id])
+    await becomeBuyer(tx, reach, customer!, { seats: true })
+    // Whoever had it alone goes on having it.
+    await seatBuyer(tx, reach, customer!, { organization_id: after.organization_id, subscription_id: after.id, order_id: null })
+  }
   return { after, loaded: (await loadSubscriptions(tx, reach, [after]))[0]! }
 }
 

@@ -6,13 +6,14 @@ import { unleased } from '../../../platform/jobs/leases.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import { loadProducts } from '../../catalog/index.ts'
-import { lockCustomers } from '../../customers/index.ts'
+import { becomeBuyer, lockCustomers, touchState } from '../../customers/index.ts'
 import { findLivingOrganization, permit } from '../../organizations/index.ts'
 import { anchorOf, nextPeriod } from '../engine/periods.ts'
+import { countTaken } from '../seats/seats.sql.ts'
 import { staticLines } from './applying.ts'
 import { insertSubscription, loadSubscriptions, lockSubscription, replacePrices, type LoadedSubscription, type SubscriptionRow } from './subscriptions.sql.ts'
 import { presentSubscription } from './subscriptions.ts'
-import { dueOf, keep, subjectOf, tell } from './telling.ts'
+import { dueOf, entitle, keep, subjectOf, tell } from './telling.ts'
 import { deleteUpdate, openEntries } from './updates.sql.ts'
 
 /** What a subscription has not been through when it begins. */
@@ -73,6 +74,7 @@ export const create = async (wall: Tx, reach: Reach, body: SubscriptionCreate): 
   ).some(({ amount }) => amount > 0)
   if (prices.length === 0 || costs || prices.some(({ amount_type, minimum_amount }) => amount_type === 'custom' && minimum_amount !== 0))
     throw wrong('This product is not free: it is bought through a checkout.')
+  await becomeBuyer(tx, reach, customer, { seats: seats !== null })
   const now = tx.clock.business()
   const anchor_day = anchorOf(now)
   const period = nextPeriod(now, recurring_interval, recurring_interval_count, anchor_day)
@@ -123,6 +125,9 @@ export const upgrade = async (
   if (paying) return undefined
   // What waits to be billed is in the currency that it was figured in.
   if (before.currency !== bought.currency && (await openEntries(tx, before)).length > 0) return undefined
+  // Nobody loses a seat over it.
+  const pool = { organization_id: before.organization_id, subscription_id: id, order_id: null }
+  if ((await countTaken(tx, pool, tx.clock.business())) > (bought.seats ?? 0)) return undefined
   if (pending) await deleteUpdate(tx, pending)
   await replacePrices(tx, before, price_ids)
   const { id: _id, created_at: _created, started_at: _started, metadata: _metadata, custom_field_data: _data, modified_at: _modified, ...changes } = bought
@@ -142,5 +147,7 @@ export const start = async (tx: Tx, reach: Reach, row: SubscriptionRow, price_id
   await emit(tx, subscriptionCreated, subjectOf(made), data)
   await emit(tx, subscriptionActive, subjectOf(made), data)
   await emit(tx, subscriptionUpdated, subjectOf(made), data)
+  await entitle(tx, made)
+  await touchState(tx, made)
   return loaded
 }

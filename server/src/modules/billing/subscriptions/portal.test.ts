@@ -54,10 +54,12 @@ const open = async (allowed: Partial<typeof everythingAllowed> = everythingAllow
   const anna = await people.subscribe(shop, basic.id, wish)
   const session = async (body: { customer_id: string; member_id?: string }, extra: Record<string, string> = {}) =>
     world.client({ token: (await api.call(createCustomerSession, { body })).token }, extra)
-  const portal = await session({ customer_id: anna.customer.id })
+  // Whoever bought seats is a team, and its owner stands here.
+  const [owner] = (await api.call(listCustomerMembers, { params: { id: anna.customer.id } })).items
+  const portal = await session({ customer_id: anna.customer.id, member_id: owner!.id })
   const change = (body: Record<string, unknown>, client = portal) => client.send(updatePortalSubscription, { params: anna.params, body })
   const dropCard = () => people.query('update customers set default_payment_method_id = null where id = $1', [anna.customer.id])
-  return { ...shop, ...anna, shop, plan, fixed, basic, grand, session, portal, change, dropCard }
+  return { ...shop, ...anna, owner: owner!, shop, plan, fixed, basic, grand, session, portal, change, dropCard }
 }
 
 test('whoever pays sees what they have, with the product on sale, who sells it, and nothing that is the seller’s', async () => {
@@ -212,7 +214,7 @@ test('a decline is an answer here too, and one key is one charge', async () => {
   expect(await bad.everything()).toEqual(before)
   const good = await open(everythingAllowed, { seats: 2 })
   await people.query(invoice, [good.organization.id])
-  const keyed = await good.session({ customer_id: good.customer.id }, { 'idempotency-key': 'once' })
+  const keyed = await good.session({ customer_id: good.customer.id, member_id: good.owner.id }, { 'idempotency-key': 'once' })
   const answers = [await good.change({ seats: 4 }, keyed), await good.change({ seats: 4 }, keyed)]
   expect(answers.map(({ status }) => status)).toEqual([200, 200])
   expect(answers[1]!.body).toEqual(answers[0]!.body)

@@ -9,7 +9,7 @@ import {
 } from '@bursar/contract'
 import type { PortalActor, Reach } from '../../../kernel/actors.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
-import { holdStanding } from '../../customers/index.ts'
+import { allows, holdStanding } from '../../customers/index.ts'
 import { findOrganization, presentSeller, type OrganizationRow } from '../../organizations/index.ts'
 import { methodFor, type Till } from '../renewals/collecting.ts'
 import { cancel, clearPending, hold, pause, resume, uncancel, unpause, withTax, type Intended } from './changing.ts'
@@ -24,15 +24,26 @@ export const presentOwn = (loaded: LoadedSubscription, seller: OrganizationRow):
   return { ...shown, product: { ...shown.product, organization: presentSeller(seller) } }
 }
 
-/** Subscriptions of one seller for the eyes of whoever has them. */
-export const showOwn = async (
-  db: Db,
-  reach: Reach,
-  { organization_id }: PortalActor,
-  items: readonly LoadedSubscription[],
-): Promise<CustomerSubscription[]> => {
-  const seller = (await findOrganization(db, reach, organization_id))!
-  return items.map((loaded) => presentOwn(loaded, seller))
+/** Subscriptions of one seller for the eyes of whoever has them. Who only sits in one learns what it is, and nothing of what is paid or planned. */
+export const showOwn = async (db: Db, reach: Reach, actor: PortalActor, items: readonly LoadedSubscription[]): Promise<CustomerSubscription[]> => {
+  const seller = (await findOrganization(db, reach, actor.organization_id))!
+  return items.map((loaded) => {
+    const shown = presentOwn(loaded, seller)
+    const pays = loaded.subscription.customer_id === actor.customer_id && allows(actor.role, 'billing:read')
+    return pays ? shown : { ...shown, ...unpaid, product: { ...shown.product, prices: [] } }
+  })
+}
+
+const unpaid = {
+  amount: 0,
+  prices: [],
+  meters: [],
+  discount_id: null,
+  checkout_id: null,
+  pending_update: null,
+  past_due_at: null,
+  customer_cancellation_reason: null,
+  customer_cancellation_comment: null,
 }
 
 /** A subscription of the customer who stands in the portal; somebody else's is answered like none. */

@@ -2,7 +2,7 @@ import type { CustomerCancellationReason, CustomFieldData, Metadata, Meter, Page
 import { sql, type RawBuilder } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { listRows, referred, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { anyOf, containing, isOneOf, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { loadDiscounts, loadMeters, loadPrices, loadProducts, type DiscountTable, type LoadedProduct, type PriceRow } from '../../catalog/index.ts'
 import { loadUpdates, type UpdateRow } from './updates.sql.ts'
@@ -85,6 +85,9 @@ export interface LoadedSubscription {
 const nameOf = (table: string, column: string, by: string) =>
   `coalesce((select o.${column} from ${table} o where o.organization_id = subscriptions.organization_id and o.id = subscriptions.${by}), '')`
 
+/** One that has not started stands where it was made. */
+const started = 'coalesce(started_at, created_at)'
+
 const list = {
   table: 'subscriptions',
   tenant: 'organization_id',
@@ -93,8 +96,7 @@ const list = {
   sortable: {
     customer: { expression: nameOf('customers', 'email', 'customer_id'), type: 'text' },
     status: { expression: 'status', type: 'text' },
-    // One that has not started stands where it was made.
-    started_at: { expression: 'coalesce(started_at, created_at)', type: 'timestamptz' },
+    started_at: { expression: started, type: 'timestamptz' },
     current_period_end: { expression: 'current_period_end', type: 'timestamptz' },
     ended_at: { expression: `coalesce(ended_at, '9999-12-31Z'::timestamptz)`, type: 'timestamptz' },
     ends_at: { expression: `coalesce(ends_at, '9999-12-31Z'::timestamptz)`, type: 'timestamptz' },
@@ -125,19 +127,18 @@ export interface SubscriptionFilters {
 const selected = (db: Db, reach: Reach) => db.q.selectFrom('subscriptions').selectAll().where('organization_id', '=', withinReach(reach))
 
 export const listSubscriptions = async (db: Db, reach: Reach, query: SubscriptionFilters & PageRequest & { sorting: readonly string[] }) => {
-  const filters: RawBuilder<unknown>[] = []
-  for (const column of ['product_id', 'customer_id', 'discount_id'] as const)
-    if (query[column].length > 0) filters.push(sql`${sql.ref(column)} = any(${query[column]}::uuid[])`)
-  for (const column of ['status', 'customer_cancellation_reason'] as const)
-    if (query[column].length > 0) filters.push(sql`${sql.ref(column)} = any(${query[column]}::text[])`)
-  if (query.external_customer_id.length > 0)
-    filters.push(sql`customer_id = any(${await findCustomerIds(db, reach, { external_id: query.external_customer_id })}::uuid[])`)
+  const filters = [
+    ...(['product_id', 'customer_id', 'discount_id'] as const).flatMap((column) => anyOf(column, query[column])),
+    ...(['status', 'customer_cancellation_reason'] as const).flatMap((column) => anyOf(column, query[column], 'text')),
+  ]
+  if (query.external_customer_id.length > 0) filters.push(isOneOf('customer_id', await findCustomerIds(db, reach, { external_id: query.external_customer_id })))
   if (query.active !== undefined) filters.push(sql`(status in ('trialing', 'active')) = ${query.active}`)
   if (query.cancel_at_period_end !== undefined) filters.push(sql`cancel_at_period_end = ${query.cancel_at_period_end}`)
   if (query.canceled_at_after) filters.push(sql`canceled_at >= ${query.canceled_at_after}`)
   if (query.canceled_at_before) filters.push(sql`canceled_at <= ${query.canceled_at_before}`)
-  if (query.started_after) filters.push(sql`started_at >= ${query.started_after}`)
-  if (query.started_before) filters.push(sql`started_at <= ${query.started_before}`)
+  // Of what the list is ordered by the same is true, and that can be looked up.
+  if (query.started_after) filters.push(sql`started_at >= ${query.started_after} and ${sql.raw(started)} >= ${query.started_after}`)
+  if (query.started_before) filters.push(sql`started_at <= ${query.started_before} and ${sql.raw(started)} <= ${query.started_before}`)
   filters.push(...metadataHas(query.metadata))
   const ids = organizationIds(reach, query.organization_id)
   const { items, total, next_cursor } = await listRows(db, list, ids, query, filters, (found) => selected(db, reach).where('id', 'in', found).execute())
@@ -151,14 +152,24 @@ export const listSubscriptionsOf = async (
   customer_id: string,
   query: PageRequest & { product_id: readonly string[]; active?: boolean | undefined; query?: string | undefined; sorting: readonly string[] },
 ) => {
-  const filters = [sql`customer_id = ${customer_id}`]
-  if (query.product_id.length > 0) filters.push(sql`product_id = any(${query.product_id}::uuid[])`)
+  const filters: RawBuilder<unknown>[] = [sql`customer_id = ${customer_id}`, ...anyOf('product_id', query.product_id)]
   if (query.active !== undefined) filters.push(sql`(status in ('trialing', 'active')) = ${query.active}`)
-  if (query.query)
-    filters.push(
-      sql`exists (select from products p where p.organization_id = subscriptions.organization_id and p.id = subscriptions.product_id and p.name ilike ${containing(query.query)})`,
-    )
+  // Asked of each that the customer has, and not of all products.
+  if (query.query) filters.push(sql`${sql.raw(nameOf('products', 'name', 'product_id'))} ilike ${containing(query.query)}`)
   const { items, total, next_cursor } = await listRows(db, list, organizationIds(reach), query, filters, (found) =>
+    selected(db, reach).where('id', 'in', found).execute(),
+  )
+  return { items: await loadSubscriptions(db, reach, items), total, next_cursor }
+}
+
+/** The subscriptions in which somebody has claimed a seat: the member that they are, or the customer. */
+export const listSubscriptionsSeating = async (db: Db, reach: Reach, who: { customer_id: string; member_id: string | null }, query: PageRequest) => {
+  const theirs = who.member_id === null ? sql`holder_customer_id = ${who.customer_id}` : sql`member_id = ${who.member_id}`
+  const tenants = organizationIds(reach)
+  const filters = [
+    sql`id in (select subscription_id from seats where organization_id = any(${tenants}::uuid[]) and status = 'claimed' and subscription_id is not null and ${theirs})`,
+  ]
+  const { items, total, next_cursor } = await listRows(db, list, tenants, { ...query, sorting: ['-started_at'] }, filters, (found) =>
     selected(db, reach).where('id', 'in', found).execute(),
   )
   return { items: await loadSubscriptions(db, reach, items), total, next_cursor }
@@ -297,4 +308,14 @@ export const hasBillableSubscription = async (
     where s.organization_id = ${organization_id} and s.status in ('trialing', 'active', 'past_due')
       and (s.customer_id = ${buyer.customer_id} or (${buyer.customer_id}::uuid is null and lower(c.email) = lower(${buyer.email}))) limit 1`.execute(db.q)
   return rows.length > 0
+}
+
+/**
+ * What a subscription goes on giving although its payment failed is to be looked at from this moment on, in the time of
+ * whoever bought it: a clock that travels stands still for it.
+ */
+export const watchGrace = async (tx: Tx, { organization_id, id, clock_id }: SubscriptionRow, due_at: Date): Promise<void> => {
+  await sql`
+    insert into benefit_graces (organization_id, id, due_at, clock_id) values (${organization_id}, ${id}, ${due_at}, ${clock_id})
+    on conflict (organization_id, id) do update set due_at = excluded.due_at, clock_id = excluded.clock_id`.execute(tx.q)
 }

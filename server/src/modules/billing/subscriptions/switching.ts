@@ -7,6 +7,7 @@ import {
   NotASeatBasedSubscription,
   NotBillableSubscription,
   PaymentFailed,
+  SeatsAlreadyAssigned,
   SubscriptionLocked,
   type SubscriptionProrationBehavior,
 } from '@bursar/contract'
@@ -20,6 +21,7 @@ import { reductionOf } from '../orders/issuing.ts'
 import { isPeriodRefunded, lockOpenOrders } from '../orders/orders.sql.ts'
 import { prepare } from '../renewals/collecting.ts'
 import { billLines, lineOf } from '../renewals/renewals.ts'
+import { countTaken } from '../seats/seats.sql.ts'
 import { changesInterval, discountWith, labelOf, overtake, reshape, shapeOf, staticLines, type Shape } from './applying.ts'
 import { billable } from './telling.ts'
 import { changeTrial, changeWithin, refuseEnding, tellAgain, type Asking, type Wished } from './trials.ts'
@@ -119,6 +121,10 @@ export const changeSeats = async (asking: Asking, seats: number, wanted: Behavio
   if (most !== null && seats > most) throw new AboveMaximumSeats(`${seats} seats were asked for, and at most ${most} can be bought.`)
   const behavior = behaviorOf(asking, wanted)
   const { tx, reach } = asking
+  const { organization_id, id: subscription_id } = subscription
+  // The subscription is held: nobody is given one of them meanwhile.
+  const taken = await countTaken(tx, { organization_id, subscription_id, order_id: null }, tx.clock.business())
+  if (seats < taken) throw new SeatsAlreadyAssigned(`${seats} seats were asked for, and ${taken} are assigned. Revoke some of them first.`)
   const { pending } = loaded
   if (seats === subscription.seats) {
     if (pending && (await overtake(tx, pending, 'seats'))) await tellAgain(asking)

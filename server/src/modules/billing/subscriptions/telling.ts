@@ -9,10 +9,12 @@ import {
   subscriptionUncanceled,
   subscriptionUpdated,
 } from '@bursar/contract'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emitAll } from '../../../platform/outbox/outbox.sql.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import { touchState } from '../../customers/index.ts'
 import { reminderOf } from '../engine/reminders.ts'
-import { changeSubscription, type LoadedSubscription, type SubscriptionRow } from './subscriptions.sql.ts'
+import { changeSubscription, watchGrace, type LoadedSubscription, type SubscriptionRow } from './subscriptions.sql.ts'
 import { presentSubscription } from './subscriptions.ts'
 
 type Status = SubscriptionRow['status']
@@ -54,4 +56,14 @@ export const tell = async (tx: Tx, before: SubscriptionRow, loaded: LoadedSubscr
   if (revoked.includes(after.status) && !revoked.includes(before.status)) kinds.push(subscriptionRevoked)
   if (cycled) kinds.push(subscriptionCycled)
   await emitAll(tx, kinds, about, data)
+  if (after.status !== before.status || after.product_id !== before.product_id || (after.seats === null) !== (before.seats === null)) await entitle(tx, after)
+  if (after.seats !== null && revoked.includes(after.status)) await enqueue(tx, 'billing.end_seats', { ...containing(after), order_id: null })
+  if (after.status === 'past_due' && before.status !== 'past_due') await watchGrace(tx, after, tx.clock.business())
+  await touchState(tx, after)
 }
+
+const containing = ({ organization_id, id }: SubscriptionRow) => ({ organization_id, subscription_id: id })
+
+/** What it gives, and to whom, is to be looked at again. */
+export const entitle = (tx: Tx, subscription: SubscriptionRow): Promise<void> =>
+  enqueue(tx, 'entitlements.reconcile', { ...containing(subscription), order_id: null, seat_id: null })

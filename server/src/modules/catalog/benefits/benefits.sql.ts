@@ -1,8 +1,8 @@
 import type { Benefit, Metadata, PageRequest } from '@bursar/contract'
-import { sql, type RawBuilder } from 'kysely'
+import { sql } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
-import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { listRows, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { anyOf, containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 export interface BenefitTable {
@@ -54,9 +54,7 @@ export interface BenefitFilters {
 }
 
 export const listBenefits = (db: Db, reach: Reach, query: BenefitFilters & PageRequest & { sorting: readonly string[] }) => {
-  const filters: RawBuilder<unknown>[] = []
-  if (query.type.length > 0) filters.push(sql`type = any(${query.type})`)
-  if (query.id.length > 0) filters.push(sql`id = any(${query.id}::uuid[])`)
+  const filters = [...anyOf('type', query.type, 'text'), ...anyOf('id', query.id)]
   if (query.exclude_id.length > 0) filters.push(sql`id <> all(${query.exclude_id}::uuid[])`)
   if (query.query) filters.push(sql`description ilike ${containing(query.query)}`)
   filters.push(...metadataHas(query.metadata))
@@ -113,6 +111,32 @@ export const replaceBenefits = async (tx: Tx, product: { organization_id: string
       .insertInto('product_benefits')
       .values(benefits.map((benefit_id, position) => ({ organization_id, product_id: id, benefit_id, position })))
       .execute()
+}
+
+/** What a product gives, in its order. It is held as it is until the transaction ends: nothing is given that is deleted meanwhile. */
+export const holdBenefitsOf = async (tx: Tx, organization_id: string, product_id: string): Promise<BenefitTable[]> => {
+  const { rows } = await sql<BenefitTable>`
+    select b.* from product_benefits a join benefits b on b.organization_id = a.organization_id and b.id = a.benefit_id
+    where a.organization_id = ${organization_id} and a.product_id = ${product_id} and b.deleted_at is null
+    order by a.position for share of b`.execute(tx.q)
+  return rows
+}
+
+/** Whether a product gives anything at all. */
+export const givesBenefits = async (db: Db, organization_id: string, product_id: string): Promise<boolean> =>
+  (await db.q
+    .selectFrom('product_benefits')
+    .select('benefit_id')
+    .where('organization_id', '=', organization_id)
+    .where('product_id', '=', product_id)
+    .limit(1)
+    .executeTakeFirst()) !== undefined
+
+/** Benefits as they are, deleted or not: what was given of them outlives them. */
+export const loadBenefits = async (db: Db, keys: readonly Key[]): Promise<BenefitTable[]> => {
+  if (keys.length === 0) return []
+  const { tenants, ids } = sidesOf(keys)
+  return db.q.selectFrom('benefits').selectAll().where('organization_id', 'in', tenants).where('id', 'in', ids).execute()
 }
 
 /** The benefits of many products, each in the product's order. */

@@ -82,7 +82,7 @@ test('what cannot be given is refused, and says where', async () => {
     return (answer.body as { detail: { loc: unknown[] }[] }).detail[0]!.loc.slice(1).join('.')
   }
   const id = newId(world.clock.wall())
-  expect(await place({ type: 'downloadables', properties: { files: [id] } })).toBe('properties.files')
+  expect(await place({ type: 'downloadables', properties: { files: [id] } })).toBe('properties.files.0')
   expect(await place({ type: 'slack_shared_channel', properties: { slack_integration_id: id, channel_name_template: 'x' } })).toBe(
     'properties.slack_integration_id',
   )

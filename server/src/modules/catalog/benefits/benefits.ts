@@ -11,12 +11,14 @@ import {
   type Invalid,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import type { Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Platform } from '../../handlers.ts'
 import { chooseOrganization, permit } from '../../organizations/index.ts'
+import { holdFiles, replaceBenefitFiles } from '../files/files.sql.ts'
 import { knownMeters } from '../meters/meters.sql.ts'
 import { changeBenefit, detachBenefit, insertBenefit, lockBenefit, type BenefitTable } from './benefits.sql.ts'
 
@@ -51,14 +53,24 @@ const settle = async (tx: Tx, platform: Platform, organization_id: string, said:
     case 'discord':
       return { ...said.properties, guild_id: guildOf(platform, organization_id, said.properties.guild_token) }
     case 'downloadables':
-      // Files come with storage: until then there is nothing to give.
-      throw new InvalidRequest(wrong('files', 'There is no file with this id.', said.properties.files))
+      return filesOf(tx, organization_id, said.properties)
     case 'slack_shared_channel':
       throw new InvalidRequest(wrong('slack_integration_id', 'There is no Slack workspace connected under this id.', said.properties.slack_integration_id))
     case 'github_repository':
     case 'feature_flag':
       return said.properties
   }
+}
+
+/** Each file once, in the order given, and which of them are archived; each uploaded, to be downloaded, and the organization's own. */
+const filesOf = async (tx: Tx, organization_id: string, { files, archived }: Extract<Said, { type: 'downloadables' }>['properties']) => {
+  const known = new Set((await holdFiles(tx, [organization_id], 'downloadable', files)).map(({ id }) => id))
+  const unknown = files.flatMap((id, at) =>
+    known.has(id) ? [] : [invalidAt(['body', 'properties', 'files', at], 'There is no uploaded file to be downloaded with this id.', id)],
+  )
+  if (unknown.length > 0) throw new InvalidRequest(unknown)
+  const once = [...new Set(files)]
+  return { files: once, archived: Object.fromEntries(once.flatMap((id) => (archived[id] === undefined ? [] : [[id, archived[id]]]))) }
 }
 
 /** The server that a token stands for: sealed by us when the bot was added, and for this organization alone. */
@@ -109,11 +121,14 @@ export const create = async (tx: Tx, reach: Reach, platform: Platform, body: Cre
     meter_id: meterOf(body),
     metadata: body.metadata ?? {},
   })
+  await keepFiles(tx, benefit)
   await emit(tx, benefitCreated, { organization_id, resource_id: benefit.id }, present(benefit))
   return benefit
 }
 
 export const update = async (tx: Tx, reach: Reach, platform: Platform, id: string, body: z.output<typeof BenefitUpdate>): Promise<BenefitTable> => {
+  // Before the benefit, as whoever deletes one of them holds them.
+  if (body.type === 'downloadables') await holdFiles(tx, organizationIds(reach), 'downloadable', body.properties?.files ?? [])
   const benefit = await hold(tx, reach, id)
   const { organization_id, type } = benefit
   if (body.type !== type)
@@ -129,17 +144,27 @@ export const update = async (tx: Tx, reach: Reach, platform: Platform, id: strin
     ...(body.metadata === undefined ? {} : { metadata: body.metadata }),
     ...(said ? { properties: await settle(tx, platform, organization_id, said), meter_id: meterOf(said) } : {}),
   })
+  if (said) await keepFiles(tx, changed)
   await emit(tx, benefitUpdated, { organization_id, resource_id: id }, present(changed))
+  // Whoever has it gets it as it is now.
+  if (said || body.metadata !== undefined) await enqueue(tx, 'entitlements.benefit_changed', { organization_id, benefit_id: id })
   return changed
 }
 
-/** Gone from the catalog and from every product. */
+/** Gone from the catalog and from every product, and taken from whoever has it. */
 export const remove = async (tx: Tx, reach: Reach, id: string): Promise<void> => {
   const benefit = await hold(tx, reach, id)
   if (!benefit.deletable) throw new NotPermitted('This benefit belongs to the service, and cannot be deleted.')
   await detachBenefit(tx, benefit)
+  await replaceBenefitFiles(tx, benefit, { files: [], archived: {} })
   const gone = await changeBenefit(tx, benefit, { deleted_at: tx.clock.business() })
   await emit(tx, benefitUpdated, { organization_id: benefit.organization_id, resource_id: id }, present(gone))
+  await enqueue(tx, 'entitlements.benefit_changed', { organization_id: benefit.organization_id, benefit_id: id })
+}
+
+/** The files of a benefit, as its properties name them. */
+const keepFiles = async (tx: Tx, benefit: BenefitTable): Promise<void> => {
+  if (benefit.type === 'downloadables') await replaceBenefitFiles(tx, benefit, benefit.properties as Extract<Benefit, { type: 'downloadables' }>['properties'])
 }
 
 const hold = async (tx: Tx, reach: Reach, id: string): Promise<Locked<BenefitTable>> => {

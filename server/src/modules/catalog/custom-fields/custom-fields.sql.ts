@@ -1,8 +1,8 @@
 import type { CustomField, CustomFieldType, Metadata } from '@bursar/contract'
-import { sql, type RawBuilder } from 'kysely'
+import { sql } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { anyOf, containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -53,12 +53,11 @@ export const listCustomFields = async (
     sorting: readonly string[]
   },
 ) => {
-  const filters: RawBuilder<unknown>[] = []
+  const filters = anyOf('type', query.type, 'text')
   if (query.query) {
     const pattern = containing(query.query)
     filters.push(sql`(name ilike ${pattern} or slug ilike ${pattern})`)
   }
-  if (query.type.length > 0) filters.push(sql`type = any(${query.type})`)
   const ids = organizationIds(reach, query.organization_id)
   return listRows(db, list, ids, query, filters, async (found) => (await live(db, reach).select(columns).where('id', 'in', found).execute()) as CustomField[])
 }

@@ -2,9 +2,10 @@ import type { CustomField, Product, ProductPrice, ProductPriceCreate, ProductPri
 import { sql, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { inOrder, listKeys, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { anyOf, containing, isOneOf, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { benefitsOf, type BenefitTable } from '../benefits/benefits.sql.ts'
+import { mediasOf, type FileRow } from '../files/files.sql.ts'
 
 type Stored = Omit<Product, 'prices' | 'benefits' | 'medias' | 'attached_custom_fields' | 'is_recurring'>
 
@@ -48,6 +49,7 @@ export interface Loaded {
   readonly product: ProductRow
   readonly prices: readonly PriceRow[]
   readonly benefits: readonly BenefitTable[]
+  readonly medias: readonly FileRow[]
   readonly fields: readonly { custom_field: CustomField; position: number; required: boolean }[]
 }
 
@@ -98,15 +100,13 @@ export const listProducts = async (
   reach: Reach,
   query: ProductFilters & { page: number; limit: number; cursor?: string | undefined; sorting: readonly string[] },
 ) => {
-  const filters: RawBuilder<unknown>[] = []
-  if (query.id.length > 0) filters.push(sql`id = any(${query.id}::uuid[])`)
+  const filters = [...anyOf('id', query.id), ...anyOf('visibility', query.visibility, 'text')]
   if (query.query) filters.push(sql`name ilike ${containing(query.query)}`)
   if (query.is_archived !== undefined) filters.push(sql`is_archived = ${query.is_archived}`)
   if (query.is_recurring !== undefined) filters.push(sql`(recurring_interval is not null) = ${query.is_recurring}`)
-  if (query.visibility.length > 0) filters.push(sql`visibility = any(${query.visibility})`)
   if (query.benefit_id.length > 0)
     filters.push(
-      sql`exists (select from product_benefits a where a.organization_id = products.organization_id and a.product_id = products.id and a.benefit_id = any(${query.benefit_id}::uuid[]))`,
+      sql`exists (select from product_benefits a where a.organization_id = products.organization_id and a.product_id = products.id and ${isOneOf('a.benefit_id', query.benefit_id)})`,
     )
   filters.push(...metadataHas(query.metadata))
   const ids = organizationIds(reach, query.organization_id)
@@ -118,7 +118,7 @@ export const listProducts = async (
 export const loadProducts = async (db: Db, keys: readonly Key[]): Promise<Loaded[]> => {
   if (keys.length === 0) return []
   const { tenants, ids } = sidesOf(keys)
-  const [products, prices, { rows: fields }, benefits] = await Promise.all([
+  const [products, prices, { rows: fields }, benefits, medias] = await Promise.all([
     loadProductRows(db, keys),
     // A price that was made for one checkout is no part of the catalog.
     selectPrices(
@@ -131,11 +131,13 @@ export const loadProducts = async (db: Db, keys: readonly Key[]): Promise<Loaded
       where a.organization_id = any(${tenants}::uuid[]) and a.product_id = any(${ids}::uuid[])
       order by a.position`.execute(db.q),
     benefitsOf(db, tenants, ids),
+    mediasOf(db, tenants, ids),
   ])
   return products.map((product) => ({
     product,
     prices: prices.filter(({ product_id }) => product_id === product.id),
     benefits: benefits.filter(({ product_id }) => product_id === product.id).map(({ product_id: _, ...benefit }) => benefit),
+    medias: medias.filter(({ product_id }) => product_id === product.id).map(({ product_id: _, ...file }) => file),
     fields: fields
       .filter(({ product_id }) => product_id === product.id)
       .map(({ product_id: _product, position, required, ...custom_field }) => ({ position, required, custom_field })),

@@ -13,14 +13,17 @@ import {
   type ProductUpdate,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import type { Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import { isReferred, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
 import { chooseOrganization, findOrganization, permit } from '../../organizations/index.ts'
 import { holdBenefits, replaceBenefits } from '../benefits/benefits.sql.ts'
 import { present as presentBenefit } from '../benefits/benefits.ts'
 import { unknownFields } from '../custom-fields/custom-fields.sql.ts'
+import { holdFiles, replaceMedias, type FileRow } from '../files/files.sql.ts'
+import { presentMedia } from '../files/presenting.ts'
 import { knownMeters } from '../meters/meters.sql.ts'
 import { priceProblems, type Wanted } from './prices.ts'
 import {
@@ -42,11 +45,11 @@ import {
 } from './products.sql.ts'
 
 /** The product as the wire shows it: what is charged at once first, then what is metered, in the order of making. */
-export const present = ({ product, prices, fields, benefits }: Loaded): Product => ({
+export const present = ({ product, prices, fields, benefits, medias }: Loaded): Product => ({
   ...presentBare(product),
   prices: presentPrices(prices),
   benefits: benefits.map(presentBenefit),
-  medias: [],
+  medias: medias.map(presentMedia),
   attached_custom_fields: fields.map(({ custom_field, position, required }) => ({ custom_field_id: custom_field.id, custom_field, order: position, required })),
 })
 
@@ -89,11 +92,12 @@ export const create = async (tx: Tx, reach: Reach, body: Create): Promise<Loaded
   const organization = (await findOrganization(tx, reach, organization_id))!
   const wanted = body.prices.map((price, at) => ({ price, at }))
   const recurring = !!body.recurring_interval
+  const medias = await heldMedias(tx, reach, body.medias)
   refuse([
     ...rhythmProblems(body),
     ...priceProblems(wanted, { organization, recurring, meters: await metersOf(tx, organization_id, wanted) }),
     ...(await fieldProblems(tx, organization_id, body.attached_custom_fields ?? [])),
-    ...mediaProblems(body.medias ?? []),
+    ...mediaProblems(body.medias, medias, organization_id),
   ])
   const now = tx.clock.business()
   const id = newId(tx.clock.wall())
@@ -120,6 +124,7 @@ export const create = async (tx: Tx, reach: Reach, body: Create): Promise<Loaded
     numbered(tx, body.prices, 0).map((price) => priceRow({ organization_id, id }, price, now)),
   )
   await replaceFields(tx, { organization_id, id }, body.attached_custom_fields ?? [])
+  await replaceMedias(tx, { organization_id, id }, [...new Set(body.medias)])
   const [loaded] = await loadProducts(tx, [{ tenant: organization_id, id }])
   await emit(tx, productCreated, { organization_id, resource_id: id }, present(loaded!))
   return loaded!
@@ -127,6 +132,7 @@ export const create = async (tx: Tx, reach: Reach, body: Create): Promise<Loaded
 
 /** Prices are kept, archived or added, never changed: whoever bought at one keeps it. */
 export const update = async (tx: Tx, reach: Reach, id: string, body: Update): Promise<Loaded> => {
+  const medias = await heldMedias(tx, reach, body.medias)
   const product = await hold(tx, reach, id)
   const { organization_id } = product
   const organization = (await findOrganization(tx, reach, organization_id))!
@@ -139,7 +145,7 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: Update): Pr
       ? priceProblems(plan.whole, { organization, recurring: product.recurring_interval !== null, meters: await metersOf(tx, organization_id, plan.whole) })
       : []),
     ...(await fieldProblems(tx, organization_id, body.attached_custom_fields ?? [])),
-    ...mediaProblems(body.medias ?? []),
+    ...mediaProblems(body.medias, medias, organization_id),
   ])
   const now = tx.clock.business()
   if (plan) {
@@ -150,6 +156,7 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: Update): Pr
     )
   }
   if (body.attached_custom_fields) await replaceFields(tx, product, body.attached_custom_fields)
+  if (body.medias) await replaceMedias(tx, product, [...new Set(body.medias)])
   await changeProduct(tx, product, {
     modified_at: now,
     ...(body.name ? { name: body.name } : {}),
@@ -190,6 +197,8 @@ export const setBenefits = async (tx: Tx, reach: Reach, id: string, wanted: read
   ])
   await replaceBenefits(tx, product, list)
   await changeProduct(tx, product, { modified_at: tx.clock.business() })
+  // Whoever has bought it gets what it gives now.
+  if (list.length !== before.length || !list.every(had)) await enqueue(tx, 'entitlements.product_changed', { organization_id, product_id: id })
   const [after] = await loadProducts(tx, [{ tenant: organization_id, id }])
   await emit(tx, productUpdated, { organization_id, resource_id: id }, present(after!))
   return after!
@@ -325,5 +334,12 @@ const fieldProblems = async (tx: Tx, organization_id: string, fields: readonly {
   })
 }
 
-const mediaProblems = (medias: readonly string[]): Invalid[] =>
-  medias.map((id, at) => ({ loc: ['body', 'medias', at], msg: 'There is no uploaded product media with this id.', type: 'value_error', input: id }))
+/** Held before the product is, as whoever deletes one holds them. */
+const heldMedias = (tx: Tx, reach: Reach, medias: readonly string[] | null | undefined) => holdFiles(tx, organizationIds(reach), 'product_media', medias ?? [])
+
+const mediaProblems = (medias: readonly string[] | null | undefined, held: readonly FileRow[], organization_id: string): Invalid[] =>
+  (medias ?? []).flatMap((id, at) =>
+    held.some((file) => file.id === id && file.organization_id === organization_id)
+      ? []
+      : [{ loc: ['body', 'medias', at], msg: 'There is no uploaded product media with this id.', type: 'value_error', input: id }],
+  )

@@ -1,9 +1,9 @@
 import type { Address, CheckoutStatus, CustomFieldData, Metadata, PageRequest, TaxBehavior, TaxIDFormat, TrialInterval } from '@bursar/contract'
-import { sql, type RawBuilder } from 'kysely'
+import { sql } from 'kysely'
 import type { z } from 'zod'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { anyOf, containing, isOneOf, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { RedemptionTable, TaxQuote, Totals, UpfrontLine } from '../../billing/index.ts'
 
@@ -161,15 +161,14 @@ export interface CheckoutFilters {
   readonly query?: string | undefined
 }
 
-export const listCheckouts = (db: Db, reach: Reach, query: CheckoutFilters & PageRequest & { sorting: readonly string[] }) => {
-  const filters: RawBuilder<unknown>[] = []
-  if (query.product_id.length > 0) filters.push(sql`product_id = any(${query.product_id}::uuid[])`)
-  if (query.customer_id.length > 0) filters.push(sql`customer_id = any(${query.customer_id}::uuid[])`)
-  if (query.external_customer_id.length > 0)
-    filters.push(
-      sql`(external_customer_id = any(${query.external_customer_id}) or exists (select from customers c where c.organization_id = checkouts.organization_id and c.id = checkouts.customer_id and c.external_id = any(${query.external_customer_id})))`,
-    )
-  if (query.status.length > 0) filters.push(sql`status = any(${query.status})`)
+export const listCheckouts = async (db: Db, reach: Reach, query: CheckoutFilters & PageRequest & { sorting: readonly string[] }) => {
+  const filters = [...anyOf('product_id', query.product_id), ...anyOf('customer_id', query.customer_id), ...anyOf('status', query.status, 'text')]
+  if (query.external_customer_id.length > 0) {
+    const { rows } = await sql<{ id: string }>`
+      select id from customers where organization_id = ${withinReach(reach)} and ${isOneOf('external_id', query.external_customer_id, 'text')}`.execute(db.q)
+    const known = rows.map(({ id }) => id)
+    filters.push(sql`(${isOneOf('external_customer_id', query.external_customer_id, 'text')} or ${isOneOf('customer_id', known)})`)
+  }
   if (query.query) filters.push(sql`(customer_name ilike ${containing(query.query)} or customer_email ilike ${containing(query.query)})`)
   const ids = organizationIds(reach, query.organization_id)
   return listRows(db, list, ids, query, filters, async (found) =>
@@ -215,11 +214,6 @@ export const changeCheckout = async (tx: Tx, checkout: Locked<CheckoutRow>, chan
     .where('id', '=', checkout.id)
     .execute()
   return { ...checkout, ...changes, modified_at: tx.clock.business() }
-}
-
-/** Whoever confirms under the same new address waits here: checkouts confirmed at once do not make one person a customer twice. */
-export const holdAddress = async (tx: Tx, organization_id: string, email: string): Promise<void> => {
-  await sql`select pg_advisory_xact_lock(hashtextextended(${`bursar.buyer.${organization_id}.${email.toLowerCase()}`}, 0))`.execute(tx.q)
 }
 
 /** The products of many checkouts, in the order they were named. */

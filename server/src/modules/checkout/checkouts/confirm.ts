@@ -27,6 +27,7 @@ import {
   changeCustomer,
   createCustomer,
   findCustomers,
+  holdAddress,
   lockCustomerByEmail,
   lockCustomers,
   openCustomerSession,
@@ -35,7 +36,7 @@ import {
 } from '../../customers/index.ts'
 import { capabilities } from '../../organizations/index.ts'
 import { apply, findBySecret, hold, holdOpen, refuseSecondSubscription } from './checkouts.ts'
-import { changeCheckout, hadTrial, holdAddress, holdPerson, insertTrial, usesOf, type CheckoutRow } from './checkouts.sql.ts'
+import { changeCheckout, hadTrial, holdPerson, insertTrial, usesOf, type CheckoutRow } from './checkouts.sql.ts'
 import { addressFields, figure } from './figures.ts'
 import { reopen } from './fulfilment.ts'
 import { basisOf, openOne, presentPublic, tellUpdated, type Opened, type Seller } from './opening.ts'

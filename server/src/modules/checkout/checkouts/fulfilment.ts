@@ -17,12 +17,13 @@ import {
   nextPeriod,
   ownMethod,
   readPayment,
+  seatBuyer,
   startSubscription,
   upgradeSubscription,
   type PaymentRow,
   type SubscriptionRow,
 } from '../../billing/index.ts'
-import { clockOf, loadCustomers, type CustomerRow } from '../../customers/index.ts'
+import { becomeBuyer, clockOf, loadCustomers, type CustomerRow } from '../../customers/index.ts'
 import { findLivingOrganization } from '../../organizations/index.ts'
 import { inItsTime } from './checkouts.ts'
 import { changeCheckout, lockCheckout, releaseUses, type CheckoutRow } from './checkouts.sql.ts'
@@ -88,10 +89,21 @@ const fulfil = async (wall: Tx, platform: Platform, checkout: Locked<CheckoutRow
   const reach = within(checkout.organization_id, 'machine', opened.seller.member_phase)
   const customer = (await loadCustomers(wall, reach, [checkout.customer_id!]))[0]!
   const tx = await inTimeOf(wall, customer)
+  await becomeBuyer(tx, reach, customer, { seats: checkout.seats !== null })
   const recurring = chosen(opened).recurring_interval !== null
   const method_id = recurring && payment?.processor_method ? await keepMethod(tx, customer, payment.account_id, payment.processor_method) : null
   const subscription = recurring ? await subscribe(tx, reach, opened, customer, ownMethod(customer, method_id)) : null
   const order_id = await bill(tx, opened, customer, subscription)
+  // Whoever is sent elsewhere afterwards is seated by whoever sends them there.
+  if (checkout.seats !== null && checkout.success_url === null) {
+    const { organization_id } = checkout
+    await seatBuyer(
+      tx,
+      reach,
+      customer,
+      subscription ? { organization_id, subscription_id: subscription.id, order_id: null } : { organization_id, subscription_id: null, order_id },
+    )
+  }
   if (payment?.kind === 'payment') await assignPayment(tx, payment, order_id)
   const done = await changeCheckout(tx, checkout, { status: 'succeeded', due_at: null })
   await tellUpdated(tx, platform, done)

@@ -2,6 +2,7 @@ import {
   createCustomer,
   deleteCustomer,
   deleteExternalCustomer,
+  exportCustomers,
   getCustomer,
   getExternalCustomer,
   listCustomers,
@@ -14,8 +15,10 @@ import {
 } from '@bursar/contract'
 import type { Reach } from '../../../kernel/actors.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
-import { read, write, type Platform } from '../../handlers.ts'
+import { download } from '../../exports.ts'
+import { read, stream, write, type Platform } from '../../handlers.ts'
 import { confine } from '../../organizations/index.ts'
+import { customersExport } from './exporting.sql.ts'
 import { listCustomers as list, listMethods, type Naming } from './customers.sql.ts'
 import { forget } from '../forgetting/forgetting.ts'
 import { create, find, hold, holdToForget, present, remove, update } from './customers.ts'
@@ -33,6 +36,7 @@ export const operations = [
     const { items, total, next_cursor } = await list(db, confine(reach, 'customers:read'), query)
     return paginate(query, items.map(present), total, next_cursor)
   }),
+  stream(exportCustomers, (run, { reach, query, reply }) => download(run, reply, customersExport(confine(reach, 'customers:read'), query), 'customers')),
   write(createCustomer, async (tx, { reach, body }) => present(await create(tx, reach, body))),
   read(getCustomer, async (db, { reach, params }) => present(await find(db, reach, params))),
   read(getExternalCustomer, async (db, { reach, params }) => present(await find(db, reach, params))),

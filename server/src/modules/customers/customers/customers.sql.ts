@@ -2,14 +2,24 @@ import type { Address, CustomerType, Metadata, PageRequest, PaymentMethod, TaxID
 import { sql, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import type { Clocked } from '../../../platform/clocks.sql.ts'
+import { later } from '../../../platform/clock.ts'
 import { inOrder, listKeys, listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { containing, isOneOf, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
     customers: CustomerTable
     payment_methods: MethodTable & { deleted_at: Date | null }
+    customer_states: {
+      organization_id: string
+      id: string
+      due_at: Date | null
+      clock_id: null
+      lease_until: Date | null
+      lease_token: string | null
+      lease_holder: string | null
+    }
   }
 }
 
@@ -35,7 +45,7 @@ export interface CustomerTable {
   forgotten_at: Date | null
   /** The sandbox clock that it lives by; null: the one on the wall. */
   clock_id: string | null
-  /** Marks of the member migration, read through the lens below and nowhere else. */
+  /** Marks of the member migration, read through the lens below, and by the export, which says the same. */
   pure_holder: boolean
   becomes_team: boolean
 }
@@ -55,12 +65,18 @@ interface MethodTable {
 export type CustomerRow = Selectable<Omit<CustomerTable, 'pure_holder' | 'becomes_team'>>
 
 /** The organizations within reach that live by the member model. */
-const enabled = (reach: Reach): string[] => organizationIds(reach).filter((id) => reach.phases.get(id) === 'phase2')
+export const enabled = (reach: Reach): string[] => organizationIds(reach).filter((id) => reach.phases.get(id) === 'phase2')
 
 /** The lens on existence: whoever only held seats is no customer any more once the member model is on. */
 export const exists = (reach: Reach, customers = 'customers') => {
   const column = (name: string) => sql.ref(`${customers}.${name}`)
   return sql<boolean>`(${column('deleted_at')} is null and (not ${column('pure_holder')} or ${column('organization_id')} <> all(${enabled(reach)}::uuid[])))`
+}
+
+/** Whoever does not exist by that lens. They are few, and have an index of their own. */
+export const isHidden = (reach: Reach, customers: string) => {
+  const column = (name: string) => sql.ref(`${customers}.${name}`)
+  return sql<boolean>`(${column('deleted_at')} is not null or (${column('pure_holder')} and ${column('organization_id')} = any(${enabled(reach)}::uuid[])))`
 }
 
 /** The lens on the type: whoever bought seats is a team once the member model is on. */
@@ -127,7 +143,7 @@ export const listCustomers = async (db: Db, reach: Reach, query: CustomerFilters
   // The one place where this area looks at what its customers have bought.
   if (query.active !== undefined)
     filters.push(
-      sql`exists (select from subscriptions s where s.organization_id = customers.organization_id and s.customer_id = customers.id and s.status in ('trialing', 'active', 'past_due')) = ${query.active}`,
+      sql`${sql.raw(query.active ? '' : 'not ')}exists (select from subscriptions s where s.organization_id = customers.organization_id and s.customer_id = customers.id and s.status in ('trialing', 'active', 'past_due'))`,
     )
   filters.push(...metadataHas(query.metadata))
   const ids = organizationIds(reach, query.organization_id)
@@ -161,8 +177,12 @@ export const findCustomerIds = async (
 ): Promise<string[]> => {
   const condition =
     'email' in by
-      ? sql<boolean>`lower(email) = any(${by.email.map((email) => email.toLowerCase())}::text[])`
-      : sql<boolean>`external_id = any(${by.external_id}::text[])`
+      ? isOneOf(
+          sql`lower(email)`,
+          by.email.map((email) => email.toLowerCase()),
+          'text',
+        )
+      : isOneOf('external_id', by.external_id, 'text')
   return (await living(db, reach).where(condition).execute()).map(({ id }) => id)
 }
 
@@ -225,11 +245,42 @@ const written = <T extends Partial<CustomerTable>>(row: T) => ({
   ...(row.billing_address ? { billing_address: json(row.billing_address) } : {}),
 })
 
-export const insertCustomer = async (tx: Tx, customer: CustomerRow): Promise<void> => {
+export const insertCustomer = async (tx: Tx, customer: CustomerRow, { pure_holder = false } = {}): Promise<void> => {
   await tx.q
     .insertInto('customers')
-    .values({ ...written(customer), pure_holder: false, becomes_team: false })
+    .values({ ...written(customer), pure_holder, becomes_team: false })
     .execute()
+}
+
+/** Whoever makes a customer of an address waits here for whoever does so at this moment: one that only holds seats is beyond the unique key. */
+export const holdAddress = async (tx: Tx, organization_id: string, email: string): Promise<void> => {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`customer address ${organization_id} ${email.toLowerCase()}`}, 0))`.execute(tx.q)
+}
+
+/**
+ * What is different about a customer for having bought something: it is one in its own right, also where it had only held
+ * seats, and a team where it bought seats. True where that shows, by the phase that its organization is in. Where another
+ * has its address already, it stays what it was: two cannot.
+ */
+export const markBuyer = async (tx: Tx, reach: Reach, customer: CustomerRow, { seats }: { seats: boolean }): Promise<boolean> => {
+  const { rows } = await sql<{ type: CustomerType }>`
+    update customers set becomes_team = becomes_team or ${seats}, pure_holder = pure_holder and exists (
+      select from customers twin where twin.organization_id = customers.organization_id and twin.id <> customers.id and twin.deleted_at is null
+        and not twin.pure_holder and (lower(twin.email) = lower(customers.email) or twin.external_id = customers.external_id))
+    where organization_id = ${customer.organization_id} and id = ${customer.id} and (pure_holder or (${seats} and not becomes_team))
+    returning ${typed(reach)} as type`.execute(tx.q)
+  return rows[0] !== undefined && rows[0].type !== customer.type
+}
+
+/** So long what changes about a customer is gathered before its state is told. */
+const gathering = 1000
+
+/** Something that its state tells has changed: it is told soon, once for everything that changes until then. */
+export const touchState = async (tx: Tx, { organization_id, customer_id }: { organization_id: string; customer_id: string }): Promise<void> => {
+  // Waits for whoever tells it at this moment: what they have not seen is told again.
+  await sql`
+    insert into customer_states (organization_id, id, due_at) values (${organization_id}, ${customer_id}, ${later(tx.clock.wall(), gathering)})
+    on conflict (organization_id, id) do update set due_at = coalesce(customer_states.due_at, excluded.due_at)`.execute(tx.q)
 }
 
 export const changeCustomer = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>, changes: Partial<CustomerRow>): Promise<Locked<CustomerRow>> =>

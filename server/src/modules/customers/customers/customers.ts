@@ -16,7 +16,7 @@ import {
 import type { z } from 'zod'
 import type { Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
-import { inTimeOf } from '../../../platform/clocks.sql.ts'
+import { inTimeOf, type Clocked } from '../../../platform/clocks.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import { isTwin, type Db, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
@@ -26,7 +26,19 @@ import { forgetSubjects } from '../../identity/index.ts'
 import { withdrawOpen } from '../portal/portal.sql.ts'
 import { isClockOf } from '../test-clocks/test-clocks.sql.ts'
 import { avatarOf } from './avatars.ts'
-import { changeCustomer, findCustomers, findTaken, insertCustomer, lockCustomers, lockDeleted, type CustomerRow, type Naming } from './customers.sql.ts'
+import {
+  changeCustomer,
+  findCustomers,
+  findTaken,
+  holdAddress,
+  insertCustomer,
+  lockCustomers,
+  lockDeleted,
+  markBuyer,
+  touchState,
+  type CustomerRow,
+  type Naming,
+} from './customers.sql.ts'
 import { readTaxId } from './tax-ids.ts'
 
 /** The customer as the wire shows it. */
@@ -40,6 +52,24 @@ export const present = (row: CustomerRow): Customer => {
   }
   return row.type === 'team' ? { ...common, type: 'team' } : { ...common, type: 'individual', email: row.email! }
 }
+
+/** What is so of a customer of whom nothing was said. */
+const nothingKnown = {
+  modified_at: null,
+  deleted_at: null,
+  email_verified: false,
+  external_id: null,
+  name: null,
+  billing_name: null,
+  billing_address: null,
+  tax_id: null,
+  tax_id_format: null,
+  locale: null,
+  metadata: {},
+  default_payment_method_id: null,
+  first_user_event_at: null,
+  forgotten_at: null,
+} as const satisfies Partial<CustomerRow>
 
 /**
  * An address and an external id name one living customer of an organization, however many callers ask at once: the
@@ -68,6 +98,7 @@ export const create = async (wall: Tx, reach: Reach, body: z.output<typeof Custo
   const clock_id = body.test_clock_id ?? null
   if (clock_id !== null && !(await isClockOf(wall, organization_id, clock_id)))
     problems.push({ loc: ['body', 'test_clock_id'], msg: 'There is no test clock with this id.', type: 'value_error', input: clock_id })
+  if (email !== null) await holdAddress(wall, organization_id, email)
   const taken = await findTaken(wall, reach, organization_id, { email, external_id: body.external_id })
   if (taken.email) problems.push(twin('email', email))
   if (taken.external_id) problems.push(twin('external_id', body.external_id))
@@ -75,34 +106,55 @@ export const create = async (wall: Tx, reach: Reach, body: z.output<typeof Custo
   const tx = await inTimeOf(wall, { organization_id, clock_id })
   const now = tx.clock.business()
   const row: CustomerRow = {
+    ...nothingKnown,
     organization_id,
     id: newId(tx.clock.wall()),
     created_at: now,
-    modified_at: null,
-    deleted_at: null,
     type: body.type ?? 'individual',
     email,
-    email_verified: false,
     external_id: body.external_id ?? null,
     name: body.name ?? null,
-    billing_name: null,
-    billing_address: null,
-    tax_id: null,
-    tax_id_format: null,
     locale: body.locale ?? null,
     clock_id,
     metadata: body.metadata ?? {},
-    default_payment_method_id: null,
-    first_user_event_at: null,
-    forgotten_at: null,
     ...billing.changes,
   }
   await unique(row, () => insertCustomer(tx, row))
+  return begin(tx, row, owner)
+}
+
+const begin = async (tx: Tx, row: CustomerRow, owner: { email: string; name?: string | null | undefined; external_id?: string | null | undefined }) => {
   // Nobody else can see the row yet, which is as good as holding it.
   const customer = row as Locked<CustomerRow>
   await emit(tx, customerCreated, subject(customer), present(customer))
   await insertMember(tx, customer, { email: owner.email, name: owner.name ?? null, external_id: owner.external_id ?? null, role: 'owner' })
+  await touchState(tx, { organization_id: row.organization_id, customer_id: row.id })
   return customer
+}
+
+/** Whoever is given a seat before there are members is a customer of their own, if they are none yet; one that only holds seats. */
+export const createHolder = async (wall: Tx, { organization_id, clock_id }: Clocked, email: string): Promise<CustomerRow> => {
+  const tx = await inTimeOf(wall, { organization_id, clock_id })
+  const row: CustomerRow = {
+    ...nothingKnown,
+    organization_id,
+    id: newId(tx.clock.wall()),
+    created_at: tx.clock.business(),
+    type: 'individual',
+    email,
+    clock_id,
+  }
+  await unique(row, () => insertCustomer(tx, row, { pure_holder: true }))
+  return begin(tx, row, { email })
+}
+
+/** Something was bought: whoever only held seats is a customer in its own right from here on, and whoever bought seats is a team. */
+export const becomeBuyer = async (wall: Tx, reach: Reach, customer: CustomerRow, what: { seats: boolean }): Promise<void> => {
+  if (!(await markBuyer(wall, reach, customer, what))) return
+  const tx = await inTimeOf(wall, customer)
+  const changed = await changeCustomer(tx, reach, customer as Locked<CustomerRow>, { modified_at: tx.clock.business() })
+  await emit(tx, customerUpdated, subject(changed), present(changed))
+  await touchState(tx, { organization_id: changed.organization_id, customer_id: changed.id })
 }
 
 /** The one customer that a caller means, if the caller may see it. */
@@ -159,6 +211,7 @@ export const update = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>
       problems.push({ loc: ['body', 'email'], msg: 'An individual customer needs an e-mail address.', type: 'value_error', input: null })
     else Object.assign(changes, { email: body.email, email_verified: false })
   }
+  if (changes.email) await holdAddress(tx, customer.organization_id, changes.email)
   const taken = await findTaken(tx, reach, customer.organization_id, changes, customer.id)
   if (taken.email) problems.push(twin('email', changes.email))
   if (taken.external_id) problems.push(twin('external_id', changes.external_id))
@@ -175,6 +228,7 @@ export const change = async (wall: Tx, reach: Reach, customer: Locked<CustomerRo
   const tx = await inTimeOf(wall, customer)
   const changed = await unique({ ...customer, ...different }, () => changeCustomer(tx, reach, customer, { ...different, modified_at: tx.clock.business() }))
   await emit(tx, customerUpdated, subject(changed), present(changed))
+  await touchState(tx, { organization_id: changed.organization_id, customer_id: changed.id })
   if (different.email !== undefined) await withdrawEmailChange(tx, customer)
   if (different.email && customer.type === 'individual') await mirrorEmail(tx, changed, different.email)
   return changed
@@ -190,7 +244,10 @@ export const remove = async (wall: Tx, reach: Reach, customer: Locked<CustomerRo
   await removeAll(tx, customer)
   const gone = await changeCustomer(tx, reach, customer, { deleted_at: tx.clock.business() })
   await emit(tx, customerDeleted, subject(gone), present(gone))
-  await enqueue(tx, 'billing.customer_deleted', { organization_id: gone.organization_id, customer_id: gone.id })
+  const { organization_id, id: customer_id } = gone
+  await enqueue(tx, 'billing.customer_deleted', { organization_id, customer_id })
+  await enqueue(tx, 'entitlements.customer_deleted', { organization_id, customer_id })
+  await touchState(tx, { organization_id, customer_id })
 }
 
 type Billing = Pick<CustomerRow, 'billing_address' | 'tax_id' | 'tax_id_format'>

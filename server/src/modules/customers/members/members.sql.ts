@@ -2,9 +2,9 @@ import type { MemberRole, PageRequest } from '@bursar/contract'
 import { sql, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { isOneOf, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import { exists, type CustomerRow } from '../customers/customers.sql.ts'
+import { findCustomerIds, isHidden, type CustomerRow } from '../customers/customers.sql.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
@@ -30,6 +30,17 @@ const columns = ['organization_id', 'id', 'customer_id', 'created_at', 'modified
 const of = (db: Db, { organization_id, id }: CustomerRow) =>
   db.q.selectFrom('members').select(columns).where('organization_id', '=', organization_id).where('customer_id', '=', id).where('deleted_at', 'is', null)
 
+/** Members as they are, gone or not: what they were given outlives them. */
+export const loadMembers = async (db: Db, keys: readonly { organization_id: string; id: string }[]): Promise<MemberRow[]> =>
+  keys.length === 0
+    ? []
+    : db.q
+        .selectFrom('members')
+        .select(columns)
+        .where('organization_id', 'in', [...new Set(keys.map(({ organization_id }) => organization_id))])
+        .where('id', 'in', [...new Set(keys.map(({ id }) => id))])
+        .execute()
+
 export type MemberNaming = { readonly id: string } | { readonly external_id: string }
 
 /** A member of this customer; somebody else's is not found. */
@@ -53,6 +64,32 @@ export const findMemberByEmail = (db: Db, customer: CustomerRow, email: string):
 
 export const findOwner = (db: Db, customer: CustomerRow): Promise<MemberRow | undefined> => of(db, customer).where('role', '=', 'owner').executeTakeFirst()
 
+/** The owners of these customers. */
+export const loadOwners = async (db: Db, keys: readonly { organization_id: string; id: string }[]): Promise<MemberRow[]> =>
+  keys.length === 0
+    ? []
+    : db.q
+        .selectFrom('members')
+        .select(columns)
+        .where('organization_id', 'in', [...new Set(keys.map(({ organization_id }) => organization_id))])
+        .where('customer_id', 'in', [...new Set(keys.map(({ id }) => id))])
+        .where('role', '=', 'owner')
+        .where('deleted_at', 'is', null)
+        .execute()
+
+/** The customers that any of these members own: what is the customer's own is theirs. */
+export const ownedBy = async (db: Db, reach: Reach, member_ids: readonly string[]): Promise<string[]> =>
+  (
+    await db.q
+      .selectFrom('members')
+      .select('customer_id')
+      .where('organization_id', '=', withinReach(reach))
+      .where('id', 'in', [...member_ids])
+      .where('role', '=', 'owner')
+      .where('deleted_at', 'is', null)
+      .execute()
+  ).map(({ customer_id }) => customer_id)
+
 /** Everyone the customer has. Whoever holds the customer holds them all: members change only under that lock. */
 export const allMembers = (db: Db, customer: Locked<CustomerRow>): Promise<MemberRow[]> => of(db, customer).orderBy('created_at').orderBy('id').execute()
 
@@ -61,7 +98,7 @@ const list = (reach: Reach) =>
     table: 'members',
     tenant: 'organization_id',
     id: 'id',
-    always: sql`deleted_at is null and exists (select from customers where customers.organization_id = members.organization_id and customers.id = members.customer_id and ${exists(reach)})`,
+    always: sql`deleted_at is null and not exists (select from customers c where c.organization_id = members.organization_id and c.id = members.customer_id and ${isHidden(reach, 'c')})`,
     sortable: { created_at: { expression: 'created_at', type: 'timestamptz' } },
   }) as const satisfies ListSpec<string>
 
@@ -77,10 +114,7 @@ export const listMembers = async (
 ) => {
   const filters: RawBuilder<unknown>[] = []
   if (query.customer_id) filters.push(sql`customer_id = ${query.customer_id}`)
-  if (query.external_customer_id)
-    filters.push(
-      sql`(organization_id, customer_id) in (select organization_id, id from customers where organization_id = ${withinReach(reach)} and external_id = ${query.external_customer_id} and ${exists(reach)})`,
-    )
+  if (query.external_customer_id) filters.push(isOneOf('customer_id', await findCustomerIds(db, reach, { external_id: [query.external_customer_id] })))
   if (query.role) filters.push(sql`role = ${query.role}`)
   return listRows(db, list(reach), organizationIds(reach), query, filters, (found) =>
     db.q

@@ -12,9 +12,10 @@ import {
 import type { z } from 'zod'
 import { newId } from '../../../kernel/ids.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import { isTwin, type Db, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
-import type { CustomerRow } from '../customers/customers.sql.ts'
+import { touchState, type CustomerRow } from '../customers/customers.sql.ts'
 import { allMembers, changeMember, findMember, findMemberByEmail, findOwner, insertMember, type MemberNaming, type MemberRow } from './members.sql.ts'
 
 /** The member as the wire shows it: the caller's own identifier under both of its names. */
@@ -87,9 +88,16 @@ export const update = async (tx: Tx, customer: Locked<CustomerRow>, member: Memb
   return Object.keys(changes).length === 0 ? member : change(tx, customer, member, changes)
 }
 
+/** Gives a member the caller's own identifier, where it has none yet. */
+export const nameMember = async (tx: Tx, customer: Locked<CustomerRow>, member: MemberRow, external_id: string): Promise<MemberRow> =>
+  change(tx, customer, member, { external_id })
+
 const demoteOwner = async (tx: Tx, customer: Locked<CustomerRow>): Promise<void> => {
   const owner = await findOwner(tx, customer)
   if (owner) await change(tx, customer, owner, { role: 'billing_manager' })
+  await enqueue(tx, 'entitlements.owner_changed', { organization_id: customer.organization_id, customer_id: customer.id })
+  // What is the customer's own is the next one's from here on.
+  await touchState(tx, { organization_id: customer.organization_id, customer_id: customer.id })
 }
 
 /** Gone at once: sessions of the member end by that. The owner cannot be removed, only relieved. */
@@ -128,6 +136,9 @@ const erase = async (wall: Tx, customer: Locked<CustomerRow>, member: MemberRow)
   const tx = await inTimeOf(wall, customer)
   await changeMember(tx, member, { deleted_at: tx.clock.business() })
   await emit(tx, memberDeleted, subject(member), present(member))
+  const { organization_id, id: member_id } = member
+  await enqueue(tx, 'billing.member_deleted', { organization_id, member_id })
+  await enqueue(tx, 'entitlements.member_deleted', { organization_id, member_id })
 }
 
 const subject = ({ organization_id, id, customer_id }: MemberRow) => ({ organization_id, resource_id: id, customer_id })

@@ -103,6 +103,17 @@ test('a plain member is refused every operation of the team, and never sees a co
     'customer_portal:customer-session:introspect',
     'customer_portal:customer-session:get_authenticated_user',
     'customer_portal:customer-session:end',
+    'customer_portal:seats:list_claimed_subscriptions',
+    'customer_portal:benefit-grants:list',
+    'customer_portal:downloadables:list',
+    'customer_portal:license_keys:list',
+  ])
+  // Everybody has things of their own; a colleague's is as absent as none.
+  const ofOthers = new Set([
+    'customer_portal:benefit-grants:get',
+    'customer_portal:benefit-grants:update',
+    'customer_portal:license_keys:get',
+    'customer_portal:license_keys:rotate',
   ])
   const bodies: Record<string, unknown> = {
     'customer_portal:customers:update': { billing_name: 'X' },
@@ -112,15 +123,22 @@ test('a plain member is refused every operation of the team, and never sees a co
     'customer_portal:orders:update': { billing_name: 'X' },
     'customer_portal:orders:confirm_retry_payment': { confirmation_token_id: 'tok_visa' },
     'customer_portal:subscriptions:update': { cancel_at_period_end: true },
+    'customer_portal:benefit-grants:update': { benefit_type: 'custom' },
+    'customer_portal:seats:assign_seat': { subscription_id: people.owner.id, email: 'x@people.test' },
   }
   let refused = 0
   for (const operation of operations.filter(({ access }) => access.kind === 'portal')) {
     if (operation.id === 'customer_portal:customer-session:end') continue
-    const answer = await portal.member.sendRaw(operation, { params: { id: people.owner.id }, ...(operation.body ? { body: bodies[operation.id] } : {}) })
+    const answer = await portal.member.sendRaw(operation, {
+      params: { id: people.owner.id, seat_id: people.owner.id },
+      ...(operation.id === 'customer_portal:seats:list_seats' ? { query: { subscription_id: people.owner.id } } : {}),
+      ...(operation.body ? { body: bodies[operation.id] } : {}),
+    })
     const shown = JSON.stringify(answer.body)
     for (const secret of ['owner@people.test', 'manager@people.test', 'billing@people.test', 'Hidden Street', 'DE136695976'])
       expect(shown).not.toContain(secret)
     if (own.has(operation.id)) expect([operation.id, answer.status]).toEqual([operation.id, 200])
+    else if (ofOthers.has(operation.id)) expect([operation.id, answer.status]).toEqual([operation.id, 404])
     else expect([operation.id, answer.status, (answer.body as { error: string }).error, refused++]).toEqual([operation.id, 403, 'NotPermitted', refused - 1])
   }
   expect(refused).toBeGreaterThanOrEqual(7)

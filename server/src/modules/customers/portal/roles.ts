@@ -8,6 +8,7 @@ const leaders = ['owner', 'billing_manager'] as const
 export const actions = {
   'billing:read': payers,
   'billing:manage': payers,
+  'seats:manage': payers,
   'team:manage': leaders,
   'team:hand_over': ['owner'],
 } as const satisfies Record<string, readonly PortalRole[]>

@@ -85,6 +85,7 @@ const actorOf = (found: Resolved): Actor => {
     case 'invitation':
     case 'portal_code':
     case 'email_change':
+    case 'seat_invitation':
     case 'oauth_refresh':
     case 'oauth_code':
     case 'client_secret':

@@ -1,4 +1,4 @@
-import { createHash, createPublicKey, generateKeyPair } from 'node:crypto'
+import { createHash, createPrivateKey, createPublicKey, generateKeyPair, sign, type JsonWebKey } from 'node:crypto'
 import { promisify } from 'node:util'
 import { Secret } from '../../../kernel/secrets.ts'
 import { days, hours, minutes } from '../../../platform/clock.ts'
@@ -15,6 +15,8 @@ const rotatesAfter = 30 * days
 type Sealing = Pick<Platform, 'sealer'>
 
 const generate = promisify(generateKeyPair)
+/** Not on the thread that answers: it takes a millisecond. */
+const signed = promisify(sign)
 
 const addKey = async (tx: Tx, { sealer }: Sealing, state: KeyState): Promise<void> => {
   const { privateKey } = await generate('rsa', { modulusLength: 2048 })
@@ -74,3 +76,18 @@ export const openKeys = async (db: Db, { sealer }: Sealing): Promise<Record<stri
     use: 'sig',
     alg: 'RS256',
   }))
+
+/** Our claims as a JSON Web Signature of a type, by the key that signs now: whoever has the published keys can check them without us. */
+export const signClaims = async (
+  db: Db,
+  { sealer, config }: Pick<Platform, 'sealer' | 'config'>,
+  typ: string,
+  claims: Readonly<Record<string, unknown>>,
+): Promise<string> => {
+  const active = (await publishedKeys(db)).find(({ state }) => state === 'active')
+  if (!active) throw new Error('there is always a key that signs')
+  const key = createPrivateKey({ key: JSON.parse(sealer.open(active.sealed!, active.kid).reveal()) as JsonWebKey, format: 'jwk' })
+  const part = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url')
+  const text = `${part({ alg: 'RS256', typ, kid: active.kid })}.${part({ iss: config.public_url.origin, ...claims })}`
+  return `${text}.${(await signed('sha256', Buffer.from(text), key)).toString('base64url')}`
+}

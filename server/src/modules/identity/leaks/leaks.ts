@@ -68,6 +68,7 @@ const kill = async (tx: Tx, { kind, subject_id, organization_id }: Subject): Pro
       return
     case 'invitation':
     case 'email_change':
+    case 'seat_invitation':
     case 'client_registration':
     case 'sign_in':
       await dropCredentials(tx, kind, subject_id)

@@ -45,6 +45,16 @@ export const findLiving = (db: Db, by: { readonly id: string } | { readonly slug
   return ('id' in by ? living.where('id', '=', by.id) : living.where('slug', '=', by.slug)).executeTakeFirst()
 }
 
+/**
+ * The phase of an organization, held as it is until the transaction ends: whoever writes seats or grants goes by it, and
+ * whoever changes it waits for them.
+ */
+export const holdPhase = async (tx: Tx, organization_id: string): Promise<MemberPhase> => {
+  await sql`select pg_advisory_xact_lock_shared(hashtextextended('member phase ' || ${organization_id}, 0))`.execute(tx.q)
+  const { member_phase } = await tx.q.selectFrom('organizations').select('member_phase').where('id', '=', organization_id).executeTakeFirstOrThrow()
+  return member_phase
+}
+
 const list = {
   table: 'organizations',
   tenant: 'id',

@@ -183,6 +183,14 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: z.output<ty
   return changed
 }
 
+/** The picture at this address is gone: where it was the organization's, it has none. */
+export const dropAvatar = async (tx: Tx, reach: Reach, id: string, avatar_url: string): Promise<void> => {
+  const organization = await lockOrganization(tx, reach, id)
+  if (organization?.avatar_url !== avatar_url) return
+  const changed = await changeOrganization(tx, organization, { avatar_url: null, modified_at: tx.clock.business() })
+  await emit(tx, organizationUpdated, { organization_id: id, resource_id: id }, present(changed))
+}
+
 /** Finds the organization a new record belongs to: the token's own, the one that is named, or the only one in reach by choice. */
 export const chooseOrganization = (reach: Reach, given: string | undefined): string => {
   const ids = [...reach.organizations.keys()]

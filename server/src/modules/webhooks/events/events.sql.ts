@@ -2,7 +2,8 @@ import type { LoggedEvent, PageRequest } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { containing, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { recordedBetween } from '../../../platform/postgres/logs.sql.ts'
+import { anyOf, containing, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -42,10 +43,8 @@ export interface EventQuery {
 /** Numbered events of one organization, in the order of their numbers. */
 export const listEvents = async (db: Db, organization_id: string, query: EventQuery): Promise<LoggedEvent[]> => {
   const conditions: RawBuilder<unknown>[] = [sql`organization_id = ${organization_id}`, sql`sequence > ${query.after}`]
-  if (query.type.length > 0) conditions.push(sql`kind = any(${query.type})`)
-  if (query.resource_id.length > 0) conditions.push(sql`resource_id = any(${query.resource_id}::uuid[])`)
-  if (query.start_timestamp) conditions.push(sql`wall_at >= ${query.start_timestamp}`)
-  if (query.end_timestamp) conditions.push(sql`wall_at < ${query.end_timestamp}`)
+  conditions.push(...anyOf('kind', query.type, 'text'), ...anyOf('resource_id', query.resource_id))
+  conditions.push(...recordedBetween('events', organization_id, { start: query.start_timestamp, end: query.end_timestamp }))
   const { rows } = await sql<LoggedEvent>`
     select id, sequence, kind as type, organization_id, resource_id, customer_id, api_version, business_at as occurred_at, wall_at as recorded_at, payload::text as payload
     from events where ${sql.join(conditions, sql` and `)} order by sequence limit ${Math.min(query.limit, 100)}`.execute(db.q)
@@ -68,6 +67,7 @@ export const findEvent = async (
 
 const attempts = {
   table: 'webhook_attempts',
+  counted: 'webhook_attempts',
   tenant: 'organization_id',
   id: 'id',
   sortable: { created_at: { expression: 'created_at', type: 'timestamptz' } },
@@ -101,17 +101,12 @@ export interface AttemptRow {
 }
 
 export const listAttempts = async (db: Db, reach: Reach, query: AttemptQuery) => {
-  const filters: RawBuilder<unknown>[] = []
-  if (query.endpoint_id.length > 0) filters.push(sql`endpoint_id = any(${query.endpoint_id}::uuid[])`)
+  const filters = [...anyOf('endpoint_id', query.endpoint_id), ...anyOf('kind', query.event_type, 'text')]
   if (query.start_timestamp) filters.push(sql`created_at > ${query.start_timestamp}`)
   if (query.end_timestamp) filters.push(sql`created_at < ${query.end_timestamp}`)
   if (query.succeeded !== undefined) filters.push(sql`succeeded = ${query.succeeded}`)
-  if (query.event_type.length > 0) filters.push(sql`kind = any(${query.event_type})`)
   if (query.http_code_class) filters.push(sql`http_code / 100 = ${Number(query.http_code_class[0])}`)
-  if (query.query) {
-    const pattern = containing(query.query)
-    filters.push(sql`(id::text ilike ${pattern} or event_id::text ilike ${pattern} or http_code::text like ${pattern})`)
-  }
+  if (query.query) filters.push(mentions(query.query))
   const { keys, total, next_cursor } = await listKeys(db, attempts, organizationIds(reach), { ...query, sorting: ['-created_at'] }, filters)
   if (keys.length === 0) return { items: [], total, next_cursor }
   const { rows } = await sql<AttemptRow>`
@@ -122,6 +117,14 @@ export const listAttempts = async (db: Db, reach: Reach, query: AttemptQuery) =>
     left join events e on e.organization_id = a.organization_id and e.id = a.event_id and e.wall_at = a.event_at
     where a.organization_id = ${withinReach(reach)} and a.id = any(${keys.map(({ id }) => id)}::uuid[])`.execute(db.q)
   return { items: inOrder(keys, rows, ({ id }) => id), total, next_cursor }
+}
+
+/** Part of the id of an attempt or its event, or of the status. A whole id can be looked up; of a part, all attempts have to be asked. */
+const mentions = (text: string): RawBuilder<unknown> => {
+  if (/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(text)) return sql`(id = ${text}::uuid or event_id = ${text}::uuid)`
+  if (!/^[0-9a-f-]+$/i.test(text)) return sql`false`
+  const pattern = containing(text)
+  return sql`(id::text ilike ${pattern} or event_id::text ilike ${pattern} or http_code::text like ${pattern})`
 }
 
 export interface ReplayScope {

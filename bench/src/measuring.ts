@@ -1,0 +1,78 @@
+import { execFile, spawn, type ChildProcess } from 'node:child_process'
+import { promisify } from 'node:util'
+import type { World } from '../../server/test/harness/world.ts'
+import { options } from './options.ts'
+import type { Outcome } from './results.ts'
+
+export const run = promisify(execFile)
+
+export const median = (numbers: readonly number[]) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)]!
+
+export const quotients = (over: readonly number[], under: readonly number[]) => over.map((one, at) => one / under[at]!)
+
+export interface Measured {
+  per_second: number
+  p50: number
+  failures: number
+}
+
+/** Asks one thing over and over, on so many connections, from a process of its own. */
+export const load = async (
+  port: number,
+  path: string,
+  token: string,
+  { connections = options.connections, body, seconds = options.seconds }: { connections?: number; body?: string; seconds?: number } = {},
+): Promise<Measured> => {
+  const { stdout } = await run(process.execPath, [
+    new URL('load.ts', import.meta.url).pathname,
+    String(port),
+    path,
+    token,
+    String(connections),
+    String(seconds * 1000),
+    ...(body === undefined ? [] : [body]),
+  ])
+  const measured = JSON.parse(stdout) as Measured
+  if (measured.failures > 0) throw new Error(`${measured.failures} answers were no success`)
+  return measured
+}
+
+/** One side of a comparison, as a process of its own: see serve.ts. */
+export const start = (world: World, side: string): Promise<{ port: number; child: ChildProcess }> =>
+  new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [new URL('serve.ts', import.meta.url).pathname, side], {
+      env: { PATH: process.env.PATH, ...world.environmentVariables, BURSAR_DATABASE_CONNECTIONS: '20' },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    })
+    child.stdout.once('data', (chunk: Buffer) => resolve({ port: (JSON.parse(chunk.toString()) as { port: number }).port, child }))
+    child.once('exit', () => reject(new Error(`${side} ended before it listened`)))
+  })
+
+/** Both sides in turn, so that whatever else the machine does hits both; the median of each. The first round warms up. */
+export const alternate = async (sides: readonly [() => Promise<number>, () => Promise<number>]): Promise<[number[], number[]]> => {
+  const figures: [number[], number[]] = [[], []]
+  for (let round = 0; round <= options.rounds; round++)
+    for (const at of [0, 1] as const) {
+      const figure = await sides[at]()
+      if (round > 0) figures[at].push(figure)
+    }
+  return figures
+}
+
+/** Answers a second of one side, in parts of those of the other. */
+export const compare = async (world: World, ours: string, theirs: string, path: string, token: string): Promise<Outcome> => {
+  const [a, b] = [await start(world, ours), await start(world, theirs)]
+  const rate = (port: number) => async () => (await load(port, path, token)).per_second
+  const [first, second] = await alternate([rate(a.port), rate(b.port)])
+  a.child.kill()
+  b.child.kill()
+  return {
+    ratio: median(first) / median(second),
+    ratios: quotients(first, second),
+    figures: [
+      { what: ours, value: median(first), unit: '/s' },
+      { what: theirs, value: median(second), unit: '/s' },
+    ],
+    rounds: options.rounds,
+  }
+}

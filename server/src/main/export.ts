@@ -1,0 +1,89 @@
+import { createWriteStream, renameSync } from 'node:fs'
+import type { IncomingMessage } from 'node:http'
+import { Transform } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { exportCustomers, exportOrders, exportSubscriptions, type Operation } from '@bursar/contract'
+import { addressOf } from '@bursar/contract/client'
+import { stopwatch } from '../platform/clock.ts'
+import { openBar } from './bar.ts'
+import { apiOf, tokenOf, type Door } from './door.ts'
+import { receive } from './send.ts'
+import { Usage } from './usage.ts'
+
+interface Values extends Door {
+  columns?: string | undefined
+  status?: string | undefined
+  product?: string | undefined
+  after?: string | undefined
+  before?: string | undefined
+  timezone?: string | undefined
+  out?: string | undefined
+}
+
+const files: Record<string, { readonly operation: Operation; readonly since?: string; readonly until?: string }> = {
+  orders: { operation: exportOrders, since: 'created_after', until: 'created_before' },
+  subscriptions: { operation: exportSubscriptions, since: 'started_after', until: 'started_before' },
+  customers: { operation: exportCustomers },
+}
+
+/** Writes a file of all records to standard output or to a file, as it comes, with a bar for whoever looks on. */
+export const exportFile = async (what: string, [verb]: readonly string[], values: Values): Promise<void> => {
+  const file = files[what]
+  if (!file || verb !== 'export') throw new Usage(`bursar ${what} takes export: bursar ${what} export > ${what}.csv`)
+  const list = (text: string | undefined) => text?.split(',').map((part) => part.trim())
+  const query: Record<string, unknown> = {
+    columns: list(values.columns),
+    status: list(values.status),
+    product_id: list(values.product),
+    timezone: values.timezone,
+    ...(file.since ? { [file.since]: values.after } : {}),
+    ...(file.until ? { [file.until]: values.before } : {}),
+  }
+  if (!file.since && Object.values({ ...query, after: values.after, before: values.before }).some((value) => value !== undefined))
+    throw new Usage(`the export of ${what} takes no filters`)
+  const elapsed = stopwatch()
+  const answer = await receive(new URL(addressOf(file.operation, { query }), apiOf(values)).href, { authorization: `Bearer ${tokenOf(values)}` })
+  if (answer.statusCode !== 200) throw new Error(await refusalOf(answer))
+  const total = Number(answer.headers['x-total-count'])
+  const bar = openBar(total)
+  const lines = counting((done) => bar.show(done - 1))
+  try {
+    await pipeline(answer, lines.through, values.out === undefined ? process.stdout : createWriteStream(`${values.out}.part`))
+    if (lines.count() - 1 !== total) throw new Error('it ended early')
+    // A file under its own name is a whole one.
+    if (values.out !== undefined) renameSync(`${values.out}.part`, values.out)
+  } catch (error) {
+    bar.end()
+    if ((error as { code?: string }).code === 'EPIPE') throw new Error('nobody took the file to its end', { cause: error })
+    throw new Error(`the file breaks off after ${Math.max(0, lines.count() - 1)} of ${total} ${what}: send it again`, { cause: error })
+  }
+  bar.end()
+  process.stderr.write(`${total} ${what}, ${(lines.bytes() / 1e6).toFixed(1)} MB in ${(elapsed() / 1000).toFixed(1)} s\n`)
+}
+
+/** Passes everything on, and counts the lines that have come to their end: a line end within quotes is part of a cell. */
+const counting = (tell: (lines: number) => void) => {
+  let [count, bytes, quoted] = [0, 0, false]
+  const through = new Transform({
+    transform: (chunk: Buffer, _, done) => {
+      bytes += chunk.length
+      for (const [at, part] of chunk.toString('latin1').split('"').entries()) {
+        if (at > 0) quoted = !quoted
+        if (!quoted) for (let found = part.indexOf('\n'); found >= 0; found = part.indexOf('\n', found + 1)) count++
+      }
+      tell(count)
+      done(null, chunk)
+    },
+  })
+  return { through, count: () => count, bytes: () => bytes }
+}
+
+const refusalOf = async (answer: IncomingMessage): Promise<string> => {
+  const text = Buffer.concat(await answer.toArray()).toString()
+  const body = (answer.headers['content-type'] ?? '').includes('json') ? (JSON.parse(text) as { detail?: unknown; error_description?: string }) : {}
+  const detail = body.detail ?? body.error_description ?? text
+  const said = Array.isArray(detail)
+    ? (detail as { loc: unknown[]; msg: string }[]).map(({ loc, msg }) => `${loc.slice(1).join('.')}: ${msg}`).join('\n')
+    : (detail as string)
+  return `the API refuses with ${answer.statusCode}: ${said}`
+}

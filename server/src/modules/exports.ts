@@ -1,0 +1,19 @@
+import type { Readable } from 'node:stream'
+import type { Export } from '../platform/postgres/exports.sql.ts'
+import type { RunExport } from '../platform/postgres/exporting.ts'
+
+/** The file, under a name that says what is in it, with the number of its records told beforehand. */
+export const download = async (
+  run: RunExport,
+  reply: Record<string, string>,
+  what: Export,
+  name: string,
+  bounds: readonly (Date | undefined)[] = [],
+): Promise<Readable> => {
+  const { total, body } = await run(what)
+  const day = new Intl.DateTimeFormat('sv-SE', { timeZone: what.timezone, dateStyle: 'short' })
+  const days = bounds.flatMap((bound) => (bound ? [day.format(bound)] : []))
+  reply['content-disposition'] = `attachment; filename="${[name, ...days].join('-')}.csv"`
+  reply['x-total-count'] = String(total)
+  return body
+}

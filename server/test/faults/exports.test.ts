@@ -1,0 +1,245 @@
+import { once } from 'node:events'
+import { request, type IncomingMessage } from 'node:http'
+import { connect } from 'node:net'
+import { createCustomer, exportOrders, exportSubscriptions } from '@bursar/contract'
+import type { Client } from '@bursar/contract/client'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { copyRow } from '../harness/copies.ts'
+import { openSales } from '../harness/sales.ts'
+import { eventually, openWorld, type World } from '../harness/world.ts'
+
+/** How often a reader goes away in the middle. */
+const aborts = Number(process.env.BURSAR_TEST_ABORTS ?? 60)
+const rows = 24_000
+
+let world: World
+beforeAll(async () => {
+  world = await openWorld()
+})
+afterAll(() => world.close())
+
+interface Shop {
+  readonly api: Client
+  readonly id: string
+  readonly token: string
+}
+
+/** A shop whose export is much larger than whatever lies between two processes. */
+const openShop = async (count = rows): Promise<Shop> => {
+  const organization = await world.organization()
+  const token = (await organization.token()).secret.reveal()
+  const api = world.client({ token })
+  const order = await openSales(world).order(await api.call(createCustomer, { body: { email: 'anna@people.test' } }))
+  await world.database.owner(async (owner) => {
+    await copyRow(owner, 'orders', order, `generate_series(1, ${count - 1}) n(i)`, {
+      id: 'gen_random_uuid()',
+      created_at: `o.created_at - n.i * interval '1 second'`,
+      description: `'Line ' || n.i || repeat(' of a long description', 20)`,
+    })
+    await owner.query(`insert into collection_deltas values ($1, 'orders', ${count - 1})`, [organization.id])
+    await owner.query('analyze orders')
+  })
+  return { api, id: organization.id, token }
+}
+
+/** A reader of its own: nothing is taken until it is asked for. */
+const ask = async ({ token }: Shop, query = '', path: string = exportOrders.path): Promise<IncomingMessage> => {
+  const sent = request({
+    host: '127.0.0.1',
+    port: world.port,
+    path: `${path}${query}`,
+    headers: { authorization: `Bearer ${token}` },
+    agent: false,
+  })
+  sent.on('error', () => undefined).end()
+  const [answer] = (await Promise.race([once(sent, 'response'), once(sent, 'close').then(() => Promise.reject(new Error('no answer')))])) as [IncomingMessage]
+  answer.on('error', () => undefined)
+  return answer
+}
+
+/** Everything that comes, until a number of bytes; whether it was all of it. */
+const drain = async (answer: IncomingMessage, most = Infinity): Promise<{ text: string; bytes: number; complete: boolean }> => {
+  const chunks: Buffer[] = []
+  let bytes = 0
+  try {
+    for await (const chunk of answer.iterator({ destroyOnReturn: false })) {
+      chunks.push(chunk as Buffer)
+      bytes += (chunk as Buffer).length
+      if (bytes >= most) break
+    }
+  } catch {
+    // Broken off.
+  }
+  return { text: Buffer.concat(chunks).toString(), bytes, complete: answer.complete }
+}
+
+const copying = () =>
+  world.database.owner(async (owner) => {
+    const { rows: found } = await owner.query<{ pid: number }>(
+      `select pid from pg_stat_activity where datname = current_database() and state = 'active' and backend_type = 'client backend' and query like 'copy (select%'`,
+    )
+    return found.map(({ pid }) => pid)
+  })
+
+const linesOf = (text: string) => text.split('\r\n').slice(1, -1)
+
+test(`a reader that goes away at any of ${aborts} places: the query ends and its connection is given back within a second`, { timeout: 300_000 }, async () => {
+  const shop = await openShop()
+  const whole = (await drain(await ask(shop))).bytes
+  expect(whole).toBeGreaterThan(9_000_000)
+  const taken: number[] = []
+  for (let at = 0; at < aborts; at++) {
+    const answer = await ask(shop)
+    await drain(answer, Math.floor((whole * ((at * 0.618_034) % 1)) / 1.05))
+    const since = performance.now()
+    answer.destroy()
+    await eventually(
+      'nothing runs any more',
+      async () => {
+        const { total, idle } = world.api.postgres.use()
+        return total === idle && (await copying()).length === 0
+      },
+      5000,
+    )
+    taken.push(performance.now() - since)
+  }
+  expect(Math.max(...taken)).toBeLessThanOrEqual(1000)
+  // And nobody's turn is spent for good.
+  expect((await drain(await ask(shop))).complete).toBe(true)
+})
+
+test('a reader of a kilobyte a second does not slow another, and whoever ends while one reads does not wait for it', { timeout: 120_000 }, async () => {
+  const shop = await openShop()
+  const time = async () => {
+    const since = performance.now()
+    expect((await drain(await ask(shop))).complete).toBe(true)
+    return performance.now() - since
+  }
+  await time()
+  const alone = [await time(), await time(), await time()].toSorted((a, b) => a - b)[1]!
+  const slow = await ask(shop)
+  const reading = setInterval(() => slow.read(1024), 1000)
+  const beside = [await time(), await time(), await time()].toSorted((a, b) => a - b)[1]!
+  clearInterval(reading)
+  expect(slow.complete).toBe(false)
+  slow.destroy()
+  await eventually('it is let go of', async () => (await copying()).length === 0)
+  expect(beside / alone).toBeLessThan(2)
+})
+
+test('what breaks in the middle breaks the answer: it never ends as if it were whole', { timeout: 60_000 }, async () => {
+  // More than any two sockets hold between them, however fast it is made.
+  const shop = await openShop(rows * 3)
+  const answer = await ask(shop)
+  await drain(answer, 1_000_000)
+  const running = await copying()
+  expect(running).toHaveLength(1)
+  await world.database.owner((owner) => owner.query(`select pg_terminate_backend($1)`, [running[0]]))
+  const rest = await drain(answer)
+  expect(rest.complete).toBe(false)
+  expect(rest.bytes).toBeLessThan(27_000_000)
+  expect((await drain(await ask(shop))).complete).toBe(true)
+})
+
+test('to a reader of HTTP/1.0, for whom the end of the connection is the end of the file, it is broken off all the same', { timeout: 60_000 }, async () => {
+  const shop = await openShop()
+  const socket = connect(world.port, '127.0.0.1')
+  socket.write(`GET ${exportOrders.path} HTTP/1.0\r\nhost: x\r\nauthorization: Bearer ${shop.token}\r\n\r\n`)
+  const ended = new Promise<string>((resolve) =>
+    socket.once('end', () => resolve('a clean end')).once('error', (error) => resolve((error as { code?: string }).code ?? '')),
+  )
+  let bytes = 0
+  await new Promise<void>((resolve) => {
+    socket.on('data', (chunk: Buffer) => {
+      bytes += chunk.length
+      if (bytes > 500_000 && bytes - chunk.length <= 500_000) {
+        socket.pause()
+        resolve()
+      }
+    })
+  })
+  const [running] = await copying()
+  await world.database.owner((owner) => owner.query(`select pg_terminate_backend($1)`, [running]))
+  socket.resume()
+  expect(await ended).toBe('ECONNRESET')
+})
+
+test('a reader that leaves before the first line ends the query as well', { timeout: 60_000 }, async () => {
+  const shop = await openShop(10)
+  await world.database.owner(async (owner) => {
+    await owner.query('begin')
+    await owner.query('lock table customers in access exclusive mode')
+    const waiting = async () => {
+      await owner.query('select pg_stat_clear_snapshot()')
+      const { rows: found } = await owner.query(
+        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like 'copy (select%'`,
+      )
+      return found.length
+    }
+    const sent = request({ host: '127.0.0.1', port: world.port, path: exportOrders.path, headers: { authorization: `Bearer ${shop.token}` }, agent: false })
+    sent.on('error', () => undefined).end()
+    await eventually('it waits', async () => (await waiting()) === 1)
+    const since = performance.now()
+    sent.destroy()
+    await eventually('it does not wait any more', async () => (await waiting()) === 0)
+    expect(performance.now() - since).toBeLessThanOrEqual(1000)
+    await owner.query('rollback')
+  })
+  expect((await shop.api.send(exportOrders, {})).status).toBe(200)
+})
+
+test('what is wrong before the first line is answered as such', async () => {
+  const shop = await openShop(10)
+  await world.database.owner((owner) => owner.query('revoke select on customers from bursar_api'))
+  const { status, headers } = await shop.api.send(exportOrders, {})
+  expect([status, headers.get('content-type')]).toEqual([500, 'application/json; charset=utf-8'])
+  await world.database.owner((owner) => owner.query('grant select on customers to bursar_api'))
+  expect((await shop.api.send(exportOrders, {})).status).toBe(200)
+})
+
+test('the file is one moment, whatever is written while it is read', { timeout: 60_000 }, async () => {
+  const shop = await openShop()
+  const answer = await ask(shop, '?columns=product')
+  const begun = await drain(answer, 100_000)
+  await world.database.owner(async (owner) => {
+    await owner.query(`set session_replication_role = replica`)
+    await owner.query(`delete from orders where organization_id = $1 and description like 'Line 1%'`, [shop.id])
+    await owner.query(`update orders set description = 'Other' where organization_id = $1`, [shop.id])
+  })
+  const rest = await drain(answer)
+  const lines = linesOf(begun.text + rest.text)
+  expect([rest.complete, lines.length, Number(answer.headers['x-total-count'])]).toEqual([true, rows, rows])
+  expect(lines.filter((line) => line.startsWith('Other'))).toEqual([])
+  expect(new Set(linesOf((await drain(await ask(shop, '?columns=product'))).text))).toEqual(new Set(['Other']))
+})
+
+test('an organization has two exports at a time; others are not held up by it', { timeout: 60_000 }, async () => {
+  const [shop, other] = [await openShop(), await openShop(10)]
+  const open = [await ask(shop), await ask(shop)]
+  const refused = await shop.api.send(exportOrders, {})
+  expect([refused.status, refused.headers.get('retry-after'), (refused.body as unknown as { error: string }).error]).toEqual([429, '5', 'TooManyRequests'])
+  expect((await other.api.send(exportOrders, {})).status).toBe(200)
+  expect((await drain(open[0]!)).complete).toBe(true)
+  expect((await shop.api.send(exportOrders, {})).status).toBe(200)
+  open[1]!.destroy()
+})
+
+test('a process that ends does not wait for whoever reads slowly, and they see that the end is missing', { timeout: 60_000 }, async () => {
+  const shop = await openShop()
+  const slow = await ask(shop)
+  // This one has not even begun: it waits for somebody else.
+  const holder = world.database.owner(async (owner) => {
+    await owner.query('begin')
+    await owner.query('lock table subscriptions in access exclusive mode')
+    const second = ask(shop, '', exportSubscriptions.path).catch(() => undefined)
+    await new Promise((resolve) => setTimeout(resolve, 500))
+    const since = performance.now()
+    await world.api.server.close()
+    const took = performance.now() - since
+    await owner.query('rollback')
+    await second
+    return took
+  })
+  expect(await holder).toBeLessThan(5000)
+  expect((await drain(slow)).complete).toBe(false)
+})
