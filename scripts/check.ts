@@ -86,7 +86,9 @@ const catalogues = async () => {
   return contract.webhooks
     .filter(
       ({ kind }) =>
-        !sources.some((text) => new RegExp(`(\\bemit\\(\\s*tx,\\s*|\\bemitAll\\(\\s*tx,\\s*\\[[^\\]]*|\\bkinds\\.push\\()${names.get(kind)}\\b`).test(text)),
+        !sources.some((text) =>
+          new RegExp(`(\\bemit(Each)?\\(\\s*tx,\\s*|\\bemitAll\\(\\s*tx,\\s*\\[[^\\]]*|\\bkinds\\.push\\()${names.get(kind)}\\b`).test(text),
+        ),
     )
     .map(({ kind }) => `webhook ${kind} is declared and emitted nowhere`)
 }

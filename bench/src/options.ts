@@ -9,6 +9,7 @@ const described = {
   connections: { type: 'string', default: '16' },
   renewals: { type: 'string', default: '1000' },
   due: { type: 'string', default: '20000' },
+  seats: { type: 'string', default: '1000000' },
 } as const
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -35,4 +36,6 @@ export const options = {
   connections: Number(values.connections),
   renewals: Number(values.renewals),
   due: Number(values.due),
+  /** How many seats the organization has that is migrated. */
+  seats: Number(values.seats),
 }

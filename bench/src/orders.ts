@@ -13,9 +13,7 @@ const products = 20
 export const makeOrders = (world: World, organization_id: string, from: number, to: number): Promise<void> =>
   world.database.owner(async (owner) => {
     await owner.query('set session_replication_role = replica; set synchronous_commit = off; set maintenance_work_mem = 512000; set jit = off')
-    await owner.query(`
-      create or replace function pg_temp.made(at timestamptz, what text) returns uuid language sql immutable as $$
-        select (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '4' || substr(md5(what), 1, 3) || '8' || substr(md5(what), 4, 15))::uuid $$`)
+    await owner.query(made)
     if (from === 0) await makeProducts(owner, organization_id)
     const restore = to - from > 100_000 ? await dropIndexes(owner, ['orders', 'order_items', 'customers']) : async () => {}
     await owner.query(
@@ -48,6 +46,11 @@ export const makeOrders = (world: World, organization_id: string, from: number, 
     await owner.query('vacuum analyze orders, order_items, customers, products, collection_deltas')
   })
 
+/** An id such as one that was given at a moment, the same however often it is asked for. */
+export const made = `
+  create or replace function pg_temp.made(at timestamptz, what text) returns uuid language sql immutable as $$
+    select (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '4' || substr(md5(what), 1, 3) || '8' || substr(md5(what), 4, 15))::uuid $$`
+
 const start = `timestamptz '2025-01-01 00:00:00Z'`
 const orderedAt = `${start} + n * interval '3 seconds'`
 const order = `pg_temp.made(${orderedAt}, 'order ' || $1::uuid || n)`
@@ -66,7 +69,7 @@ const makeProducts = async (owner: pg.Client, organization_id: string) => {
 }
 
 /** Takes away the indexes of tables that much is about to be written to; what comes back builds them again, each in one go. */
-const dropIndexes = async (owner: pg.Client, tables: readonly string[]) => {
+export const dropIndexes = async (owner: pg.Client, tables: readonly string[]) => {
   const { rows } = await owner.query<{ name: string; definition: string }>(
     `select c.relname as name, pg_get_indexdef(c.oid) as definition from pg_index i join pg_class c on c.oid = i.indexrelid
      where i.indrelid = any($1::regclass[]) and not exists (select from pg_constraint k where k.conindid = c.oid)`,

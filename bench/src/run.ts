@@ -3,6 +3,7 @@ import { asOwner } from '../../server/test/harness/database.ts'
 import { openWorld, type World } from '../../server/test/harness/world.ts'
 import { exporting } from './exporting.ts'
 import * as lists from './lists.ts'
+import { migration } from './migration.ts'
 import { options } from './options.ts'
 import * as renewals from './renewals.ts'
 import { isReached, keep, machineOf, shown, type Goal, type Machine, type Outcome } from './results.ts'
@@ -51,6 +52,14 @@ const benches: Record<string, Bench> = {
   'renewals-api-p99': {
     gives: { 'renewals-api-p99': { measures: "the API's 99th of 100 answers while renewals are due, over idle", goal: '<= 2' } },
     measure: renewals.besides,
+  },
+  migration: {
+    gives: {
+      migration: { measures: 'phase 1 of the member migration, bare statements with the same rows over it', goal: '>= 0.4' },
+      'switch-lock': { measures: 'how long the switch to members keeps writers of seats out', goal: '<= 20', unit: ' ms' },
+      'switch-wait': { measures: 'the longest that anybody waited for the switch', goal: '<= 100', unit: ' ms' },
+    },
+    measure: migration,
   },
   rls: { gives: { rls: { measures: 'a page behind row-level security, over one without', goal: '>= 0.9' } }, measure: lists.rls },
 }

@@ -29,6 +29,7 @@ import * as oauth from './identity/oauth.ts'
 import * as sessions from './identity/sessions.ts'
 import * as tokens from './identity/tokens.ts'
 import * as memberships from './identity/memberships.ts'
+import * as memberMigration from './migration/member-migration.ts'
 import * as auditLog from './organizations/audit-log.ts'
 import * as organizations from './organizations/organizations.ts'
 import * as webhookEndpoints from './webhooks/webhooks.ts'
@@ -65,6 +66,7 @@ export * from './identity/oauth.ts'
 export * from './identity/sessions.ts'
 export * from './identity/tokens.ts'
 export * from './identity/memberships.ts'
+export * from './migration/member-migration.ts'
 export * from './organizations/audit-log.ts'
 export * from './organizations/organizations.ts'
 export * from './webhooks/webhooks.ts'
@@ -108,6 +110,7 @@ const exported = [
   downloadables,
   state,
   webhookEndpoints,
+  memberMigration,
 ].flatMap((room) => Object.values(room) as unknown[])
 
 const has = (value: unknown, ...keys: string[]) => typeof value === 'object' && value !== null && keys.every((key) => key in value)

@@ -27,12 +27,17 @@ export const document = (version: Version): Json => {
     return refer(properties.it)
   }
   const failureSchema = (kind: FailureKind) => {
-    components[kind.error] = {
+    const name = kind.schema ?? kind.error
+    components[name] = {
       type: 'object',
-      properties: { error: { type: 'string', const: kind.error }, detail: { type: 'string', examples: [kind.detail] } },
+      properties: {
+        error: { type: 'string', const: kind.error },
+        detail: { type: 'string', examples: [kind.detail] },
+        ...mapValues(kind.more?.shape ?? {}, (field) => schemaOf(field as z.ZodType)),
+      },
       required: ['error', 'detail'],
     }
-    return { $ref: `#/components/schemas/${kind.error}` }
+    return { $ref: `#/components/schemas/${name}` }
   }
 
   const paths: Record<string, Json> = {}
@@ -142,18 +147,20 @@ const parametersOf = (operation: Operation, where: 'path' | 'query', schemaOf: (
 }
 
 /** Headers that change what a request does. */
-const headersOf = (operation: Operation) =>
-  operation.method === 'GET' || !isGuarded(operation)
-    ? []
-    : [
-        {
-          name: 'Idempotency-Key',
-          in: 'header',
-          required: false,
-          description: `Sent again with the same key, the request is done once and answered alike, for ${operation.keptDays ? `${operation.keptDays} days` : '24 hours'}.`,
-          schema: { type: 'string', minLength: 1, maxLength: 255 },
-        },
-      ]
+const headersOf = (operation: Operation) => {
+  if (!isGuarded(operation)) return []
+  const header = (name: string, description: string, schema: Json) => [{ name, in: 'header', required: false, description, schema }]
+  return operation.method === 'GET'
+    ? header('Bursar-Member-Phase', 'Answers as after the switch to members, where that is prepared. See `/v1/member-migration/`.', {
+        type: 'string',
+        enum: ['2'],
+      })
+    : header(
+        'Idempotency-Key',
+        `Sent again with the same key, the request is done once and answered alike, for ${operation.keptDays ? `${operation.keptDays} days` : '24 hours'}.`,
+        { type: 'string', minLength: 1, maxLength: 255 },
+      )
+}
 
 /** Asks for one of our own credentials. */
 const isGuarded = ({ access }: Operation) => access.kind !== 'open' && access.kind !== 'visitor' && access.kind !== 'protocol'

@@ -15,6 +15,7 @@ import {
   ResourceNotFound,
   sorting,
   stamps,
+  telling,
   text,
   timestamp,
   uuid,
@@ -97,6 +98,16 @@ export const CustomerUpdate = resource('CustomerUpdate', {
   external_id: externalId(),
   type: CustomerType.nullish(),
 })
+
+export const NoSuchCustomer = telling(
+  ResourceNotFound,
+  'NoSuchCustomer',
+  z.object({
+    moved: resource('MovedTo', { member_id: uuid(), customer_id: uuid().describe('Whose member it is.') })
+      .optional()
+      .describe('It held seats before the switch to members: the member that it has become, for those who may read customers.'),
+  }),
+)
 
 export const AmbiguousExternalCustomerID = failure(
   'AmbiguousExternalCustomerID',
@@ -202,7 +213,7 @@ export const getCustomer = operation({
   summary: 'Get a customer',
   ...reading,
   params: byCustomerId,
-  fails: [ResourceNotFound],
+  fails: [NoSuchCustomer],
 })
 export const getExternalCustomer = operation({
   id: 'customers:get_external',
@@ -211,7 +222,7 @@ export const getExternalCustomer = operation({
   summary: 'Get a customer by external id',
   ...reading,
   params: byExternalId,
-  fails: [ResourceNotFound, AmbiguousExternalCustomerID],
+  fails: [NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
 const described = 'What is absent stays as it is. A customer becomes a team once and for all; the external id is given once.'
@@ -225,7 +236,7 @@ export const updateCustomer = operation({
   params: byCustomerId,
   body: CustomerUpdate,
   returns: Customer,
-  fails: [NotPermitted, ResourceNotFound],
+  fails: [NotPermitted, NoSuchCustomer],
 })
 export const updateExternalCustomer = operation({
   id: 'customers:update_external',
@@ -237,7 +248,7 @@ export const updateExternalCustomer = operation({
   params: byExternalId,
   body: CustomerUpdateExternalID,
   returns: Customer,
-  fails: [NotPermitted, ResourceNotFound, AmbiguousExternalCustomerID],
+  fails: [NotPermitted, NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
 const gone = 'The customer and its members are gone at once, with every portal session; their address and external id are free again.'
@@ -250,7 +261,7 @@ export const deleteCustomer = operation({
   access: write,
   params: byCustomerId,
   query: deleting,
-  fails: [NotPermitted, ResourceNotFound],
+  fails: [NotPermitted, NoSuchCustomer],
 })
 export const deleteExternalCustomer = operation({
   id: 'customers:delete_external',
@@ -261,7 +272,7 @@ export const deleteExternalCustomer = operation({
   access: write,
   params: byExternalId,
   query: deleting,
-  fails: [NotPermitted, ResourceNotFound, AmbiguousExternalCustomerID],
+  fails: [NotPermitted, NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
 export const listPaymentMethods = operation({
@@ -273,7 +284,7 @@ export const listPaymentMethods = operation({
   params: byCustomerId,
   query: z.object(pageQuery),
   returns: page('PaymentMethodPage', PaymentMethod),
-  fails: [ResourceNotFound],
+  fails: [NoSuchCustomer],
 })
 export const listExternalPaymentMethods = operation({
   id: 'customers:list_payment_methods_external',
@@ -284,7 +295,7 @@ export const listExternalPaymentMethods = operation({
   params: byExternalId,
   query: z.object(pageQuery),
   returns: page('PaymentMethodPage', PaymentMethod),
-  fails: [ResourceNotFound, AmbiguousExternalCustomerID],
+  fails: [NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
 export const customerCreated = webhook('customer.created', Customer, 'A customer is created.')

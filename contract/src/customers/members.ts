@@ -1,6 +1,6 @@
 import { z } from 'zod'
-import { email, merchant, named, NotPermitted, operation, page, pageQuery, resource, ResourceNotFound, sorting, stamps, uuid, webhook } from '../kit/index.ts'
-import { AmbiguousExternalCustomerID, byCustomerId, byExternalId, externalId, personName } from './customers.ts'
+import { email, merchant, named, NotPermitted, operation, page, pageQuery, resource, sorting, stamps, uuid, webhook } from '../kit/index.ts'
+import { AmbiguousExternalCustomerID, byCustomerId, byExternalId, externalId, NoSuchCustomer, personName } from './customers.ts'
 
 export const MemberRole = named('MemberRole', z.enum(['owner', 'billing_manager', 'member']))
 export type MemberRole = z.output<typeof MemberRole>
@@ -62,7 +62,7 @@ export const listCustomerMembers = operation({
   params: byCustomerId,
   query: z.object(listing),
   returns: MemberPage,
-  fails: [ResourceNotFound],
+  fails: [NoSuchCustomer],
 })
 export const listExternalCustomerMembers = operation({
   id: 'customers:members:list_external',
@@ -73,7 +73,7 @@ export const listExternalCustomerMembers = operation({
   params: byExternalId,
   query: z.object(listing),
   returns: MemberPage,
-  fails: [ResourceNotFound, AmbiguousExternalCustomerID],
+  fails: [NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
 const adding = 'An address that is a member already is answered with that member, unchanged. Only a team has members beside its owner.'
@@ -88,7 +88,7 @@ export const createMember = operation({
   body: MemberCreateFromCustomer,
   returns: Member,
   status: 201,
-  fails: [NotPermitted, ResourceNotFound],
+  fails: [NotPermitted, NoSuchCustomer],
 })
 export const createExternalMember = operation({
   id: 'customers:members:create_external',
@@ -101,7 +101,7 @@ export const createExternalMember = operation({
   body: MemberCreateFromCustomer,
   returns: Member,
   status: 201,
-  fails: [NotPermitted, ResourceNotFound, AmbiguousExternalCustomerID],
+  fails: [NotPermitted, NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
 export const getMember = operation({
@@ -112,7 +112,7 @@ export const getMember = operation({
   access: read,
   params: byBothIds,
   returns: Member,
-  fails: [ResourceNotFound],
+  fails: [NoSuchCustomer],
 })
 export const getExternalMember = operation({
   id: 'customers:members:get_external',
@@ -122,7 +122,7 @@ export const getExternalMember = operation({
   access: read,
   params: byBothExternalIds,
   returns: Member,
-  fails: [ResourceNotFound, AmbiguousExternalCustomerID],
+  fails: [NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
 const changing = 'What is absent stays as it is. Who becomes owner takes over from the owner before, who becomes a billing manager.'
@@ -136,7 +136,7 @@ export const updateMember = operation({
   params: byBothIds,
   body: MemberUpdate,
   returns: Member,
-  fails: [NotPermitted, ResourceNotFound],
+  fails: [NotPermitted, NoSuchCustomer],
 })
 export const updateExternalMember = operation({
   id: 'customers:members:update_external',
@@ -148,7 +148,7 @@ export const updateExternalMember = operation({
   params: byBothExternalIds,
   body: MemberUpdate,
   returns: Member,
-  fails: [NotPermitted, ResourceNotFound, AmbiguousExternalCustomerID],
+  fails: [NotPermitted, NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
 const removing = 'The member is gone at once, with every portal session. The owner stays until another member takes over.'
@@ -160,7 +160,7 @@ export const deleteMember = operation({
   description: removing,
   access: write,
   params: byBothIds,
-  fails: [NotPermitted, ResourceNotFound],
+  fails: [NotPermitted, NoSuchCustomer],
 })
 export const deleteExternalMember = operation({
   id: 'customers:members:delete_external',
@@ -170,7 +170,7 @@ export const deleteExternalMember = operation({
   description: removing,
   access: write,
   params: byBothExternalIds,
-  fails: [NotPermitted, ResourceNotFound, AmbiguousExternalCustomerID],
+  fails: [NotPermitted, NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
 // The places where members stood before they moved under their customer: kept for clients of that time.
@@ -195,7 +195,7 @@ export const createFlatMember = operation({
   body: resource('MemberCreate', { ...MemberCreateFromCustomer.shape, ...whose }),
   returns: Member,
   status: 201,
-  fails: [NotPermitted, ResourceNotFound, AmbiguousExternalCustomerID],
+  fails: [NotPermitted, NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 export const getFlatMember = operation({
   id: 'members:get_member',
@@ -206,7 +206,7 @@ export const getFlatMember = operation({
   access: read,
   params: byId,
   returns: Member,
-  fails: [ResourceNotFound],
+  fails: [NoSuchCustomer],
 })
 export const updateFlatMember = operation({
   id: 'members:update_member',
@@ -218,7 +218,7 @@ export const updateFlatMember = operation({
   params: byId,
   body: MemberUpdate,
   returns: Member,
-  fails: [NotPermitted, ResourceNotFound],
+  fails: [NotPermitted, NoSuchCustomer],
 })
 export const deleteFlatMember = operation({
   id: 'members:delete_member',
@@ -228,7 +228,7 @@ export const deleteFlatMember = operation({
   description: flat,
   access: write,
   params: byId,
-  fails: [NotPermitted, ResourceNotFound],
+  fails: [NotPermitted, NoSuchCustomer],
 })
 export const getFlatExternalMember = operation({
   id: 'members:get_member_by_external_id',
@@ -240,7 +240,7 @@ export const getFlatExternalMember = operation({
   params: byExternalId,
   query: ofWhom,
   returns: Member,
-  fails: [ResourceNotFound, AmbiguousExternalCustomerID],
+  fails: [NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 export const updateFlatExternalMember = operation({
   id: 'members:update_member_by_external_id',
@@ -253,7 +253,7 @@ export const updateFlatExternalMember = operation({
   query: ofWhom,
   body: MemberUpdate,
   returns: Member,
-  fails: [NotPermitted, ResourceNotFound, AmbiguousExternalCustomerID],
+  fails: [NotPermitted, NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 export const deleteFlatExternalMember = operation({
   id: 'members:delete_member_by_external_id',
@@ -264,7 +264,7 @@ export const deleteFlatExternalMember = operation({
   access: write,
   params: byExternalId,
   query: ofWhom,
-  fails: [NotPermitted, ResourceNotFound, AmbiguousExternalCustomerID],
+  fails: [NotPermitted, NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
 export const memberCreated = webhook('member.created', Member, 'A person becomes a member of a customer.')

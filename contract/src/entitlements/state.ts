@@ -2,8 +2,8 @@ import { z } from 'zod'
 import { SubscriptionMeter, subscriptionShape } from '../billing/subscriptions.ts'
 import { CustomFieldData } from '../catalog/custom-fields.ts'
 import { Metadata } from '../catalog/metadata.ts'
-import { AmbiguousExternalCustomerID, byCustomerId, byExternalId, CustomerIndividual, CustomerTeam } from '../customers/customers.ts'
-import { merchant, named, operation, resource, ResourceNotFound, stamps, timestamp, uuid, webhook } from '../kit/index.ts'
+import { AmbiguousExternalCustomerID, byCustomerId, byExternalId, CustomerIndividual, CustomerTeam, NoSuchCustomer } from '../customers/customers.ts'
+import { merchant, named, operation, resource, stamps, timestamp, uuid, webhook } from '../kit/index.ts'
 import { grantProperties } from './grants.ts'
 
 const { meter: _meter, ...meterShape } = SubscriptionMeter.shape
@@ -105,7 +105,7 @@ export const getCustomerState = operation({
   params: byCustomerId,
   query,
   returns: CustomerState,
-  fails: [ResourceNotFound],
+  fails: [NoSuchCustomer],
 })
 
 export const getExternalCustomerState = operation({
@@ -118,7 +118,7 @@ export const getExternalCustomerState = operation({
   params: byExternalId,
   query,
   returns: CustomerState,
-  fails: [ResourceNotFound, AmbiguousExternalCustomerID],
+  fails: [NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
 export const getCustomerStateToken = operation({
@@ -131,7 +131,7 @@ export const getCustomerStateToken = operation({
   params: byCustomerId,
   query,
   returns: CustomerStateToken,
-  fails: [ResourceNotFound],
+  fails: [NoSuchCustomer],
 })
 
 export const getExternalCustomerStateToken = operation({
@@ -144,7 +144,7 @@ export const getExternalCustomerStateToken = operation({
   params: byExternalId,
   query,
   returns: CustomerStateToken,
-  fails: [ResourceNotFound, AmbiguousExternalCustomerID],
+  fails: [NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
 export const customerStateChanged = webhook(

@@ -1,22 +1,30 @@
+import type { z } from 'zod'
+
 /** A refusal that a caller can act on: the name is stable, the status fixed, the detail says what is wrong and what would be right. */
 export class Failure extends Error {
   readonly error: string
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
+  /** What is told beside the error and the detail, as its kind declares it. */
+  readonly more: Readonly<Record<string, unknown>>
 
-  constructor(error: string, status: number, detail: string, headers: Readonly<Record<string, string>> = {}) {
+  constructor(error: string, status: number, detail: string, headers: Readonly<Record<string, string>> = {}, more: Readonly<Record<string, unknown>> = {}) {
     super(detail)
     this.error = error
     this.status = status
     this.headers = headers
+    this.more = more
   }
 }
 
 export interface FailureKind {
-  new (detail?: string, headers?: Readonly<Record<string, string>>): Failure
+  new (detail?: string, headers?: Readonly<Record<string, string>>, more?: Readonly<Record<string, unknown>>): Failure
   readonly error: string
   readonly status: number
   readonly detail: string
+  /** What it is called where it is described; its wire name unless said otherwise. */
+  readonly schema?: string
+  readonly more?: z.ZodObject
 }
 
 const known = new Map<string, FailureKind>()
@@ -28,13 +36,20 @@ export const failure = (error: string, status: number, detail: string): FailureK
     static readonly error = error
     static readonly status = status
     static readonly detail = detail
-    constructor(text: string = detail, headers: Readonly<Record<string, string>> = {}) {
-      super(error, status, text, headers)
+    constructor(text: string = detail, headers: Readonly<Record<string, string>> = {}, more: Readonly<Record<string, unknown>> = {}) {
+      super(error, status, text, headers, more)
     }
   }
   known.set(error, kind)
   return kind
 }
+
+/** The same failure where some callers are told more than its name and text: the fields, each of which may be absent. */
+export const telling = (kind: FailureKind, schema: string, more: z.ZodObject): FailureKind =>
+  class extends kind {
+    static override readonly schema = schema
+    static override readonly more = more
+  }
 
 /** One thing wrong with a request: where, what, what was received. */
 export interface Invalid {

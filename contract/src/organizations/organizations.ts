@@ -221,6 +221,11 @@ export const OrganizationCreate = resource('OrganizationCreate', {
   ...profile,
   default_presentment_currency: PresentmentCurrency.default('usd'),
   default_tax_behavior: TaxBehaviorOption.default('location'),
+  member_model: named('MemberModel', z.enum(['legacy', 'members']))
+    .nullish()
+    .describe(
+      '`members`, unless said otherwise. `legacy`, in the sandbox alone: every seat holder is a customer, as it was before members, so that the migration can be rehearsed.',
+    ),
 })
 
 export const OrganizationUpdate = resource('OrganizationUpdate', {

@@ -79,6 +79,7 @@ export const WebhookEndpoint = resource('WebhookEndpoint', {
   enabled: z.boolean().describe('Off: events are kept, and sent when it is switched on again.'),
   api_version: z.string().describe('The version in which events are written for this endpoint.'),
   strict: z.boolean().describe('Events of one customer wait for those before them, however long those take.'),
+  migration_events: z.boolean().describe('Also hears of members that only the member migration makes or takes back.'),
   paused_reason: z
     .enum(['by_hand', 'failing', 'gone'])
     .nullable()
@@ -101,6 +102,7 @@ export const WebhookEndpointCreate = resource('WebhookEndpointCreate', {
   format: WebhookFormat,
   events: kinds(),
   strict: z.boolean().default(false),
+  migration_events: z.boolean().nullish(),
   organization_id: uuid().nullish(),
 })
 export const WebhookEndpointUpdate = resource('WebhookEndpointUpdate', {
@@ -109,6 +111,7 @@ export const WebhookEndpointUpdate = resource('WebhookEndpointUpdate', {
   format: WebhookFormat.nullish(),
   events: kinds().nullish(),
   strict: z.boolean().nullish(),
+  migration_events: z.boolean().nullish(),
   enabled: z.boolean().nullish(),
 })
 
@@ -278,6 +281,27 @@ export const redeliverWebhookEvent = operation({
   params: byId,
   returns: resource('WebhookRedelivery', { deliveries: z.int().describe('How many endpoints will receive it.') }),
   status: 202,
+  fails: [NotPermitted, ResourceNotFound],
+})
+
+const body = () => z.record(z.string(), z.unknown())
+export const WebhookEventPreview = resource('WebhookEventPreview', {
+  event_id: uuid(),
+  sent: body().describe('The body as it is sent.'),
+  phase2: body().nullable().describe('The body as it is sent after the switch to members; null where nothing is.'),
+  changed: z.array(z.string()).describe('What differs between the two, as `data.customer_id`; empty where nothing is sent.'),
+})
+export type WebhookEventPreview = z.output<typeof WebhookEventPreview>
+
+export const previewWebhookEvent = operation({
+  id: 'webhooks:preview_webhook_event',
+  method: 'POST',
+  path: '/v1/webhooks/events/{id}/preview',
+  summary: 'See an event as after the switch to members',
+  description: 'Events about seats and benefits then name the buyer, and customers that only hold seats are not spoken of. Nothing is sent.',
+  access: read,
+  params: byId,
+  returns: WebhookEventPreview,
   fails: [NotPermitted, ResourceNotFound],
 })
 

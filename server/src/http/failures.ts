@@ -58,7 +58,7 @@ const faultOf = (error: unknown): Failure => {
 const answer = (failure: Failure): FailedAnswer => ({
   status: failure.status,
   headers: failure.headers,
-  body: { error: failure.error, detail: failure.message },
+  body: { error: failure.error, detail: failure.message, ...failure.more },
   fault: false,
 })
 

@@ -2,9 +2,9 @@ import { context as otel, propagation, SpanKind, SpanStatusCode, trace } from '@
 import { BadRequest, defaultVersion, InvalidRequest, MethodNotAllowed, RouteNotFound, successStatus, versions, type Operation } from '@bursar/contract'
 import { document } from '@bursar/contract/openapi'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
-import { anonymous, reachOf, type Actor } from '../kernel/actors.ts'
+import { anonymous, isForeseeable, lookAhead, organizationIds, reachOf, type Actor, type Finding } from '../kernel/actors.ts'
 import { newId } from '../kernel/ids.ts'
-import { isRefusal, type Call, type Gateways, type Implementation, type Page, type Platform, type Refusal } from '../modules/handlers.ts'
+import { isRefusal, type Call, type Gateways, type Implementation, type Page, type Platform, type Readiness, type Refusal } from '../modules/handlers.ts'
 import { cookieName, openUsage, portalCookiePrefix, protocolPaths, type OAuth } from '../modules/identity/index.ts'
 import { later, seconds, stopwatch } from '../platform/clock.ts'
 import { encode } from '../platform/encode.ts'
@@ -45,6 +45,7 @@ export interface ServerOptions {
   readonly oauth: OAuth
   readonly pages: Pages
   readonly pageDoors: readonly Page[]
+  readonly readiness: Readiness
   /** Problems that keep this process from serving; empty when it is ready. */
   readonly unready: () => Promise<string[]>
 }
@@ -52,7 +53,8 @@ export interface ServerOptions {
 const megabyte = 1024 * 1024
 const anyOrigin = {
   'access-control-allow-origin': '*',
-  'access-control-expose-headers': 'x-request-id, bursar-version, polar-version, retry-after, ratelimit, ratelimit-policy, idempotent-replayed',
+  'access-control-expose-headers':
+    'x-request-id, bursar-version, polar-version, retry-after, ratelimit, ratelimit-policy, idempotent-replayed, bursar-member-phase',
 }
 const tracer = trace.getTracer('bursar')
 
@@ -71,6 +73,7 @@ export const openServer = ({
   oauth,
   pages,
   pageDoors,
+  readiness,
   unready,
 }: ServerOptions): FastifyInstance => {
   const { config, clock, log } = platform
@@ -233,11 +236,15 @@ export const openServer = ({
 
   const flushing = setInterval(() => void usage.flush().catch((error: unknown) => log.warn('usage_not_written', { error })), 5 * seconds)
   flushing.unref()
+  const tallying = setInterval(() => void readiness.flush().catch((error: unknown) => log.warn('readiness_not_written', { error })), 10 * seconds)
+  tallying.unref()
   // Whoever reads slowly would keep us here for long.
   server.addHook('preClose', async () => postgres.exporting.stop())
   server.addHook('onClose', async () => {
     clearInterval(flushing)
+    clearInterval(tallying)
     await usage.flush().catch((error: unknown) => log.warn('usage_not_written', { error }))
+    await readiness.flush().catch((error: unknown) => log.warn('readiness_not_written', { error }))
   })
   return server
 
@@ -311,10 +318,31 @@ export const openServer = ({
       })
   }
 
+  /** Notes what the caller does in organizations that prepare for members. Counted once, and only when it is answered: a transaction may run again. */
+  function watch(actor: Actor, narrowed: string | undefined) {
+    const reach = reachOf(actor, narrowed)
+    if ((actor.kind !== 'organization' && actor.kind !== 'user') || !isForeseeable(reach)) return undefined
+    const noticed = new Map<string, Set<Finding | 'seen'>>()
+    const add = (organization_id: string, finding: Finding | 'seen') => {
+      if (reach.phases.get(organization_id) === 'phase1') noticed.set(organization_id, (noticed.get(organization_id) ?? new Set()).add(finding))
+    }
+    const [only, another] = organizationIds(reach)
+    // Of several, it cannot be said which one a request was about.
+    if (another === undefined) add(only!, 'seen')
+    return {
+      reach: { notice: add },
+      tell: ({ id }: Operation) => {
+        for (const [organization_id, findings] of noticed) for (const finding of findings) readiness.note(organization_id, actor, finding, id)
+      },
+    }
+  }
+
   async function handle(implementation: Exclude<Implementation, { kind: 'protocol' }>, request: FastifyRequest, reply: FastifyReply) {
     const { operation } = implementation
-    const { actor } = request.progress
     const narrowed = narrowedTo(request)
+    const ahead = looksAhead(request) && isForeseeable(reachOf(request.progress.actor, narrowed))
+    const actor = ahead ? lookAhead(request.progress.actor) : request.progress.actor
+    if (ahead) reply.header('bursar-member-phase', '2')
     const parsed = parse(operation, { params: request.params, query: request.query, body: request.body })
     const { access } = operation
     const admit = async (tx: Tx): Promise<Actor> => {
@@ -324,10 +352,11 @@ export const openServer = ({
       authorize(access, again, clock.wall())
       return again
     }
+    const watched = watch(actor, narrowed)
     const callOf = (who: Actor) =>
       ({
         actor: who,
-        reach: reachOf(who, narrowed),
+        reach: { ...reachOf(who, narrowed), ...watched?.reach },
         ...parsed,
         raw: { headers: request.headers, body: request.rawBody ?? Buffer.alloc(0) },
         reply: {} as Record<string, string>,
@@ -414,6 +443,7 @@ export const openServer = ({
           ? await inSteps(implementation)
           : await inOne(implementation)
     if (isRefusal(done)) throw done.refusal
+    watched?.tell(operation)
     reply.code(done.status).headers(done.headers)
     return done.text === undefined ? reply.send() : reply.type('application/json').send(done.text)
   }
@@ -426,7 +456,7 @@ export const openServer = ({
         reply.headers({
           'access-control-allow-origin': '*',
           'access-control-allow-methods': methods.join(', '),
-          'access-control-allow-headers': 'authorization, content-type, bursar-version, polar-version, idempotency-key',
+          'access-control-allow-headers': 'authorization, content-type, bursar-version, polar-version, bursar-member-phase, idempotency-key',
           'access-control-max-age': '600',
         })
       return reply
@@ -482,6 +512,27 @@ const narrowedTo = (request: FastifyRequest): string | undefined => {
     throw new InvalidRequest({ loc: ['header', name], msg: 'Expected the id of one organization, a UUID.', type: 'uuid_parsing', input: value })
   }
   return undefined
+}
+
+/** A request may ask to be answered as after the switch to members, where that is prepared. What it changes is changed in the phase that is. */
+const looksAhead = (request: FastifyRequest): boolean => {
+  const name = 'bursar-member-phase'
+  const value = request.headers[name]
+  if (value === undefined) return false
+  if (value !== '2')
+    throw new InvalidRequest({
+      loc: ['header', name],
+      msg: 'Expected 2, the phase to look ahead to; or leave the header out.',
+      type: 'literal_error',
+      input: value,
+    })
+  if (request.method === 'GET') return true
+  throw new InvalidRequest({
+    loc: ['header', name],
+    msg: 'Only reading can look ahead: a change is made, and answered, in the phase that the organization is in. Leave the header out.',
+    type: 'value_error',
+    input: value,
+  })
 }
 
 const traced = async <T>(operation: Operation, request: FastifyRequest, work: () => Promise<T>): Promise<T> => {

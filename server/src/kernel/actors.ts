@@ -1,4 +1,4 @@
-import type { AnyScope, MemberRole, OrganizationRole } from '@bursar/contract'
+import type { AnyScope, MemberReadiness, MemberRole, OrganizationRole } from '@bursar/contract'
 
 /** How far an organization has come from seat-holding customers to members: see the member migration. */
 export type MemberPhase = 'before' | 'phase1' | 'phase2'
@@ -46,6 +46,9 @@ export interface PortalActor {
 }
 export type PortalRole = MemberRole | 'customer'
 
+/** What an integration does in phase 1 that will not work after the switch to members, or will mean something else. */
+export type Finding = Exclude<MemberReadiness['because'][number]['finding'], 'listens_without_members'>
+
 export interface Anonymous {
   readonly kind: 'anonymous'
 }
@@ -65,6 +68,8 @@ export interface Reach {
   readonly phases: ReadonlyMap<string, MemberPhase>
   /** The caller chose one organization for this request: it need not be named again. */
   readonly confined: boolean
+  /** Takes note that the caller still counts on what the switch to members ends. Whoever asks on nobody's behalf has none. */
+  readonly notice?: (organization_id: string, finding: Finding) => void
 }
 
 /** What a request may reach: everything its actor belongs to, or only the organization that the request names. */
@@ -102,6 +107,19 @@ export const narrowed = (reach: Reach, organization_id: string): Reach => ({
 /** The organizations within reach: of those that are wanted, where any are. */
 export const organizationIds = (reach: Reach, wanted: readonly string[] = []): string[] =>
   [...reach.organizations.keys()].filter((id) => wanted.length === 0 || wanted.includes(id))
+
+/** What can be foreseen: the switch of an organization whose members are prepared. */
+const foreseen = (phase: MemberPhase): MemberPhase => (phase === 'phase1' ? 'phase2' : phase)
+
+/** The same caller as they will be after the switch, for whoever asks to be answered as then. */
+export const lookAhead = (actor: Actor): Actor => {
+  if (actor.kind === 'anonymous') return actor
+  if (actor.kind === 'user') return { ...actor, phases: new Map([...actor.phases].map(([id, phase]) => [id, foreseen(phase)])) }
+  return { ...actor, phase: foreseen(actor.phase) }
+}
+
+/** Whether looking ahead shows anything else than what is. */
+export const isForeseeable = (reach: Reach): boolean => organizationIds(reach).some((id) => reach.phases.get(id) === 'phase1')
 
 export const phaseOf = (reach: Reach, organization_id: string): MemberPhase => {
   const phase = reach.phases.get(organization_id)

@@ -23,12 +23,22 @@ const help = `bursar – commerce and access, self-hosted
   bursar listen --print-secret                 the secret that they are signed with
   bursar trigger <kind>                        make something of this kind happen in the sandbox
 
+  bursar import legacy <bundle.jsonl> --organization <slug>   an organization from before there were members
+
   bursar orders|subscriptions|customers export [--columns a,b] [--status a,b] [--product <id,id>]
       [--after <moment>] [--before <moment>] [--timezone <name>] [--out <file>]   all of them as a CSV file
 
+  bursar members status                        how far the member migration is, and what stands in its way
+  bursar members rehearse [--out <file>]       what it would do, and nothing done; the whole plan as a CSV file
+  bursar members prepare                       make the members (phase 1): nothing that is answered changes
+  bursar members switch --yes                  show members from now on (phase 2)
+  bursar members undo --yes                    take the last step back
+  bursar members seal --yes                    for good
+  bursar members map [--out <file>]            which member each seat holder has become, as a CSV file
+
   --env sandbox|production   instead of BURSAR_ENV
   --json                     for machines
-  --api <url> --token <token>   for listen, trigger and export; else BURSAR_API and BURSAR_TOKEN
+  --api <url> --token <token>   for listen, trigger, export and members; else BURSAR_API and BURSAR_TOKEN
 `
 
 const read = () =>
@@ -59,6 +69,7 @@ const read = () =>
       before: { type: 'string' },
       timezone: { type: 'string' },
       out: { type: 'string' },
+      yes: { type: 'boolean' },
     },
   })
 
@@ -98,10 +109,14 @@ const main = async (): Promise<void> => {
       return (await import('./listen.ts')).listen(rest, values)
     case 'trigger':
       return (await import('./listen.ts')).trigger(rest, values)
+    case 'import':
+      return (await import('./import.ts')).importFile(rest, values)
     case 'orders':
     case 'subscriptions':
     case 'customers':
       return (await import('./export.ts')).exportFile(command, rest, values)
+    case 'members':
+      return (await import('./members.ts')).members(rest, values)
     default:
       throw new Usage(`there is no command ${command}; bursar --help lists them`)
   }

@@ -41,8 +41,18 @@ export const exportFile = async (what: string, [verb]: readonly string[], values
   }
   if (!file.since && Object.values({ ...query, after: values.after, before: values.before }).some((value) => value !== undefined))
     throw new Usage(`the export of ${what} takes no filters`)
+  await saveFile(file.operation, query, values, what)
+}
+
+/** The answer of an operation that is a file, to standard output or to a file of one's own. */
+export const saveFile = async (
+  operation: Operation,
+  query: Record<string, unknown>,
+  values: Door & { out?: string | undefined },
+  what: string,
+): Promise<void> => {
   const elapsed = stopwatch()
-  const answer = await receive(new URL(addressOf(file.operation, { query }), apiOf(values)).href, { authorization: `Bearer ${tokenOf(values)}` })
+  const answer = await receive(new URL(addressOf(operation, { query }), apiOf(values)).href, { authorization: `Bearer ${tokenOf(values)}` })
   if (answer.statusCode !== 200) throw new Error(await refusalOf(answer))
   const total = Number(answer.headers['x-total-count'])
   const bar = openBar(total)

@@ -18,6 +18,7 @@ import { area as catalog } from '../modules/catalog/index.ts'
 import { area as billing, hasPending } from '../modules/billing/index.ts'
 import { area as checkout, isConfirming } from '../modules/checkout/index.ts'
 import { area as entitlements, ensureLicenceKeys } from '../modules/entitlements/index.ts'
+import { area as migration, openReadiness } from '../modules/migration/index.ts'
 import { area as customers } from '../modules/customers/index.ts'
 import { area as webhooks } from '../modules/webhooks/index.ts'
 import { area as identity, openOAuth, pagesOf } from '../modules/identity/index.ts'
@@ -71,6 +72,7 @@ const areas: readonly Area[] = [
   checkout,
   entitlements,
   webhooks,
+  migration,
 ]
 
 export const implementations = areas.flatMap((area) => area.operations)
@@ -204,7 +206,8 @@ export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; au
     opened.defer(oauth.close)
     await postgres.transact((tx) => ensureLicenceKeys(tx, platform))
     const pageDoors = pagesOf({ oauth, platform, postgres })
-    const server = openServer({ implementations, platform, postgres, telemetry, budgets, audit, gateways, oauth, pages, pageDoors, unready })
+    const readiness = openReadiness(postgres.transact, base.clock)
+    const server = openServer({ implementations, platform, postgres, telemetry, budgets, audit, gateways, oauth, pages, pageDoors, readiness, unready })
     opened.defer(() => server.close())
     return {
       server,
@@ -213,6 +216,7 @@ export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; au
       postgres,
       oauth,
       gateways,
+      readiness,
       /** Answers what is under way, takes nothing new, and lets go of everything. */
       close: async () => {
         draining = true

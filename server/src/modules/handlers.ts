@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Readable } from 'node:stream'
 import type { Access, Answer, BudgetName, Failure, Operation, Parsed, View } from '@bursar/contract'
 import type { Mail } from '../gateways/mail/mail.ts'
-import type { Anonymous, OrganizationActor, PortalActor, Reach, UserActor } from '../kernel/actors.ts'
+import type { Anonymous, Finding, OrganizationActor, PortalActor, Reach, UserActor } from '../kernel/actors.ts'
 import type { Hasher, Sealer } from '../kernel/secrets.ts'
 import type { Clock } from '../platform/clock.ts'
 import type { Config } from '../platform/config.ts'
@@ -188,6 +188,13 @@ export interface EngineImplementation {
   readonly run: (means: Means, life: EngineLife) => Promise<void>
 }
 export const engine = (name: EngineName, run: (means: Means, life: EngineLife) => Promise<void>): EngineImplementation => ({ name, run })
+
+/** What integrations do while an organization prepares for members: noted in passing, written down now and then. */
+export interface Readiness {
+  /** `seen`: it did something, whatever it was. */
+  readonly note: (organization_id: string, actor: OrganizationActor | UserActor, finding: Finding | 'seen', operation: string) => void
+  readonly flush: () => Promise<void>
+}
 
 /** What an area brings to the running system. */
 export interface Area {

@@ -115,6 +115,9 @@ const variables = {
     .string()
     .transform((text) => text.split(','))
     .optional(),
+  /** How many rows the member migration changes at a time, and after how many days it is sealed by itself. */
+  BURSAR_MEMBER_MIGRATION_BATCH: z.coerce.number().int().min(1).max(10_000).default(1000),
+  BURSAR_MEMBER_MIGRATION_SEAL_DAYS: z.coerce.number().positive().max(3650).default(30),
   BURSAR_LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
   BURSAR_OTLP_ENDPOINT: z.url().optional(),
   BURSAR_DRAIN_SECONDS: z.coerce.number().int().min(0).max(300).default(0),
@@ -180,6 +183,7 @@ export interface Config {
   readonly log_level: string
   readonly otlp_endpoint: string | undefined
   readonly drain_seconds: number
+  readonly member_migration: { readonly batch: number; readonly seal_days: number }
   readonly webhooks: { readonly timeout_ms: number; readonly concurrency: number; readonly schedule: readonly number[] }
   readonly egress: { readonly loopback: boolean; readonly dns_servers: readonly string[] | undefined; readonly own_host: string }
 }
@@ -271,6 +275,7 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
     log_level: value.BURSAR_LOG_LEVEL,
     otlp_endpoint: value.BURSAR_OTLP_ENDPOINT,
     drain_seconds: value.BURSAR_DRAIN_SECONDS,
+    member_migration: { batch: value.BURSAR_MEMBER_MIGRATION_BATCH, seal_days: value.BURSAR_MEMBER_MIGRATION_SEAL_DAYS },
     webhooks: { timeout_ms: value.BURSAR_WEBHOOK_TIMEOUT_MS, concurrency: value.BURSAR_WEBHOOK_CONCURRENCY, schedule: value.BURSAR_WEBHOOK_SCHEDULE },
     egress: { loopback: value.BURSAR_EGRESS_LOOPBACK, dns_servers: value.BURSAR_DNS_SERVERS, own_host: value.BURSAR_PUBLIC_URL.hostname },
   }

@@ -162,7 +162,7 @@ describe('database', () => {
     )
     // Logs of their own, hashes of secrets (what they open is noted where it stands), and our own machinery.
     const unnoted =
-      'audit_heads audit_log benefit_graces budget_spends checkout_products collection_deltas credentials customer_balances customer_session_codes customer_states deployment downloadables event_heads events file_parts idempotency_keys invoice_counters ledger_entries ledger_transactions licence_signing_keys mails meter_credits oauth_families oauth_tokens oauth_visits order_items order_taxes pending_sign_ins processor_events recovery_codes schema_migrations sign_in_codes signing_keys subscription_prices trial_redemptions webhook_attempts webhook_deliveries worker_lives'
+      'audit_heads audit_log benefit_graces budget_spends checkout_products collection_deltas credentials customer_balances customer_session_codes customer_states deployment downloadables event_heads events file_parts idempotency_keys invoice_counters ledger_entries ledger_transactions licence_signing_keys mails member_migration_problems member_readiness meter_credits oauth_families oauth_tokens oauth_visits order_items order_taxes pending_sign_ins processor_events recovery_codes schema_migrations sign_in_codes signing_keys subscription_prices trial_redemptions webhook_attempts webhook_deliveries worker_lives'
     expect(rows.map(({ name }) => name).join(' ')).toBe(unnoted)
   })
 

@@ -6,7 +6,7 @@ import { connect, type Client } from '@bursar/contract/client'
 import { randomText, type Secret, type Environment } from '../../src/kernel/secrets.ts'
 import { openApi, openWorker } from '../../src/main/wire.ts'
 import { cookieName, createUser, issueOrganizationToken, issuePersonalToken, startSession } from '../../src/modules/identity/index.ts'
-import { createOrganization, insertMembership } from '../../src/modules/organizations/index.ts'
+import { createOrganization, insertMembership, type OrganizationRow } from '../../src/modules/organizations/index.ts'
 import type { Clock } from '../../src/platform/clock.ts'
 import { readConfig, type Config } from '../../src/platform/config.ts'
 import { openLog } from '../../src/platform/log.ts'
@@ -180,7 +180,12 @@ export const openWorld = async ({ environment = 'sandbox', worker = false, setti
     const row = await transact((tx) =>
       createOrganization(tx, { name: `Organization ${slug}`, slug, default_presentment_currency: 'usd', default_tax_behavior: 'location' }, environment),
     )
-    const owner = options.owner ?? (await person()).id
+    return adopt(row, options.owner)
+  }
+
+  /** An organization that is there already gets an owner, and tokens when asked. */
+  const adopt = async (row: OrganizationRow, given?: string) => {
+    const owner = given ?? (await person()).id
     await join(row.id, owner, 'owner')
     return {
       ...row,
@@ -193,8 +198,8 @@ export const openWorld = async ({ environment = 'sandbox', worker = false, setti
   }
 
   /** An organization with a token that may do everything, and what it tells the world. */
-  const shop = async () => {
-    const made = await organization()
+  const shop = async (given?: Awaited<ReturnType<typeof adopt>>) => {
+    const made = given ?? (await organization())
     return {
       organization: made,
       api: client({ token: (await made.token()).secret }),
@@ -217,6 +222,7 @@ export const openWorld = async ({ environment = 'sandbox', worker = false, setti
     transact((tx) => insertMembership(tx, organization_id, user_id, role, clock.business()))
 
   return {
+    adopt,
     api,
     base,
     clock,

@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process'
 const program = new URL('run.ts', import.meta.url).pathname
 const half = (at: number) =>
   new Promise<{ code: number | null; cells: number; leaks: number }>((resolve) => {
-    const child = spawn(process.execPath, [program, `--part=${at}/2`], { stdio: ['ignore', 'pipe', 'inherit'] })
+    const child = spawn(process.execPath, [program, `--part=${at}/2`, ...process.argv.slice(2)], { stdio: ['ignore', 'pipe', 'inherit'] })
     let output = ''
     child.stdout.on('data', (chunk: Buffer) => {
       output += chunk.toString()

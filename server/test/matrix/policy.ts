@@ -115,6 +115,17 @@ const external = (t: Target) => `/v1/customers/external/${t.customer_external_id
 let serial = 0
 const meter = { name: 'Matrix', filter: { conjunction: 'and', clauses: [] }, aggregation: { func: 'count' } }
 
+/** A step of the member migration, in an organization that is past the last of them. */
+const migrating = (step: string, refusal: string): Policy => ({
+  who: tokens,
+  scopes: writers,
+  roles: managers,
+  ask: (t) => ({ path: `/v1/member-migration/${step}`, body: t.organization_id === '' ? {} : { organization_id: t.organization_id } }),
+  granted: [409, refusal],
+  foreign: 'invalid',
+  implied: true,
+})
+
 export const policy: Record<string, Policy> = {
   'organizations:list': { who: tokens, scopes: readers, ask: () => ({ path: '/v1/organizations/?limit=100' }), granted: 200 },
   'organizations:create': {
@@ -1046,6 +1057,14 @@ export const policy: Record<string, Policy> = {
     granted: 202,
     foreign: 'absent',
   },
+  'webhooks:preview_webhook_event': {
+    who: tokens,
+    scopes: hooksRead,
+    roles: managers,
+    ask: (t) => ({ path: `/v1/webhooks/events/${t.event_id}/preview` }),
+    granted: 200,
+    foreign: 'absent',
+  },
   'tax-settings:get': {
     who: tokens,
     scopes: readers,
@@ -1476,6 +1495,57 @@ export const policy: Record<string, Policy> = {
     ask: (t) => ({ path: `/v1/test-clocks/${t.test_clock_id}/advance`, body: { to: '2000-01-01T00:00:00Z' } }),
     granted: [422, 'RequestValidationError'],
     foreign: 'absent',
+  },
+  'member-migration:get': {
+    who: tokens,
+    scopes: readers,
+    roles: managers,
+    ask: (t) => ({ path: `/v1/member-migration/?organization_id=${t.organization_id}` }),
+    granted: 200,
+    foreign: 'invalid',
+  },
+  // Whoever begins with members has nothing to rehearse, to do or to take back.
+  'member-migration:rehearse': {
+    who: tokens,
+    scopes: writers,
+    roles: managers,
+    ask: (t) => ({ path: `/v1/member-migration/rehearsal?organization_id=${t.organization_id}` }),
+    granted: [409, 'MigrationNotPossible'],
+    foreign: 'invalid',
+  },
+  'member-migration:export': {
+    who: tokens,
+    scopes: writers,
+    roles: managers,
+    ask: (t) => ({ path: `/v1/member-migration/rehearsal/export?organization_id=${t.organization_id}` }),
+    granted: [409, 'MigrationNotPossible'],
+    foreign: 'invalid',
+  },
+  'member-migration:start': migrating('start', 'MigrationSealed'),
+  'member-migration:switch': migrating('switch', 'MigrationSealed'),
+  'member-migration:undo': migrating('undo', 'MigrationSealed'),
+  'member-migration:seal': migrating('seal', 'MigrationSealed'),
+  'member-migration:id-map': {
+    who: tokens,
+    scopes: readers,
+    ask: (t) => ({ path: `/v1/member-migration/id-map?organization_id=${t.organization_id}` }),
+    granted: 200,
+    foreign: 'invalid',
+  },
+  'member-migration:id-map:export': {
+    who: tokens,
+    scopes: readers,
+    ask: (t) => ({ path: `/v1/member-migration/id-map/export?organization_id=${t.organization_id}` }),
+    granted: 200,
+    foreign: 'invalid',
+  },
+  'member-migration:readiness': {
+    who: tokens,
+    scopes: readers,
+    roles: managers,
+    ask: (t) => ({ path: `/v1/member-migration/readiness?organization_id=${t.organization_id}` }),
+    granted: 200,
+    foreign: 'invalid',
   },
   'payment-accounts:receive_event': {
     who: 'open',

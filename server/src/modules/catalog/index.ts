@@ -15,8 +15,17 @@ export const area: Area = {
 }
 
 export { create as createCustomField } from './custom-fields/custom-fields.ts'
-export { findBenefit, givesBenefits, holdBenefits, holdBenefitsOf, loadBenefits, type BenefitTable } from './benefits/benefits.sql.ts'
-export { create as createBenefit, present as presentBenefit } from './benefits/benefits.ts'
+export {
+  findBenefit,
+  givesBenefits,
+  holdBenefits,
+  holdBenefitsOf,
+  insertBenefit,
+  loadBenefits,
+  replaceBenefits,
+  type BenefitTable,
+} from './benefits/benefits.sql.ts'
+export { create as createBenefit, keepFiles as keepBenefitFiles, present as presentBenefit, settle as settleBenefit } from './benefits/benefits.ts'
 export { create as createDiscount, present as presentDiscount, presentBase as presentDiscountBase } from './discounts/discounts.ts'
 export {
   findByCode as findDiscountByCode,
@@ -32,6 +41,7 @@ export { loadMeters } from './meters/meters.sql.ts'
 export { create as createMeter } from './meters/meters.ts'
 export {
   insertPrices,
+  insertProduct,
   loadPrices,
   loadPricesOf,
   loadProductRows,
@@ -44,6 +54,7 @@ export {
 export { priceProblems } from './products/prices.ts'
 export {
   create as createProduct,
+  leading as leadingPrice,
   metersOf,
   present as presentProduct,
   presentBare as presentBareProduct,

@@ -54,7 +54,7 @@ export {
   find as findCustomer,
   present as presentCustomer,
 } from './customers/customers.ts'
-export { ofCustomers, shownCustomer } from './lens.sql.ts'
+export { noticeFiltered, ofCustomers, shownCustomer } from './lens.sql.ts'
 export { findMember, findMemberByEmail, findOwner as findOwnerOf, loadMembers, loadOwners, ownedBy, type MemberRow } from './members/members.sql.ts'
 export { add as addMember, insert as insertMember, nameMember, present as presentMember } from './members/members.ts'
 export { holdStanding, presentOwn } from './portal/portal.ts'

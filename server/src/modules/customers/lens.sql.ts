@@ -13,6 +13,12 @@ export interface Held {
 export const shownCustomer = ({ buyer_customer_id, holder_customer_id }: Held, phase: MemberPhase): string =>
   phase === 'phase2' ? buyer_customer_id : (holder_customer_id ?? buyer_customer_id)
 
+/** A list that was filtered by customers has found these: what was found by who holds it, the same filter will not find after the switch. */
+export const noticeFiltered = (reach: Reach, rows: readonly (Held & { readonly organization_id: string })[]): void => {
+  for (const { organization_id, holder_customer_id, buyer_customer_id } of rows)
+    if (holder_customer_id !== null && holder_customer_id !== buyer_customer_id) reach.notice?.(organization_id, 'filtered_by_holder')
+}
+
 /**
  * The rows of a table that show one of these customers: a branch for each side of the member model that is within reach, so
  * that both use their index. Of one organization it is one branch: a list asks for each by itself.

@@ -24,6 +24,12 @@ export const area: Area = {
   secret: { license_keys: ['hash', 'pepper', 'key_sealed'] },
 }
 
+export { findGrant } from './grants/grants.sql.ts'
+export { loadGrants, presentGrant } from './grants/presenting.ts'
 export { grantByHand } from './grants/grants.ts'
+export { saveGrants, type GrantRow } from './grants/grants.sql.ts'
+export { insertDownloadables } from './downloadables/downloadables.sql.ts'
+export { lockAway as lockKeyAway, settingsOf as keySettings } from './license-keys/giving.ts'
+export { insertActivation, saveKeys, type LicenseKeyRow } from './license-keys/license-keys.sql.ts'
 export { activate as activateKey } from './license-keys/using.ts'
 export { ensureLicenceKeys, rotateLicenceKeys } from './license-keys/offline.ts'

@@ -11,9 +11,11 @@ export const area: Area = {
 }
 
 export {
-  chooseLog,
+  changePhase,
+  chooseOne,
   chooseOrganization,
   create as createOrganization,
+  createLegacy as createLegacyOrganization,
   capabilities,
   dropAvatar,
   findSeller,

@@ -62,6 +62,7 @@ export const sweeps = {
   'entitlements.tell_state': { table: 'customer_states', at_once: 4, lease_ms: 30_000 },
   'catalog.tend_files': { table: 'files', at_once: 4, lease_ms: 120_000 },
   'checkout.watch': { table: 'checkouts', at_once: 8, lease_ms: 30_000 },
+  'migration.work': { table: 'member_migrations', at_once: 1, lease_ms: 60_000 },
   'webhooks.replay': { table: 'webhook_replays', at_once: 4, lease_ms: 30_000 },
 } as const satisfies Record<string, { table: string; at_once: number; lease_ms: number }>
 

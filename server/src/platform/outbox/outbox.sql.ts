@@ -25,12 +25,15 @@ interface EventTable {
   payload: unknown
   business_at: Date
   wall_at: Date
+  is_migration: Generated<boolean>
 }
 
 export interface Subject {
   readonly organization_id: string
   readonly resource_id: string
   readonly customer_id?: string
+  /** Said only because of the member migration: for endpoints that want to hear of that. */
+  readonly is_migration?: boolean
 }
 
 /** Told when a transaction that has emitted commits: whoever numbers events need not be asked. */
@@ -44,16 +47,36 @@ export const emit = <Data extends z.ZodType>(tx: Tx, webhook: Webhook<Data>, sub
   emitAll(tx, [webhook], subject, data)
 
 /** Several events that tell the same of one change, drawn in this order. */
-export const emitAll = async <Data extends z.ZodType>(tx: Tx, webhooks: readonly Webhook<Data>[], subject: Subject, data: z.output<Data>): Promise<void> => {
+export const emitAll = <Data extends z.ZodType>(tx: Tx, webhooks: readonly Webhook<Data>[], subject: Subject, data: z.output<Data>): Promise<void> => {
+  const encoded = encode(webhooks[0]!.data, data)
+  return draw(
+    tx,
+    webhooks.map(({ kind }) => ({ kind, subject, encoded })),
+  )
+}
+
+/** The same kind of event about many, drawn in their order. */
+export const emitEach = async <Data extends z.ZodType>(
+  tx: Tx,
+  webhook: Webhook<Data>,
+  many: readonly (readonly [subject: Subject, data: z.output<Data>])[],
+): Promise<void> => {
+  const events = many.map(([subject, data]) => ({ kind: webhook.kind, subject, encoded: encode(webhook.data, data) }))
+  for (let from = 0; from < events.length; from += atOnce) await draw(tx, events.slice(from, from + atOnce))
+}
+
+/** So many events are written by one statement. */
+const atOnce = 200
+
+const draw = async (tx: Tx, events: readonly { readonly kind: string; readonly subject: Subject; readonly encoded: string }[]): Promise<void> => {
   const business_at = tx.clock.business()
   const wall_at = tx.clock.wall()
-  const encoded = encode(webhooks[0]!.data, data)
-  const rows = webhooks.map(({ kind }) => {
+  const rows = events.map(({ kind, subject, encoded }) => {
     const payload = `{"type":${JSON.stringify(kind)},"timestamp":${JSON.stringify(business_at)},"data":${encoded}}`
-    return sql`(${subject.organization_id}::uuid, ${newId(wall_at)}::uuid, ${kind}, ${subject.resource_id}::uuid, ${subject.customer_id ?? null}::uuid, ${defaultVersion}, ${payload}::json, ${business_at}::timestamptz, ${wall_at}::timestamptz)`
+    return sql`(${subject.organization_id}::uuid, ${newId(wall_at)}::uuid, ${kind}, ${subject.resource_id}::uuid, ${subject.customer_id ?? null}::uuid, ${defaultVersion}, ${payload}::json, ${business_at}::timestamptz, ${wall_at}::timestamptz, ${subject.is_migration ?? false})`
   })
   await sql`
-    insert into events (organization_id, id, kind, resource_id, customer_id, api_version, payload, business_at, wall_at)
+    insert into events (organization_id, id, kind, resource_id, customer_id, api_version, payload, business_at, wall_at, is_migration)
     values ${sql.join(rows)}
     returning pg_notify(${eventsChannel}, organization_id::text)`.execute(tx.q)
 }

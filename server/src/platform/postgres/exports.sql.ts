@@ -56,7 +56,7 @@ export const between = (column: string, names: readonly [string, string], after:
 ]
 
 /** Read once for the whole statement, and not for each row. */
-const asked = (name: string, type: string): string => `(select (current_setting('bursar.export')::jsonb ->> '${name}')::${type})`
+export const asked = (name: string, type: string): string => `(select (current_setting('bursar.export')::jsonb ->> '${name}')::${type})`
 
 /** A list of values as the database reads one. */
 const listed = (values: readonly string[]): string => `{${values.join()}}`

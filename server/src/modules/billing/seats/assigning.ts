@@ -2,6 +2,7 @@ import {
   CustomerNotFound,
   customerSeatAssigned,
   customerSeatClaimed,
+  InvalidInvitationToken,
   InvalidSeatAssignmentRequest,
   MemberEmailMismatch,
   MemberNotFound,
@@ -36,7 +37,7 @@ import {
 import { permit } from '../../organizations/index.ts'
 import { findPool, lockPool } from './pools.ts'
 import type { Pool, PoolKey } from './pools.sql.ts'
-import { countTaken, hasBoughtSeat, hasSeat, insertSeat, lockExpired, type SeatRow } from './seats.sql.ts'
+import { changeSeat, countTaken, hasBoughtSeat, hasSeat, insertSeat, lockExpired, lockSeat, type SeatRow } from './seats.sql.ts'
 import { entitle, holdReach, invite, needSeats, revoke, showOne, subjectOf } from './seats.ts'
 
 export const invitationLife = 24 * hours
@@ -61,6 +62,7 @@ export const assign = async (tx: Tx, given: Reach, body: SeatAssign): Promise<Gi
   if (!pool) throw new ResourceNotFound()
   permit(given, pool.organization_id, 'customers:manage')
   await needSeats(tx, pool.organization_id)
+  if (body.customer_id || body.external_customer_id) given.notice?.(pool.organization_id, 'assigned_by_customer')
   const reach = await holdReach(tx, given, pool.organization_id)
   const [buyer] = await lockCustomers(tx, reach, { id: pool.customer_id })
   if (!buyer) throw new SeatNotAvailable('The customer who bought these seats is deleted.')
@@ -113,6 +115,23 @@ const holderOf = async (tx: Tx, reach: Reach, buyer: Locked<CustomerRow>, naming
     throw enabled ? new InvalidSeatAssignmentRequest('There is no such customer, so that nobody can be found by its e-mail address.') : new CustomerNotFound()
   if (customer.email === null) throw new InvalidSeatAssignmentRequest('This customer has no e-mail address: name whoever is to have the seat by theirs.')
   return { member: await memberAt(tx, buyer, customer.email), customer_id: enabled ? null : customer.id }
+}
+
+/**
+ * Whoever was invited before there were members is nobody yet: as they accept, they become who somebody is that is invited
+ * now. The buyer is held before the pool and the pool before the seat: nobody is given a second one meanwhile.
+ */
+export const nameHolder = async (wall: Tx, reach: Reach, found: SeatRow): Promise<SeatRow> => {
+  if (found.member_id !== null || found.holder_customer_id !== null || found.email === null) return found
+  const [buyer] = await lockCustomers(wall, reach, { id: found.buyer_customer_id })
+  if (!buyer) return found
+  const tx = await inTimeOf(wall, buyer)
+  const { member, customer_id: holder_customer_id } = await holderOf(tx, reach, buyer, { email: found.email })
+  const pool = await lockPool(tx, reach, found)
+  const seat = await lockSeat(tx, found)
+  if (seat.member_id !== null) return seat
+  if (await hasSeat(tx, pool, { member_id: member.id, holder_customer_id })) throw new InvalidInvitationToken(`${member.email} has a seat here already.`)
+  return changeSeat(tx, seat, { member_id: member.id, holder_customer_id })
 }
 
 const memberAt = async (tx: Tx, buyer: Locked<CustomerRow>, email: string, external_id: string | null = null): Promise<MemberRow> =>

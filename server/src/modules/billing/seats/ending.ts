@@ -7,6 +7,7 @@ import { holdPhase } from '../../organizations/index.ts'
 import { lockPool } from './pools.ts'
 import type { PoolKey } from './pools.sql.ts'
 import { findUnrevoked, lockSeat, lockUnrevoked } from './seats.sql.ts'
+import { onlyHeld } from './reading.sql.ts'
 import { revoke, revokeSeat } from './seats.ts'
 
 const atOnce = 100
@@ -49,8 +50,8 @@ const relieve = async ({ db, transact }: Means, organization_id: string, by: Par
 export const memberDeleted = (means: Means, { organization_id, member_id }: { organization_id: string; member_id: string }): Promise<void> =>
   relieve(means, organization_id, { member_id })
 
-/** Once the member model is on, a seat is its member's, whoever else they are. */
+/** Once the member model is on, a seat is its member's, whoever else they are. Who only held seats can have been deleted only before that. */
 export const holderDeleted = async (means: Means, { organization_id, customer_id }: { organization_id: string; customer_id: string }): Promise<void> => {
   const phase = await means.transact((tx) => holdPhase(tx, organization_id))
-  if (phase !== 'phase2') await relieve(means, organization_id, { holder_customer_id: customer_id })
+  if (phase !== 'phase2' || (await onlyHeld(means.db, organization_id, customer_id))) await relieve(means, organization_id, { holder_customer_id: customer_id })
 }

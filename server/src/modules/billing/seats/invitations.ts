@@ -12,7 +12,7 @@ import { findCustomers, findMember, loadMembers, openCustomerSession } from '../
 import { addCredential, dropCredentials, findSubject } from '../../identity/index.ts'
 import { findSeller, holdPhase, type OrganizationRow } from '../../organizations/index.ts'
 import { seatInvitation } from '../mails/letters.ts'
-import { invitationLife } from './assigning.ts'
+import { invitationLife, nameHolder } from './assigning.ts'
 import { findPool, lockPool } from './pools.ts'
 import type { Pool } from './pools.sql.ts'
 import { changeSeat, claimPending, findSeat, lockSeat, type SeatRow } from './seats.sql.ts'
@@ -36,7 +36,7 @@ export const resend = async (wall: Tx, reach: Reach, found: SeatRow): Promise<Se
   return again
 }
 
-/** Makes the secret of the link and mails it to whoever is invited, as long as they are. Only its hash is kept; every link before is void. */
+/** Makes the secret of the link and mails it to whoever is invited, as long as somebody is. Only its hash is kept; every link before is void. */
 export const mailInvitation = async (
   { db, transact, gateways, platform }: Means,
   { organization_id, seat_id: id }: { organization_id: string; seat_id: string },
@@ -44,20 +44,21 @@ export const mailInvitation = async (
   const seller = await findSeller(db, { id: organization_id })
   if (!seller) return
   const secret = newToken('seat_invitation', platform.config.environment)
-  const seat = await transact(async (tx) => {
-    const held = await lockSeat(tx, { organization_id, id })
-    if (!isOpen(held, (await inTimeOf(tx, held)).clock.business())) return undefined
+  const open = await transact(async (tx) => {
+    const seat = await lockSeat(tx, { organization_id, id })
+    const to = await invited(tx, seat)
+    if (to === null || !isOpen(seat, (await inTimeOf(tx, seat)).clock.business())) return undefined
     await dropCredentials(tx, 'seat_invitation', id)
     await addCredential(tx, platform.hasher, secret, { kind: 'seat_invitation', subject_id: id, organization_id })
-    return held
+    return { seat, to }
   })
   const reach = within(organization_id, 'machine', seller.member_phase)
-  const product = seat && (await productOf(db, await findPool(db, reach, seat)))
+  const product = open && (await productOf(db, await findPool(db, reach, open.seat)))
   if (!product) return
   const link = new URL(`/${seller.slug}/portal/claim?token=${secret.reveal()}`, platform.config.public_url).href
   await gateways.mail.send({
-    ...seatInvitation(seller, product.name, link, seat.invitation_expires_at!),
-    to: await invited(db, seat),
+    ...seatInvitation(seller, product.name, link, open.seat.invitation_expires_at!),
+    to: open.to,
     from_name: seller.name,
     reply_to: seller.email ?? undefined,
   })
@@ -66,7 +67,7 @@ export const mailInvitation = async (
 const productOf = async (db: Db, pool: Pool | undefined) =>
   pool && pool.product_id !== null ? (await loadProductRows(db, [{ tenant: pool.organization_id, id: pool.product_id }]))[0] : undefined
 
-const invited = async (db: Db, seat: SeatRow): Promise<string> => {
+const invited = async (db: Db, seat: SeatRow): Promise<string | null> => {
   const { organization_id, member_id } = seat
   return addressOf(seat, member_id === null ? undefined : (await loadMembers(db, [{ organization_id, id: member_id }]))[0])
 }
@@ -87,14 +88,14 @@ export const inform = async (db: Db, platform: Platform, token: string): Promise
   const { seat, seller } = found
   await needSeats(db, seller.id)
   const pool = await findPool(db, within(seller.id, 'portal', seller.member_phase), seat)
-  const product = await productOf(db, pool)
-  if (!pool || !product) throw new ResourceNotFound()
+  const [product, to] = [await productOf(db, pool), await invited(db, seat)]
+  if (!pool || !product || to === null) throw new ResourceNotFound()
   return {
     product_name: product.name,
     product_id: product.id,
     organization_name: seller.name,
     organization_slug: seller.slug,
-    customer_email: await invited(db, seat),
+    customer_email: to,
     can_claim: pool.closed === null,
   }
 }
@@ -106,20 +107,23 @@ export const inform = async (db: Db, platform: Platform, token: string): Promise
 export const claim = async (wall: Tx, platform: Platform, token: string): Promise<{ reach: Reach; seat: SeatRow; token: Secret }> => {
   const found = await lookUp(wall, platform, token)
   if (!found) throw new InvalidInvitationToken()
-  const { organization_id, buyer_customer_id, holder_customer_id, member_id } = found.seat
+  const { organization_id } = found.seat
   await needSeats(wall, organization_id)
   const phase = await holdPhase(wall, organization_id)
   const reach = within(organization_id, 'portal', phase)
-  const pool = await lockPool(wall, reach, found.seat)
+  const named = await nameHolder(wall, reach, found.seat)
+  const { buyer_customer_id, holder_customer_id, member_id } = named
+  const pool = await lockPool(wall, reach, named)
   if (pool.closed !== null) throw new InvalidInvitationToken(`This invitation cannot be accepted now. ${pool.closed}`)
   const asCustomer = phase !== 'phase2' && holder_customer_id !== null
   const [customer] = await findCustomers(wall, reach, { id: asCustomer ? holder_customer_id : buyer_customer_id })
   const member = customer && !asCustomer && member_id !== null ? await findMember(wall, customer, { id: member_id }) : undefined
   if (!customer || (!asCustomer && !member)) throw new InvalidInvitationToken()
-  // The link was sent to the seat's address: it proves nothing about a customer who has another by now.
-  if (asCustomer && customer.email?.toLowerCase() !== (await invited(wall, found.seat)).toLowerCase()) throw new InvalidInvitationToken()
-  const tx = await inTimeOf(wall, found.seat)
-  const seat = await claimPending(tx, pool, found.seat, platform.hasher.candidates(new Secret(token)))
+  // The link was sent to the seat's address: it proves nothing about a customer who has another by now, and nothing at all where there is none.
+  const to = await invited(wall, named)
+  if (to === null || (asCustomer && customer.email?.toLowerCase() !== to.toLowerCase())) throw new InvalidInvitationToken()
+  const tx = await inTimeOf(wall, named)
+  const seat = await claimPending(tx, pool, named, platform.hasher.candidates(new Secret(token)))
   if (!seat) throw new InvalidInvitationToken()
   await dropCredentials(tx, 'seat_invitation', seat.id)
   await emit(tx, customerSeatClaimed, subjectOf(seat), await showOne(tx, reach, seat))

@@ -98,3 +98,11 @@ export const containersOf = async (
     order by id limit ${limit}`.execute(db.q)
   return rows
 }
+
+/** Whether a customer that was deleted had only ever held seats. */
+export const onlyHeld = async (db: Db, organization_id: string, id: string): Promise<boolean> => {
+  const { rows } = await sql`select from customers where organization_id = ${organization_id} and id = ${id} and pure_holder and tombstoned_at is null`.execute(
+    db.q,
+  )
+  return rows.length > 0
+}

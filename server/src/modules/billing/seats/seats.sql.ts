@@ -18,7 +18,8 @@ export interface SeatTable {
   /** Who holds it as a customer of their own, where there is no member model. */
   holder_customer_id: string | null
   member_id: string | null
-  email: string
+  /** Null: a place that was sold before there were members, to which nobody was invited. */
+  email: string | null
   invitation_expires_at: Date | null
   claimed_at: Date | null
   revoked_at: Date | null
@@ -160,7 +161,7 @@ export const claimPending = async (
 }
 
 /** How many invitations went to an address of an organization since a moment, to whichever seats. */
-export const countInvitations = async (tx: Tx, { organization_id, email }: Pick<SeatRow, 'organization_id' | 'email'>, since: Date): Promise<number> => {
+export const countInvitations = async (tx: Tx, organization_id: string, email: string, since: Date): Promise<number> => {
   const { rows } = await sql<{ count: number }>`
     select count(*) as count from seats s join mails m on m.organization_id = s.organization_id and m.kind = 'mail.seat_invitation' and m.reference = s.id
     where s.organization_id = ${organization_id} and lower(s.email) = ${email.toLowerCase()} and m.moment > ${since}`.execute(tx.q)

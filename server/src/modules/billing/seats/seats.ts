@@ -3,6 +3,7 @@ import {
   FeatureNotEnabled,
   paginate,
   ResourceNotFound,
+  SeatNotPending,
   TooManyRequests,
   type CustomerSeat,
   type PageRequest,
@@ -20,8 +21,8 @@ import { findLivingOrganization, holdPhase, permit } from '../../organizations/i
 import type { Pool } from './pools.sql.ts'
 import { changeSeat, countInvitations, countTaken, findSeat, listSeats, lockSeat, noteInvitation, type SeatRow } from './seats.sql.ts'
 
-/** The address of whoever holds the seat, or held it last. */
-export const addressOf = (seat: SeatRow, member: MemberRow | undefined): string => member?.email ?? seat.email
+/** The address of whoever holds the seat, or held it last; null: nobody was ever named for it. */
+export const addressOf = (seat: SeatRow, member: MemberRow | undefined): string | null => member?.email ?? seat.email
 
 /** Seats as the wire shows them: with who holds them, and the customer that the phase of their organization shows. */
 export const show = async (db: Db, reach: Reach, seats: readonly SeatRow[]): Promise<CustomerSeat[]> => {
@@ -52,9 +53,10 @@ export const entitle = (tx: Tx, { organization_id, subscription_id, order_id, id
 /** So many invitations an address gets in an hour: nobody is to be flooded with them. */
 const perHour = 20
 
-/** A link is made and mailed soon. */
+/** A link is made and mailed soon. A seat that nobody was named for has nobody to invite. */
 export const invite = async (tx: Tx, seat: SeatRow): Promise<void> => {
-  if ((await countInvitations(tx, seat, later(tx.clock.wall(), -1 * hours))) >= perHour)
+  if (seat.email === null) throw new SeatNotPending('Nobody is named for this seat, so that nobody can be invited to it: revoke it, and assign it anew.')
+  if ((await countInvitations(tx, seat.organization_id, seat.email, later(tx.clock.wall(), -1 * hours))) >= perHour)
     throw new TooManyRequests(`${seat.email} was invited ${perHour} times within an hour. Try again later.`, { 'retry-after': '3600' })
   await noteInvitation(tx, seat)
   await enqueue(tx, 'mail.seat_invitation', { organization_id: seat.organization_id, seat_id: seat.id })

@@ -24,7 +24,7 @@ import { changeBenefit, detachBenefit, insertBenefit, lockBenefit, type BenefitT
 
 type Create = z.output<typeof BenefitCreate>
 /** A kind, with the properties that go with it. */
-type Said = { [K in Create['type']]: Pick<Extract<Create, { type: K }>, 'type' | 'properties'> }[Create['type']]
+export type Said = { [K in Create['type']]: Pick<Extract<Create, { type: K }>, 'type' | 'properties'> }[Create['type']]
 
 /** Kinds for which a seller decides who sees them. */
 const configurable: readonly Benefit['type'][] = ['custom', 'license_keys', 'meter_credit', 'feature_flag']
@@ -36,7 +36,7 @@ export const present = ({ deleted_at, meter_id: _, ...rest }: BenefitTable): Ben
 const wrong = (field: string, msg: string, input?: unknown): Invalid => invalidAt(['body', 'properties', field], msg, input)
 
 /** What is stored of the properties: everything said, what was left out said as well, and what others must vouch for vouched for. */
-const settle = async (tx: Tx, platform: Platform, organization_id: string, said: Said) => {
+export const settle = async (tx: Tx, platform: Platform, organization_id: string, said: Said) => {
   switch (said.type) {
     case 'custom':
       return { note: said.properties.note ?? null }
@@ -163,7 +163,7 @@ export const remove = async (tx: Tx, reach: Reach, id: string): Promise<void> =>
 }
 
 /** The files of a benefit, as its properties name them. */
-const keepFiles = async (tx: Tx, benefit: BenefitTable): Promise<void> => {
+export const keepFiles = async (tx: Tx, benefit: BenefitTable): Promise<void> => {
   if (benefit.type === 'downloadables') await replaceBenefitFiles(tx, benefit, benefit.properties as Extract<Benefit, { type: 'downloadables' }>['properties'])
 }
 

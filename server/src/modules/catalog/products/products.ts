@@ -238,7 +238,7 @@ const refuse = (problems: readonly Invalid[]) => {
 }
 
 /** What the list sorts by: the first price that is charged at once. */
-const leading = (prices: readonly ProductPriceCreate[]) => {
+export const leading = (prices: readonly ProductPriceCreate[]) => {
   const first = prices.toSorted((a, b) => rank(a) - rank(b)).find(({ amount_type }) => amount_type !== 'metered_unit')
   const price_amount =
     first?.amount_type === 'fixed'

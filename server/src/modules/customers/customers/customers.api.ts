@@ -34,6 +34,7 @@ const methodsOf = async (db: Db, reach: Reach, naming: Naming, query: PageReques
 export const operations = [
   read(listCustomers, async (db, { reach, query }) => {
     const { items, total, next_cursor } = await list(db, confine(reach, 'customers:read'), query)
+    if (query.email) for (const { organization_id, only_holds } of items) if (only_holds) reach.notice?.(organization_id, 'filtered_by_holder')
     return paginate(query, items.map(present), total, next_cursor)
   }),
   stream(exportCustomers, (run, { reach, query, reply }) => download(run, reply, customersExport(confine(reach, 'customers:read'), query), 'customers')),

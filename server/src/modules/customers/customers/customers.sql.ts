@@ -1,5 +1,5 @@
 import type { Address, CustomerType, Metadata, PageRequest, PaymentMethod, TaxIDFormat } from '@bursar/contract'
-import { sql, type RawBuilder, type Selectable } from 'kysely'
+import { sql, type Generated, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type Reach } from '../../../kernel/actors.ts'
 import type { Clocked } from '../../../platform/clocks.sql.ts'
 import { later } from '../../../platform/clock.ts'
@@ -48,6 +48,8 @@ export interface CustomerTable {
   /** Marks of the member migration, read through the lens below, and by the export, which says the same. */
   pure_holder: boolean
   becomes_team: boolean
+  /** Since when it is said to be gone. */
+  tombstoned_at: Generated<Date | null>
 }
 
 interface MethodTable {
@@ -62,7 +64,13 @@ interface MethodTable {
 }
 
 /** A customer as its organization's phase shows it. */
-export type CustomerRow = Selectable<Omit<CustomerTable, 'pure_holder' | 'becomes_team'>>
+export type CustomerRow = Selectable<Omit<CustomerTable, 'pure_holder' | 'becomes_team' | 'tombstoned_at'>>
+
+/** What the migration knows of a customer beside what is shown. It is for our own rules, and leaves with no answer. */
+export interface Marked {
+  readonly only_holds: boolean
+  readonly buys_seats: boolean
+}
 
 /** The organizations within reach that live by the member model. */
 export const enabled = (reach: Reach): string[] => organizationIds(reach).filter((id) => reach.phases.get(id) === 'phase2')
@@ -111,6 +119,8 @@ const living = (db: Db, reach: Reach) =>
     .where('organization_id', '=', withinReach(reach))
     .where(exists(reach))
 
+const marked = (db: Db, reach: Reach) => living(db, reach).select(['pure_holder as only_holds', 'becomes_team as buys_seats'])
+
 const list = (reach: Reach) =>
   ({
     table: 'customers',
@@ -147,7 +157,7 @@ export const listCustomers = async (db: Db, reach: Reach, query: CustomerFilters
     )
   filters.push(...metadataHas(query.metadata))
   const ids = organizationIds(reach, query.organization_id)
-  return listRows(db, list(reach), ids, query, filters, (found) => living(db, reach).where('id', 'in', found).execute())
+  return listRows(db, list(reach), ids, query, filters, (found) => marked(db, reach).where('id', 'in', found).execute())
 }
 
 /** Customers as they are, deleted or not: what they bought outlives them. Their type is read through the lens all the same. */
@@ -190,14 +200,44 @@ export const findCustomerIds = async (
 export type Naming = { readonly id: string } | { readonly external_id: string }
 
 const named = (db: Db, reach: Reach, naming: Naming) =>
-  'id' in naming ? living(db, reach).where('id', '=', naming.id) : living(db, reach).where('external_id', '=', naming.external_id)
+  'id' in naming ? marked(db, reach).where('id', '=', naming.id) : marked(db, reach).where('external_id', '=', naming.external_id)
 
 /** Every customer in reach that this may mean: more than one only where organizations share an external id. */
-export const findCustomers = (db: Db, reach: Reach, naming: Naming): Promise<CustomerRow[]> => named(db, reach, naming).limit(2).execute()
+export const findCustomers = (db: Db, reach: Reach, naming: Naming): Promise<(CustomerRow & Marked)[]> => named(db, reach, naming).limit(2).execute()
+
+/** What a customer that only held seats has become. */
+export interface Moved {
+  readonly member_id: string
+  readonly customer_id: string
+}
+
+/**
+ * The member that somebody is now who was a customer only for holding seats, where the member model has hidden them: of
+ * their first seat, or without one, of the first thing that they were given. Seats and grants are read here although they
+ * are others' to write: who is hidden is decided by the lens above, and whoever asks for them has asked for a customer.
+ */
+export const findMoved = async (db: Db, reach: Reach, naming: Naming): Promise<Moved | undefined> => {
+  const organizations = enabled(reach)
+  if (organizations.length === 0) return undefined
+  // A tombstone that was purged has no external id any more.
+  const named =
+    'id' in naming
+      ? sql`c.id = ${naming.id} and (c.deleted_at is null or c.tombstoned_at is not null)`
+      : sql`c.external_id = ${naming.external_id} and c.deleted_at is null`
+  const held = (table: 'seats' | 'benefit_grants', rank: number) => sql`(
+    select ${sql.lit(rank)} as rank, h.id, h.member_id, h.buyer_customer_id as customer_id from ${sql.table(table)} h
+    join members m on m.organization_id = h.organization_id and m.id = h.member_id and m.deleted_at is null
+    where h.organization_id = c.organization_id and h.holder_customer_id = c.id and h.buyer_customer_id <> c.id order by h.id limit 1)`
+  const { rows } = await sql<Moved>`
+    select held.member_id, held.customer_id from customers c
+    cross join lateral (select * from (${held('seats', 1)} union all ${held('benefit_grants', 2)}) either order by rank limit 1) held
+    where ${isOneOf('c.organization_id', organizations)} and c.pure_holder and ${named} order by c.organization_id limit 1`.execute(db.q)
+  return rows[0]
+}
 
 /** The same, held: its members, address and type change by one caller at a time. */
-export const lockCustomers = async (tx: Tx, reach: Reach, naming: Naming): Promise<Locked<CustomerRow>[]> =>
-  (await named(tx, reach, naming).limit(2).forNoKeyUpdate().execute()) as Locked<CustomerRow>[]
+export const lockCustomers = async (tx: Tx, reach: Reach, naming: Naming): Promise<Locked<CustomerRow & Marked>[]> =>
+  (await named(tx, reach, naming).limit(2).forNoKeyUpdate().execute()) as Locked<CustomerRow & Marked>[]
 
 /** A customer that was deleted, held: its person can still be forgotten. */
 export const lockDeleted = async (tx: Tx, reach: Reach, id: string): Promise<Locked<CustomerRow> | undefined> =>
@@ -225,9 +265,11 @@ export const findTaken = async (
   organization_id: string,
   wanted: { email?: string | null | undefined; external_id?: string | null | undefined },
   besides?: string,
+  /** Also those that are gone until that is undone or sealed: it must not find two. */
+  { hidden = false } = {},
 ): Promise<{ email: boolean; external_id: boolean }> => {
   const one = async (condition: RawBuilder<boolean>) =>
-    (await living(tx, reach)
+    (await (hidden ? tx.q.selectFrom('customers').select('id').where('deleted_at', 'is', null) : living(tx, reach).clearSelect().select('id'))
       .where('organization_id', '=', organization_id)
       .where(condition)
       .$if(besides !== undefined, (query) => query.where('id', '<>', besides!))
@@ -252,6 +294,34 @@ export const insertCustomer = async (tx: Tx, customer: CustomerRow, { pure_holde
     .execute()
 }
 
+/**
+ * Whoever only held seats is gone once the member model is on, until that is undone. A new customer of the same address or
+ * external id is that one come back, under its id: so there are never two of one address, whichever phase is shown. Held.
+ */
+export const reviveHolder = async (tx: Tx, reach: Reach, customer: CustomerRow): Promise<string | undefined> => {
+  if (reach.phases.get(customer.organization_id) !== 'phase2') return undefined
+  const one = sql`organization_id = ${customer.organization_id} and deleted_at is null and pure_holder`
+  const { rows } = await sql<{ id: string }>`
+    select id from customers where ${one} and (lower(email) = lower(${customer.email}) or external_id = ${customer.external_id})
+    order by lower(email) is not distinct from lower(${customer.email}) desc, id for no key update`.execute(tx.q)
+  const [holder, ...others] = rows.map(({ id }) => id)
+  if (holder === undefined) return undefined
+  // The name that its seller has for it is the new one's.
+  if (others.length > 0 && customer.external_id !== null)
+    await sql`update customers set external_id = null where ${one} and id = any(${others}::uuid[]) and external_id = ${customer.external_id}`.execute(tx.q)
+  // Nobody sees who was its owner as a customer of its own.
+  await sql`update members set deleted_at = ${tx.clock.business()} where organization_id = ${customer.organization_id} and customer_id = ${holder} and deleted_at is null`.execute(
+    tx.q,
+  )
+  await tx.q
+    .updateTable('customers')
+    .set({ ...written({ ...customer, id: holder }), pure_holder: false, tombstoned_at: null })
+    .where('organization_id', '=', customer.organization_id)
+    .where('id', '=', holder)
+    .execute()
+  return holder
+}
+
 /** Whoever makes a customer of an address waits here for whoever does so at this moment: one that only holds seats is beyond the unique key. */
 export const holdAddress = async (tx: Tx, organization_id: string, email: string): Promise<void> => {
   await sql`select pg_advisory_xact_lock(hashtextextended(${`customer address ${organization_id} ${email.toLowerCase()}`}, 0))`.execute(tx.q)
@@ -262,14 +332,25 @@ export const holdAddress = async (tx: Tx, organization_id: string, email: string
  * seats, and a team where it bought seats. True where that shows, by the phase that its organization is in. Where another
  * has its address already, it stays what it was: two cannot.
  */
-export const markBuyer = async (tx: Tx, reach: Reach, customer: CustomerRow, { seats }: { seats: boolean }): Promise<boolean> => {
-  const { rows } = await sql<{ type: CustomerType }>`
-    update customers set becomes_team = becomes_team or ${seats}, pure_holder = pure_holder and exists (
+export const markBuyer = async (
+  tx: Tx,
+  reach: Reach,
+  customer: CustomerRow,
+  { seats }: { seats: boolean },
+): Promise<{ readonly shows: boolean; readonly returned: boolean }> => {
+  // Until members are shown it is held in any case: whoever works out at this moment that it only holds seats waits for what it buys.
+  const held = reach.phases.get(customer.organization_id) === 'phase2' ? sql`` : sql`for no key update`
+  const { rows: before } = await sql<{ gone: boolean }>`
+    select pure_holder and tombstoned_at is not null as gone from customers
+    where organization_id = ${customer.organization_id} and id = ${customer.id} ${held}`.execute(tx.q)
+  const { rows } = await sql<{ type: CustomerType; pure_holder: boolean }>`
+    update customers set becomes_team = becomes_team or ${seats}, tombstoned_at = null, pure_holder = pure_holder and exists (
       select from customers twin where twin.organization_id = customers.organization_id and twin.id <> customers.id and twin.deleted_at is null
         and not twin.pure_holder and (lower(twin.email) = lower(customers.email) or twin.external_id = customers.external_id))
     where organization_id = ${customer.organization_id} and id = ${customer.id} and (pure_holder or (${seats} and not becomes_team))
-    returning ${typed(reach)} as type`.execute(tx.q)
-  return rows[0] !== undefined && rows[0].type !== customer.type
+    returning ${typed(reach)} as type, pure_holder`.execute(tx.q)
+  const [changed] = rows
+  return { shows: changed !== undefined && changed.type !== customer.type, returned: before[0]?.gone === true && changed?.pure_holder === false }
 }
 
 /** So long what changes about a customer is gathered before its state is told. */
@@ -286,7 +367,8 @@ export const touchState = async (tx: Tx, { organization_id, customer_id }: { org
 export const changeCustomer = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>, changes: Partial<CustomerRow>): Promise<Locked<CustomerRow>> =>
   (await tx.q
     .updateTable('customers')
-    .set(written(changes))
+    // A team is more than somebody who holds seats.
+    .set({ ...written(changes), ...(changes.type === 'team' ? { pure_holder: false, tombstoned_at: null } : {}) })
     .where('organization_id', '=', customer.organization_id)
     .where('id', '=', customer.id)
     .returning([...plain, typed(reach).as('type')])

@@ -5,7 +5,7 @@ import {
   customerDeleted,
   customerUpdated,
   InvalidRequest,
-  ResourceNotFound,
+  NoSuchCustomer,
   type Address,
   type AddressInput,
   type Customer,
@@ -20,8 +20,8 @@ import { inTimeOf, type Clocked } from '../../../platform/clocks.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import { isTwin, type Db, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
-import { chooseOrganization, permit, type Permission } from '../../organizations/index.ts'
-import { insert as insertMember, mirrorEmail, removeAll } from '../members/members.ts'
+import { chooseOrganization, confine, permit, type Permission } from '../../organizations/index.ts'
+import { insert as insertMember, mirrorEmail, mirrorHeld, removeAll } from '../members/members.ts'
 import { forgetSubjects } from '../../identity/index.ts'
 import { withdrawOpen } from '../portal/portal.sql.ts'
 import { isClockOf } from '../test-clocks/test-clocks.sql.ts'
@@ -29,14 +29,17 @@ import { avatarOf } from './avatars.ts'
 import {
   changeCustomer,
   findCustomers,
+  findMoved,
   findTaken,
   holdAddress,
   insertCustomer,
   lockCustomers,
   lockDeleted,
   markBuyer,
+  reviveHolder,
   touchState,
   type CustomerRow,
+  type Marked,
   type Naming,
 } from './customers.sql.ts'
 import { readTaxId } from './tax-ids.ts'
@@ -119,8 +122,9 @@ export const create = async (wall: Tx, reach: Reach, body: z.output<typeof Custo
     metadata: body.metadata ?? {},
     ...billing.changes,
   }
-  await unique(row, () => insertCustomer(tx, row))
-  return begin(tx, row, owner)
+  const revived = await unique(row, () => reviveHolder(tx, reach, row))
+  if (revived === undefined) await unique(row, () => insertCustomer(tx, row))
+  return begin(tx, revived === undefined ? row : { ...row, id: revived }, owner)
 }
 
 const begin = async (tx: Tx, row: CustomerRow, owner: { email: string; name?: string | null | undefined; external_id?: string | null | undefined }) => {
@@ -150,23 +154,25 @@ export const createHolder = async (wall: Tx, { organization_id, clock_id }: Cloc
 
 /** Something was bought: whoever only held seats is a customer in its own right from here on, and whoever bought seats is a team. */
 export const becomeBuyer = async (wall: Tx, reach: Reach, customer: CustomerRow, what: { seats: boolean }): Promise<void> => {
-  if (!(await markBuyer(wall, reach, customer, what))) return
+  const { shows, returned } = await markBuyer(wall, reach, customer, what)
   const tx = await inTimeOf(wall, customer)
+  if (returned) await emit(tx, customerCreated, subject(customer), present(customer))
+  if (!shows) return
   const changed = await changeCustomer(tx, reach, customer as Locked<CustomerRow>, { modified_at: tx.clock.business() })
   await emit(tx, customerUpdated, subject(changed), present(changed))
   await touchState(tx, { organization_id: changed.organization_id, customer_id: changed.id })
 }
 
 /** The one customer that a caller means, if the caller may see it. */
-export const find = async (db: Db, reach: Reach, naming: Naming, permission: Permission = 'customers:read'): Promise<CustomerRow> => {
-  const customer = one(await findCustomers(db, reach, naming))
+export const find = async (db: Db, reach: Reach, naming: Naming, permission: Permission = 'customers:read'): Promise<CustomerRow & Marked> => {
+  const customer = await one(db, reach, naming, await findCustomers(db, reach, naming))
   permit(reach, customer.organization_id, permission)
   return customer
 }
 
 /** The same, held until the transaction ends: its members, address and type change by one caller at a time. */
 export const hold = async (tx: Tx, reach: Reach, naming: Naming, permission: Permission = 'customers:manage'): Promise<Locked<CustomerRow>> => {
-  const customer = one(await lockCustomers(tx, reach, naming))
+  const customer = await one(tx, reach, naming, await lockCustomers(tx, reach, naming))
   permit(reach, customer.organization_id, permission)
   return customer
 }
@@ -180,10 +186,15 @@ export const holdToForget = async (tx: Tx, reach: Reach, naming: Naming): Promis
   return gone
 }
 
-const one = <T>(found: readonly T[]): T => {
+/** To whoever may read customers, one that has become a member is not just absent: they are told which. */
+const one = async <T extends CustomerRow & Marked>(db: Db, reach: Reach, naming: Naming, found: readonly T[]): Promise<T> => {
   const [customer, another] = found
-  if (customer === undefined) throw new ResourceNotFound()
+  if (customer === undefined) {
+    const moved = await findMoved(db, confine(reach, 'customers:read'), naming)
+    throw new NoSuchCustomer(undefined, undefined, moved ? { moved } : {})
+  }
   if (another !== undefined) throw new AmbiguousExternalCustomerID()
+  if (customer.only_holds) reach.notice?.(customer.organization_id, 'fetched_holder')
   return customer
 }
 
@@ -212,7 +223,7 @@ export const update = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>
     else Object.assign(changes, { email: body.email, email_verified: false })
   }
   if (changes.email) await holdAddress(tx, customer.organization_id, changes.email)
-  const taken = await findTaken(tx, reach, customer.organization_id, changes, customer.id)
+  const taken = await findTaken(tx, reach, customer.organization_id, changes, customer.id, { hidden: true })
   if (taken.email) problems.push(twin('email', changes.email))
   if (taken.external_id) problems.push(twin('external_id', changes.external_id))
   if (problems.length > 0) throw new InvalidRequest(problems)
@@ -226,11 +237,14 @@ export const change = async (wall: Tx, reach: Reach, customer: Locked<CustomerRo
   ) as Partial<CustomerRow>
   if (Object.keys(different).length === 0) return customer
   const tx = await inTimeOf(wall, customer)
-  const changed = await unique({ ...customer, ...different }, () => changeCustomer(tx, reach, customer, { ...different, modified_at: tx.clock.business() }))
+  // Only a team can be without an address, whichever phase shows it.
+  const written = { ...different, ...(different.email === null ? { type: 'team' as const } : {}), modified_at: tx.clock.business() }
+  const changed = await unique({ ...customer, ...different }, () => changeCustomer(tx, reach, customer, written))
   await emit(tx, customerUpdated, subject(changed), present(changed))
   await touchState(tx, { organization_id: changed.organization_id, customer_id: changed.id })
   if (different.email !== undefined) await withdrawEmailChange(tx, customer)
   if (different.email && customer.type === 'individual') await mirrorEmail(tx, changed, different.email)
+  if (different.email && customer.email && reach.phases.get(customer.organization_id) !== 'phase2') await mirrorHeld(tx, changed, customer.email)
   return changed
 }
 

@@ -232,6 +232,7 @@ const aboutNobody = new Set([
   'test_clocks.name',
   'idempotency_keys.sealed',
   'licence_signing_keys.sealed',
+  'member_migrations.sealed_at',
   'oauth_clients.client_name',
   'organizations.customer_email_settings',
   'organizations.name',

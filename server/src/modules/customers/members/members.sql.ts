@@ -142,3 +142,18 @@ export const changeMember = (tx: Tx, member: MemberRow, changes: Partial<MemberR
     .where('id', '=', member.id)
     .returning(columns)
     .executeTakeFirstOrThrow()
+
+/**
+ * The members that a seat holder is, of others who pay, get its new address: those that had the one before, where nobody
+ * else there has the new one. Not while they are only invited: the link that was sent to the one before would count for the new one.
+ */
+export const moveHeld = async (tx: Tx, { organization_id, id, email }: CustomerRow, before: string, now: Date): Promise<MemberRow[]> => {
+  const { rows } = await sql<MemberRow>`
+    update members m set email = ${email}, modified_at = ${now}
+    where m.organization_id = ${organization_id} and m.deleted_at is null and lower(m.email) = lower(${before}) and m.customer_id <> ${id}
+      and m.id in (select s.member_id from seats s where s.organization_id = ${organization_id} and s.holder_customer_id = ${id} and s.status = 'claimed')
+      and not exists (select from seats s where s.organization_id = m.organization_id and s.member_id = m.id and s.status = 'pending')
+      and not exists (select from members x where x.organization_id = m.organization_id and x.customer_id = m.customer_id and lower(x.email) = lower(${email}) and x.deleted_at is null)
+    returning ${sql.join(columns.map((column) => sql.ref(`m.${column}`)))}`.execute(tx.q)
+  return rows
+}

@@ -16,7 +16,7 @@ import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import { isTwin, type Db, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
 import { touchState, type CustomerRow } from '../customers/customers.sql.ts'
-import { allMembers, changeMember, findMember, findMemberByEmail, findOwner, insertMember, type MemberNaming, type MemberRow } from './members.sql.ts'
+import { allMembers, changeMember, findMember, findMemberByEmail, findOwner, insertMember, moveHeld, type MemberNaming, type MemberRow } from './members.sql.ts'
 
 /** The member as the wire shows it: the caller's own identifier under both of its names. */
 export const present = ({ organization_id: _, ...row }: MemberRow): Member => ({ ...row, external_member_id: row.external_id })
@@ -123,6 +123,12 @@ export const mirrorEmail = async (tx: Tx, customer: Locked<CustomerRow>, email: 
   const holder = await findMemberByEmail(tx, customer, email)
   if (holder && holder.id !== owner.id) throw problem('email', 'Another member of this customer has this e-mail address.', email)
   await change(tx, customer, owner, { email })
+}
+
+/** While whoever holds seats is a customer as well, the member that they are to those who pay follows their address, where it is free. */
+export const mirrorHeld = async (wall: Tx, holder: Locked<CustomerRow>, before: string): Promise<void> => {
+  const tx = await inTimeOf(wall, holder)
+  for (const member of await moveHeld(tx, holder, before, tx.clock.business())) await emit(tx, memberUpdated, subject(member), present(member))
 }
 
 const change = async (wall: Tx, customer: Locked<CustomerRow>, member: MemberRow, changes: Partial<MemberRow>): Promise<MemberRow> => {

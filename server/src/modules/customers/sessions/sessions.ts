@@ -10,7 +10,7 @@ import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means, Platform } from '../../handlers.ts'
 import { addCredential, forgetSubjects, InvalidToken, resolve, takeSubject } from '../../identity/index.ts'
 import { findSeller } from '../../organizations/index.ts'
-import { lockCustomers, type CustomerRow } from '../customers/customers.sql.ts'
+import { lockCustomers, type CustomerRow, type Marked } from '../customers/customers.sql.ts'
 import { change, find as findCustomer, withdrawEmailChange } from '../customers/customers.ts'
 import { findMember, findOwner, type MemberRow } from '../members/members.sql.ts'
 import {
@@ -70,6 +70,7 @@ export const create = async (
 ): Promise<Opened & { customer: CustomerRow; code: Secret }> => {
   const customer = await chooseCustomer(tx, reach, body)
   const member = await chooseMember(tx, customer, phaseOf(reach, customer.organization_id), body)
+  if (!member && (customer.type === 'team' || customer.buys_seats)) reach.notice?.(customer.organization_id, 'session_without_member')
   const whose = { organization_id: customer.organization_id, customer_id: customer.id, member_id: member?.id ?? null }
   const { session, token } = await open(tx, platform, whose, body.return_url ?? null)
   return { session, token, customer, code: await issue(tx, platform, session, 'portal_code') }
@@ -77,7 +78,7 @@ export const create = async (
 
 type Wish = z.output<typeof CustomerSessionCreate>
 
-const chooseCustomer = async (tx: Tx, reach: Reach, body: Wish): Promise<CustomerRow> => {
+const chooseCustomer = async (tx: Tx, reach: Reach, body: Wish): Promise<CustomerRow & Marked> => {
   const external = body.external_customer_id ?? body.customer_external_id
   if (!body.customer_id && !external)
     throw new InvalidRequest({ loc: ['body', 'customer_id'], msg: 'Say whose session it is: give customer_id or external_customer_id.', type: 'missing' })

@@ -12,6 +12,7 @@ import {
 import type { Reach } from '../../../kernel/actors.ts'
 import type { Db } from '../../../platform/postgres/postgres.ts'
 import { job, read, sweep, write } from '../../handlers.ts'
+import { noticeFiltered } from '../../customers/index.ts'
 import { confine } from '../../organizations/index.ts'
 import { apply } from './applying.ts'
 import { benefitChanged, customerDeleted, cycled, memberDeleted, ownerChanged, productChanged } from './following.ts'
@@ -27,6 +28,7 @@ const one = async (db: Db, { grant, reach }: { grant: GrantRow; reach: Reach }) 
 export const operations = [
   read(listBenefitGrants, async (db, { reach, query }) => {
     const { items, total, next_cursor } = await listGrants(db, confine(reach, 'customers:read'), query)
+    if (query.customer_id.length > 0 || query.external_customer_id.length > 0) noticeFiltered(reach, items)
     return paginate(query, await show(db, reach, items), total, next_cursor)
   }),
   read(getBenefitGrant, async (db, { reach, params }) => one(db, { grant: await find(db, reach, params.grant_id), reach })),
@@ -35,6 +37,7 @@ export const operations = [
   read(listGrantsOfBenefit, async (db, { reach, params, query }) => {
     await findGiven(db, reach, params.id)
     const { items, total, next_cursor } = await listGrants(db, reach, { ...query, benefit_id: [params.id], sorting: ['-created_at'] })
+    if (query.customer_id.length > 0) noticeFiltered(reach, items)
     return paginate(query, await show(db, reach, items), total, next_cursor)
   }),
 

@@ -1,6 +1,6 @@
 import type { Benefit } from '@bursar/contract'
 import { newId } from '../../../kernel/ids.ts'
-import { licenseKeyHint, newLicenseKey } from '../../../kernel/secrets.ts'
+import { licenseKeyHint, newLicenseKey, type Secret } from '../../../kernel/secrets.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Platform } from '../../handlers.ts'
 import { trialEnd } from '../../billing/index.ts'
@@ -23,7 +23,7 @@ const propertiesOf = ({ properties }: BenefitTable): Properties => properties as
  * What a benefit says of a key that was made at this moment. A subscription's key does not run out: it goes with the
  * subscription.
  */
-const settingsOf = (benefit: BenefitTable, { subscription_id }: GrantRow, made_at: Date): Pick<LicenseKeyRow, Setting> => {
+export const settingsOf = (benefit: BenefitTable, { subscription_id }: GrantRow, made_at: Date): Pick<LicenseKeyRow, Setting> => {
   const { activations, limit_usage, expires } = propertiesOf(benefit)
   return {
     limit_activations: activations?.limit ?? null,
@@ -42,15 +42,16 @@ const settled = (key: LicenseKeyRow, benefit: BenefitTable, grant: GrantRow): Li
 export const sealedFor = ({ organization_id, id }: Pick<LicenseKeyRow, 'organization_id' | 'id'>): string => `license_key:${organization_id}:${id}`
 
 /** A secret of its own for a key: what is stored of it, and nothing of it in clear. */
-export const cut = ({ hasher, sealer }: Locksmith, benefit: BenefitTable, key: Pick<LicenseKeyRow, 'organization_id' | 'id'>) => {
-  const secret = newLicenseKey(propertiesOf(benefit).prefix)
-  return {
-    hash: hasher.hash(secret),
-    pepper: hasher.current,
-    key_sealed: sealer.seal(secret, sealedFor(key)),
-    display_key: licenseKeyHint(secret),
-  }
-}
+export const cut = (platform: Locksmith, benefit: BenefitTable, key: Pick<LicenseKeyRow, 'organization_id' | 'id'>) =>
+  lockAway(platform, newLicenseKey(propertiesOf(benefit).prefix), key)
+
+/** The same for a secret that there is already. */
+export const lockAway = ({ hasher, sealer }: Locksmith, secret: Secret, key: Pick<LicenseKeyRow, 'organization_id' | 'id'>) => ({
+  hash: hasher.hash(secret),
+  pepper: hasher.current,
+  key_sealed: sealer.seal(secret, sealedFor(key)),
+  display_key: licenseKeyHint(secret),
+})
 
 const newKey = (tx: Tx, platform: Locksmith, { grant, benefit }: Given): LicenseKeyRow => {
   const { organization_id, id: grant_id, benefit_id, buyer_customer_id, holder_customer_id, member_id } = grant

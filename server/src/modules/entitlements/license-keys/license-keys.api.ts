@@ -21,6 +21,7 @@ import type { Reach } from '../../../kernel/actors.ts'
 import { seconds } from '../../../platform/clock.ts'
 import type { Db } from '../../../platform/postgres/postgres.ts'
 import { read, write, type Implementation, type Platform } from '../../handlers.ts'
+import { noticeFiltered } from '../../customers/index.ts'
 import { confine } from '../../organizations/index.ts'
 import { activationOf, find, findManaged, findOwn, rotate, update } from './license-keys.ts'
 import { activationsOf, listKeys, listOwnKeys, type ActivationRow, type LicenseKeyRow } from './license-keys.sql.ts'
@@ -49,6 +50,7 @@ const activated = (platform: Platform, { loaded, activation }: { loaded: LoadedK
 export const operations: Implementation[] = [
   read(listLicenseKeys, async (db, { reach, query, platform }) => {
     const { items, total, next_cursor } = await listKeys(db, confine(reach, 'customers:read'), query)
+    if (query.customer_id.length > 0) noticeFiltered(reach, items)
     return paginate(query, await show(db, reach, platform, items, 'seller'), total, next_cursor)
   }),
   read(getLicenseKey, async (db, { reach, params, platform }) => withActivations(db, reach, platform, await find(db, reach, params.id), 'seller')),

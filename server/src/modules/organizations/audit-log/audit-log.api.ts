@@ -1,5 +1,5 @@
 import { listAuditLog, type AuditEntry } from '@bursar/contract'
-import { chooseLog } from '../organizations/organizations.ts'
+import { chooseOne } from '../organizations/organizations.ts'
 import { findHead, listEntries, type Logged } from '../../../platform/audit/audit.sql.ts'
 import { read } from '../../handlers.ts'
 import { permit } from '../permissions.ts'
@@ -17,7 +17,7 @@ const present = ({ at, actor_kind, actor_id, credential_id, client_id, changes, 
 
 export const operations = [
   read(listAuditLog, async (db, { reach, query }) => {
-    const organization_id = chooseLog(reach, query.organization_id)
+    const organization_id = chooseOne(reach, query.organization_id)
     permit(reach, organization_id, 'organization:manage')
     const head = await findHead(db, organization_id)
     const entries = await listEntries(db, organization_id, { ...query, limit: Math.min(query.limit, 100) })

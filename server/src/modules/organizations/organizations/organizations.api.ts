@@ -7,15 +7,24 @@ import {
   ResourceNotFound,
   updateOrganization,
 } from '@bursar/contract'
+import { phaseOf, type Reach } from '../../../kernel/actors.ts'
 import { readSwitches } from '../../../platform/postgres/migrations.ts'
 import { read, write } from '../../handlers.ts'
 import { create, present, update } from './organizations.ts'
-import { findOrganization, insertMembership, listOrganizations as list } from './organizations.sql.ts'
+import { findOrganization, insertMembership, listOrganizations as list, type OrganizationRow } from './organizations.sql.ts'
+
+/** In the phase that the whole request sees. */
+const show = (reach: Reach, row: OrganizationRow) => present({ ...row, member_phase: phaseOf(reach, row.id) })
 
 export const operations = [
   read(listOrganizations, async (db, { reach, query }) => {
     const { items, total, next_cursor } = await list(db, reach, query)
-    return paginate(query, items.map(present), total, next_cursor)
+    return paginate(
+      query,
+      items.map((row) => show(reach, row)),
+      total,
+      next_cursor,
+    )
   }),
 
   write(createOrganization, async (tx, { actor, reach, body, platform }) => {
@@ -30,7 +39,7 @@ export const operations = [
   read(getOrganization, async (db, { reach, params }) => {
     const organization = await findOrganization(db, reach, params.id)
     if (!organization) throw new ResourceNotFound()
-    return present(organization)
+    return show(reach, organization)
   }),
 
   write(updateOrganization, async (tx, { reach, params, body }) => present(await update(tx, reach, params.id, body))),

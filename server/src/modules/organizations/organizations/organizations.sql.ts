@@ -37,7 +37,7 @@ export const findOrganization = (db: Db, reach: Reach, id: string): Promise<Orga
 
 /** Holds the organization's row until the transaction ends: its settings cannot change under the rule. */
 export const lockOrganization = async (tx: Tx, reach: Reach, id: string): Promise<Locked<OrganizationRow> | undefined> =>
-  (await visible(tx, reach).selectAll().where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<OrganizationRow> | undefined
+  (await visible(tx, reach).selectAll().where('id', '=', id).forNoKeyUpdate().executeTakeFirst()) as Locked<OrganizationRow> | undefined
 
 /** A living organization by its id or its slug, outside all reach: for the operator's commands, and for sellers as the public meets them. */
 export const findLiving = (db: Db, by: { readonly id: string } | { readonly slug: string }): Promise<OrganizationRow | undefined> => {

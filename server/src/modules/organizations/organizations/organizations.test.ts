@@ -34,6 +34,34 @@ test('the operator creates an organization, owns it, and finds it', async () => 
   expect((await api.call(listOrganizations, { query: { slug: 'no-such' } })).pagination).toEqual({ total_count: 0, max_page: 0, next_cursor: null })
 })
 
+test('in the sandbox an organization can begin without members, to rehearse how it gets them [S3-01]', async () => {
+  const operator = await world.person({ is_operator: true })
+  const api = world.client({ token: (await operator.token()).secret })
+  const made = await api.call(createOrganization, { body: { ...body('as-it-was'), member_model: 'legacy' } })
+  expect(made.feature_settings).toMatchObject({ member_model_enabled: false })
+  expect(made).not.toHaveProperty('member_model')
+  expect((await api.call(createOrganization, { body: { ...body('as-it-is'), member_model: 'members' } })).feature_settings).toMatchObject({
+    member_model_enabled: true,
+  })
+  const unknown = await api.sendRaw(createOrganization, { body: { ...body('as-it-never-was'), member_model: 'none' } })
+  expect(unknown).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'member_model'], input: 'none' }] } })
+})
+
+test('in production every new organization has members [S3-01]', async () => {
+  const production = await openWorld({ environment: 'production' })
+  try {
+    const operator = await production.person({ is_operator: true })
+    const api = production.client({ token: (await operator.token()).secret })
+    expect(await api.send(createOrganization, { body: { ...body('too-late'), member_model: 'legacy' } })).toMatchObject({
+      status: 422,
+      body: { detail: [{ loc: ['body', 'member_model'], type: 'value_error', input: 'legacy' }] },
+    })
+    expect((await api.call(createOrganization, { body: body('too-late') })).feature_settings).toMatchObject({ member_model_enabled: true })
+  } finally {
+    await production.close()
+  }
+})
+
 test('creation is closed until the operator opens it', async () => {
   const person = await world.person()
   const api = world.client({ token: (await person.token()).secret })

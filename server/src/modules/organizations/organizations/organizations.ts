@@ -11,7 +11,7 @@ import {
   type OrganizationUpdate,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type MemberPhase, type Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import type { Environment } from '../../../kernel/secrets.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
@@ -127,10 +127,27 @@ const defaults = {
   },
 } as const satisfies Partial<OrganizationTable>
 
+type Create = z.output<typeof OrganizationCreate>
+
+/** Everybody begins with members. What was there before them can be had in the sandbox, to see how it becomes of them. */
+export const create = async (tx: Tx, body: Create, environment: Environment): Promise<OrganizationRow> => {
+  if (body.member_model === 'legacy' && environment !== 'sandbox')
+    throw new InvalidRequest({
+      loc: ['body', 'member_model'],
+      msg: 'Only a sandbox has new organizations without members: leave member_model out, or say members.',
+      type: 'value_error',
+      input: body.member_model,
+    })
+  return make(tx, body, environment, body.member_model === 'legacy' ? 'before' : 'phase2')
+}
+
+/** One that comes from before there were members. */
+export const createLegacy = (tx: Tx, body: Create, environment: Environment): Promise<OrganizationRow> => make(tx, body, environment, 'before')
+
 /** A slug names one organization for ever, however many callers ask for it at once: the database's unique key decides. */
-export const create = async (tx: Tx, body: z.output<typeof OrganizationCreate>, environment: Environment): Promise<OrganizationRow> => {
+const make = async (tx: Tx, body: Create, environment: Environment, member_phase: MemberPhase): Promise<OrganizationRow> => {
   const now = tx.clock.business()
-  const { feature_settings, ...given } = filled(body)
+  const { feature_settings, member_model: _, ...given } = filled(body)
   const row: OrganizationTable = {
     ...structuredClone(defaults as unknown as OrganizationTable),
     ...given,
@@ -147,7 +164,7 @@ export const create = async (tx: Tx, body: z.output<typeof OrganizationCreate>, 
     status_changed_at: now,
     details_submitted_at: body.details ? now : null,
     onboarding_resubmission_requested_at: null,
-    member_phase: 'phase2',
+    member_phase,
   }
   if (feature_settings) row.feature_settings = switchFeatures(row.feature_settings, feature_settings)
   try {
@@ -181,6 +198,15 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: z.output<ty
   const changed = await changeOrganization(tx, organization, changes)
   await emit(tx, organizationUpdated, { organization_id: id, resource_id: id }, present(changed))
   return changed
+}
+
+/** Shows the organization's customers as another phase of the member migration does, from this commit on. */
+export const changePhase = async (tx: Tx, reach: Reach, id: string, member_phase: MemberPhase): Promise<void> => {
+  const organization = await lockOrganization(tx, reach, id)
+  if (!organization) throw new ResourceNotFound()
+  const changed = await changeOrganization(tx, organization, { member_phase, modified_at: tx.clock.business() })
+  if ((organization.member_phase === 'phase2') !== (member_phase === 'phase2'))
+    await emit(tx, organizationUpdated, { organization_id: id, resource_id: id }, present(changed))
 }
 
 /** The picture at this address is gone: where it was the organization's, it has none. */
@@ -229,13 +255,14 @@ const switchFeatures = (current: Features, wanted: NonNullable<z.output<typeof O
   return { ...current, ...given }
 }
 
-/** Numbers count within one organization, so a log is read of one. */
-export const chooseLog = (reach: Reach, wanted: readonly string[]): string => {
+/** What is of one organization is asked for with its name, where the caller belongs to several. */
+export const chooseOne = (reach: Reach, wanted: readonly string[]): string => {
   const ids = organizationIds(reach, wanted)
   if (ids.length === 1) return ids[0]!
   throw new InvalidRequest({
     loc: ['query', 'organization_id'],
-    msg: ids.length === 0 ? 'You do not belong to an organization with this id.' : 'The log is read of one organization at a time: say which.',
+    msg: ids.length === 0 ? 'You do not belong to an organization with this id.' : 'This is of one organization at a time: say which.',
     type: ids.length === 0 ? 'value_error' : 'missing',
+    ...(wanted.length === 0 ? {} : { input: wanted }),
   })
 }

@@ -96,7 +96,7 @@ export const fanOut = async (tx: Tx, organization_id: string, { after, upto }: {
   if (held.rows.length === 0) return
   const wanted = sql`
     select w.id as endpoint_id, w.enabled, w.strict, coalesce(e.customer_id, e.resource_id) as lane, e.organization_id, e.id as event_id, e.wall_at as event_at, e.sequence, e.kind
-    from events e join webhook_endpoints w on w.organization_id = e.organization_id and w.deleted_at is null and e.kind = any(w.events)
+    from events e join webhook_endpoints w on w.organization_id = e.organization_id and w.deleted_at is null and e.kind = any(w.events) and (not e.is_migration or w.migration_events)
     where e.organization_id = ${organization_id} and e.sequence > ${after} and e.sequence <= ${upto}`
   await lockLanes(tx, wanted)
   await sql`

@@ -52,6 +52,7 @@ export const create = async (tx: Tx, reach: Reach, platform: Platform, body: z.o
     events: body.events,
     enabled: true,
     strict: body.strict,
+    migration_events: body.migration_events ?? false,
     api_version: defaultVersion,
     paused_reason: null,
     failing_since: null,
@@ -91,6 +92,7 @@ export const update = async (tx: Tx, reach: Reach, platform: Platform, id: strin
     ...(body.format ? { format: body.format } : {}),
     ...(body.events ? { events: body.events } : {}),
     ...(typeof body.strict === 'boolean' ? { strict: body.strict } : {}),
+    ...(typeof body.migration_events === 'boolean' ? { migration_events: body.migration_events } : {}),
     ...(resumed ? { enabled: true, paused_reason: null, failing_since: null } : {}),
     ...(paused ? { enabled: false, paused_reason: 'by_hand' as const } : {}),
   })

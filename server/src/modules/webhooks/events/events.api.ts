@@ -1,8 +1,17 @@
-import { getWebhookReplay, listEvents, listWebhookDeliveries, paginate, redeliverWebhookEvent, replayWebhookEndpoint } from '@bursar/contract'
+import {
+  getWebhookReplay,
+  listEvents,
+  listWebhookDeliveries,
+  paginate,
+  previewWebhookEvent,
+  redeliverWebhookEvent,
+  replayWebhookEndpoint,
+} from '@bursar/contract'
 import { chore, read, sweep, write } from '../../handlers.ts'
 import { confine } from '../../organizations/index.ts'
 import { listAttempts } from './events.sql.ts'
 import { keep, presentAttempt, readLog, redeliver, replay, stepReplay, watchReplay } from './events.ts'
+import { preview } from './previews.ts'
 
 export const operations = [
   read(listWebhookDeliveries, async (db, { reach, query }) => {
@@ -11,6 +20,7 @@ export const operations = [
   }),
   read(listEvents, (db, { reach, query }) => readLog(db, reach, query)),
   write(redeliverWebhookEvent, async (tx, { reach, params }) => ({ deliveries: await redeliver(tx, reach, params.id) })),
+  read(previewWebhookEvent, (db, { reach, params }) => preview(db, reach, params.id)),
   write(replayWebhookEndpoint, (tx, { reach, params, body }) => replay(tx, reach, params.id, body)),
   read(getWebhookReplay, (db, { reach, params }) => watchReplay(db, reach, params.id, params.replay_id)),
 ]

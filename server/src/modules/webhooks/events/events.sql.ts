@@ -139,7 +139,7 @@ export interface ReplayScope {
 /** The events that a replay is about: wanted by the endpoint, still whole, and not delivered, unless delivered ones are asked for too. */
 const replayable = (scope: ReplayScope) => sql`
   from events e
-  join webhook_endpoints w on w.organization_id = e.organization_id and w.id = ${scope.endpoint_id} and w.deleted_at is null and e.kind = any(w.events)
+  join webhook_endpoints w on w.organization_id = e.organization_id and w.id = ${scope.endpoint_id} and w.deleted_at is null and e.kind = any(w.events) and (not e.is_migration or w.migration_events)
   left join webhook_deliveries d on d.organization_id = e.organization_id and d.endpoint_id = w.id and d.event_id = e.id
   where e.organization_id = ${scope.organization_id} and e.sequence between ${scope.from} and ${scope.to} and e.payload is not null
     and (${scope.since}::timestamptz is null or e.wall_at >= ${scope.since}::timestamptz)

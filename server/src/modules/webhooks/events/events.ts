@@ -15,7 +15,7 @@ import { underLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
 import { wake } from '../../../platform/outbox/outbox.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means } from '../../handlers.ts'
-import { chooseLog, permit } from '../../organizations/index.ts'
+import { chooseOne, permit } from '../../organizations/index.ts'
 import { fillLanes, redeliver as send } from '../deliveries/deliveries.sql.ts'
 import { find as findEndpoint } from '../endpoints/endpoints.ts'
 import { lockEndpointOf } from '../endpoints/endpoints.sql.ts'
@@ -68,7 +68,7 @@ export const readLog = async (
   reach: Reach,
   query: EventQuery & { organization_id: readonly string[]; wait: number },
 ): Promise<{ items: LoggedEvent[]; last_sequence: number; head_sequence: number }> => {
-  const organization_id = chooseLog(reach, query.organization_id)
+  const organization_id = chooseOne(reach, query.organization_id)
   permit(reach, organization_id, 'organization:manage')
   const elapsed = stopwatch()
   let { after } = query

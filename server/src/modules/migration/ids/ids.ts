@@ -1,0 +1,41 @@
+import { InvalidRequest, type MovedCustomer } from '@bursar/contract'
+import type { Reach } from '../../../kernel/actors.ts'
+import type { Db } from '../../../platform/postgres/postgres.ts'
+import { chooseOne, permit } from '../../organizations/index.ts'
+import { listPairs, type Pair } from './ids.sql.ts'
+
+const most = 1000
+
+/** Whose map is read, by whoever may read the customers in it. */
+export const chooseMap = (reach: Reach, wanted: string | undefined): string => {
+  const organization_id = chooseOne(reach, wanted === undefined ? [] : [wanted])
+  permit(reach, organization_id, 'customers:read')
+  return organization_id
+}
+
+export interface MapQuery {
+  readonly organization_id?: string | undefined
+  readonly cursor?: string | undefined
+  readonly limit: number
+}
+
+/** One page of the map. It is by ids, so that whatever is added or removed meanwhile, nothing else is missed or told twice. */
+export const readMap = async (db: Db, reach: Reach, query: MapQuery): Promise<{ items: MovedCustomer[]; next_cursor: string | null }> => {
+  const organization_id = chooseMap(reach, query.organization_id)
+  const limit = Math.min(query.limit, most)
+  const after = query.cursor === undefined ? undefined : readCursor(query.cursor)
+  // One more than is told shows that there are more.
+  const found = await listPairs(db, organization_id, after, limit + 1)
+  const items = found.slice(0, limit)
+  return { items, next_cursor: found.length > limit ? writeCursor(items.at(-1)!) : null }
+}
+
+const writeCursor = ({ holder_customer_id, member_id }: Pair): string => Buffer.from(`${holder_customer_id} ${member_id}`).toString('base64url')
+
+const pair = /^([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}) ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/
+
+const readCursor = (cursor: string): Pair => {
+  const [, holder_customer_id, member_id] = pair.exec(Buffer.from(cursor, 'base64url').toString()) ?? []
+  if (holder_customer_id !== undefined && member_id !== undefined) return { holder_customer_id, member_id }
+  throw new InvalidRequest({ loc: ['query', 'cursor'], msg: 'Send the next_cursor of an earlier answer.', type: 'value_error', input: cursor })
+}

@@ -1,0 +1,316 @@
+import { InvalidRequest } from '@bursar/contract'
+import { Secret } from '../../../kernel/secrets.ts'
+import type { Tx } from '../../../platform/postgres/postgres.ts'
+import type { Means, Platform } from '../../handlers.ts'
+import { insertOrder, insertSubscription } from '../../billing/index.ts'
+import { insertBenefit, insertPrices, insertProduct, keepBenefitFiles, priceRow, replaceBenefits } from '../../catalog/index.ts'
+import { insertActivation, insertDownloadables, saveGrants, saveKeys } from '../../entitlements/index.ts'
+import { createUser, findUserByEmail } from '../../identity/index.ts'
+import { createLegacyOrganization, findLivingOrganization, holdPhase, insertMembership, type OrganizationRow } from '../../organizations/index.ts'
+import { build, grantName, LineRefused, noRows, tables, type Bench } from './building.ts'
+import {
+  customersCalled,
+  grantsLike,
+  insertCustomers,
+  insertSeats,
+  keysLike,
+  lowered,
+  migrationState,
+  nameGiven,
+  partsOf,
+  rowsOf,
+  type GrantName,
+  type Table,
+} from './importing.sql.ts'
+import { readLine, type BundleRecord, type RecordOf } from './records.ts'
+
+/** So many lines are written together, or none of them. */
+export const atOnce = 500
+
+export interface RefusedLine {
+  readonly line: number
+  readonly says: string
+}
+
+export interface Imported {
+  /** How many records of each kind are new, and how many were there already. */
+  readonly counts: Partial<Record<BundleRecord['type'], { added: number; known: number }>>
+  /** What cannot be imported. Nothing is kept of the lines that it was to be written with, and nothing of any after them. */
+  readonly refused: readonly RefusedLine[]
+}
+
+interface Line {
+  readonly line: number
+  readonly record: BundleRecord
+}
+
+/** A part of the bundle of which nothing is kept. */
+class PartRefused extends Error {
+  readonly refused: readonly RefusedLine[]
+  constructor(refused: readonly RefusedLine[]) {
+    super('Lines of this bundle cannot be imported.')
+    this.refused = refused
+  }
+}
+
+/**
+ * Writes what a bundle tells of an organization from before there were members, with the ids that it had there: nobody is
+ * made a member, and nobody is told. Whoever is stopped goes on by doing it again: what is there is left as it is. After
+ * the first line that cannot be taken nothing more is written; those after it are read all the same, for what they are.
+ */
+export const importLegacy = async (
+  means: Pick<Means, 'transact' | 'platform'>,
+  slug: string,
+  lines: AsyncIterable<string> | Iterable<string>,
+  tell: (lines: number) => void = () => undefined,
+): Promise<Imported> => {
+  const counts: Imported['counts'] = {}
+  const refused: RefusedLine[] = []
+  let [line, part, first]: [number, Line[], boolean] = [0, [], true]
+  const write = async () => {
+    if (part.length > 0 && refused.length === 0) {
+      try {
+        for (const [type, { added, known }] of await means.transact((tx) => writePart(tx, means.platform, slug, part, first))) {
+          const count = (counts[type] ??= { added: 0, known: 0 })
+          count.added += added
+          count.known += known
+        }
+      } catch (error) {
+        if (!(error instanceof PartRefused)) throw error
+        refused.push(...error.refused)
+      }
+    }
+    ;[part, first] = [[], false]
+    tell(line)
+  }
+  for await (const text of lines) {
+    line++
+    if (text.trim() === '') continue
+    const read = readLine(text)
+    if ('says' in read) refused.push({ line, says: read.says })
+    else part.push({ line, record: read.record })
+    if (part.length >= atOnce) await write()
+  }
+  await write()
+  return { counts, refused }
+}
+
+type Counted = Map<BundleRecord['type'], { added: number; known: number }>
+
+const writePart = async (tx: Tx, platform: Platform, slug: string, part: readonly Line[], first: boolean): Promise<Counted> => {
+  const counted: Counted = new Map()
+  const count = (type: BundleRecord['type'], fresh: boolean) => {
+    const { added, known } = counted.get(type) ?? { added: 0, known: 0 }
+    counted.set(type, { added: added + (fresh ? 1 : 0), known: known + (fresh ? 0 : 1) })
+  }
+  const [head] = part
+  const opening = first && head!.record.type === 'organization' ? (head as Line & { record: RecordOf<'organization'> }) : undefined
+  const { organization, fresh } = await findOrOpen(tx, platform, slug, opening, head!.line)
+  if (opening) count('organization', fresh)
+  const bench = await prepare(tx, platform, organization, part)
+  const refused: RefusedLine[] = []
+  for (const { line, record } of opening ? part.slice(1) : part)
+    try {
+      if (record.type === 'organization') throw new LineRefused('type: an organization is the first line of its bundle, or none.')
+      count(record.type, await build(bench, record))
+    } catch (error) {
+      if (!(error instanceof LineRefused)) throw error
+      refused.push({ line, says: error.message })
+    }
+  if (refused.length > 0) throw new PartRefused(refused)
+  await store(bench)
+  return counted
+}
+
+/** The organization that the bundle is of. It takes what is from before members as long as it is itself from there. */
+const findOrOpen = async (
+  tx: Tx,
+  platform: Platform,
+  slug: string,
+  opening: { readonly record: RecordOf<'organization'> } | undefined,
+  line: number,
+): Promise<{ organization: OrganizationRow; fresh: boolean }> => {
+  const refuse = (says: string) => new PartRefused([{ line, says }])
+  const record = opening?.record
+  if (record && record.slug !== slug) throw refuse(`slug: this bundle is of ${record.slug}, and is to be imported into ${slug}.`)
+  const known = await findLivingOrganization(tx, { slug })
+  if (known) {
+    const state = await migrationState(tx, known.id)
+    if ((await holdPhase(tx, known.id)) !== 'before') throw refuse(`The organization ${slug} has members already: it takes nothing from before them.`)
+    if (state !== undefined && state !== 'before') throw refuse(`The members of ${slug} are being prepared: undo that first, then import.`)
+    return { organization: known, fresh: false }
+  }
+  if (!record) throw refuse(`There is no organization ${slug}. Let the first line make it: {"type":"organization","name":"…","slug":"${slug}"}`)
+  const { type: _, owner_email, ...body } = record
+  try {
+    const organization = await createLegacyOrganization(tx, body, platform.config.environment)
+    if (owner_email !== undefined) {
+      const owner = (await findUserByEmail(tx, owner_email)) ?? (await createUser(tx, { email: owner_email, is_operator: false }))
+      await insertMembership(tx, organization.id, owner.id, 'owner', tx.clock.business())
+    }
+    return { organization, fresh: true }
+  } catch (error) {
+    if (!(error instanceof InvalidRequest)) throw error
+    throw refuse(error.problems.map(({ loc, msg }) => `${loc.slice(1).join('.')}: ${msg}`).join('; '))
+  }
+}
+
+/** Which rows a record is, and which it refers to. */
+const named = (record: BundleRecord): [Table, string | null | undefined][] => {
+  switch (record.type) {
+    case 'organization':
+      return []
+    case 'benefit':
+      return [['benefits', record.id]]
+    case 'product':
+      return [['products', record.id], ...record.benefits.map((id): [Table, string] => ['benefits', id])]
+    case 'customer':
+      return [['customers', record.id]]
+    case 'subscription':
+      return [
+        ['subscriptions', record.id],
+        ['customers', record.customer_id],
+        ['products', record.product_id],
+      ]
+    case 'order':
+      return [
+        ['orders', record.id],
+        ['customers', record.customer_id],
+        ['products', record.product_id],
+      ]
+    case 'seat':
+      return [
+        ['seats', record.id],
+        ['customers', record.customer_id],
+        ['subscriptions', record.subscription_id],
+        ['orders', record.order_id],
+      ]
+    case 'grant':
+      return [
+        ['benefit_grants', record.id],
+        ['benefits', record.benefit_id],
+        ['customers', record.customer_id],
+        ['seats', record.seat_id],
+        ['subscriptions', record.subscription_id],
+        ['orders', record.order_id],
+      ]
+    case 'license_key':
+      return [
+        ['license_keys', record.id],
+        ['benefit_grants', record.grant_id],
+      ]
+    case 'download':
+      return [
+        ['downloadables', record.id],
+        ['benefit_grants', record.grant_id],
+        ['files', record.file_id],
+      ]
+  }
+}
+
+/** Looks up at once what the lines are about: however many they are, it is the same few statements. */
+const prepare = async (tx: Tx, platform: Platform, organization: OrganizationRow, part: readonly Line[]): Promise<Bench> => {
+  const { id: organization_id } = organization
+  const there = noRows()
+  const wanted = Map.groupBy(
+    part.flatMap(({ record }) => named(record)),
+    ([table]) => table,
+  )
+  const load = async (table: Table, ids: readonly (string | null | undefined)[]) => {
+    const known = there[table] as Map<string, unknown>
+    const missing = [...new Set(ids)].filter((id) => typeof id === 'string' && !known.has(id)) as string[]
+    for (const row of await rowsOf(tx, table, organization_id, missing)) known.set(row.id, row)
+  }
+  for (const table of tables) await load(table, wanted.get(table)?.map(([, id]) => id) ?? [])
+  await load(
+    'benefits',
+    [...there.benefit_grants.values()].map(({ benefit_id }) => benefit_id),
+  )
+  const records = part.map(({ record }) => record)
+  const customers = records.filter((record) => record.type === 'customer')
+  const keys = records.filter((record) => record.type === 'license_key')
+  const emails = customers.map(({ email }) => email)
+  const lower = await lowered(tx, emails)
+  const called = await customersCalled(
+    tx,
+    organization_id,
+    [...lower.values()],
+    customers.flatMap(({ external_id }) => external_id ?? []),
+  )
+  const alike = await grantsLike(tx, organization_id, likely(there, records))
+  const hashes = keys.flatMap(({ key }) => platform.hasher.candidates(new Secret(key)))
+  const cut = await keysLike(
+    tx,
+    organization_id,
+    hashes,
+    keys.map(({ grant_id }) => grant_id),
+  )
+  return {
+    tx,
+    platform,
+    organization,
+    there,
+    added: noRows(),
+    parts: await partsOf(tx, organization_id, [...there.products.keys()]),
+    activations: [],
+    prices: new Map(),
+    taken: {
+      address: new Map(called.map(({ id, email }) => [email ?? '', id])),
+      external_id: new Map(called.map(({ id, external_id }) => [external_id ?? '', id])),
+      grant: new Map(alike.map((grant) => [grantName(grant), grant.id])),
+      hash: new Map(cut.map(({ hash, id }) => [hash, id])),
+      keyed: new Map(cut.map(({ grant_id, id }) => [grant_id, id])),
+    },
+    lower,
+  }
+}
+
+/** How the grants of these lines may be called: each way in which one could be there already. */
+const likely = (there: Bench['there'], records: readonly BundleRecord[]): GrantName[] =>
+  records.flatMap((record) => {
+    if (record.type !== 'grant') return []
+    const { benefit_id, customer_id, subscription_id = null, order_id = null } = record
+    const bought = (subscription_id && there.subscriptions.get(subscription_id)) || (order_id && there.orders.get(order_id)) || undefined
+    const buyer_customer_id = bought ? bought.customer_id : customer_id
+    return [null, customer_id].map((holder_customer_id) => ({ buyer_customer_id, benefit_id, subscription_id, order_id, holder_customer_id }))
+  })
+
+/** Writes what is new, what is referred to first. */
+const store = async ({ tx, organization, added, parts, prices, activations }: Bench): Promise<void> => {
+  const { id: organization_id } = organization
+  for (const benefit of added.benefits.values()) await keepBenefitFiles(tx, await insertBenefit(tx, benefit))
+  for (const product of added.products.values()) {
+    await insertProduct(tx, product)
+    await insertPrices(
+      tx,
+      prices.get(product.id)!.map((price, position) => priceRow(product, { ...price, position }, product.created_at)),
+    )
+    await replaceBenefits(tx, product, parts.get(product.id)!.benefits)
+  }
+  await insertCustomers(tx, [...added.customers.values()])
+  for (const subscription of added.subscriptions.values())
+    await insertSubscription(
+      tx,
+      subscription,
+      parts
+        .get(subscription.product_id)!
+        .prices.filter(({ price_currency }) => price_currency === subscription.currency)
+        .map(({ id }) => id),
+    )
+  for (const order of added.orders.values()) {
+    const { id, description: label, net_amount, tax_amount } = order
+    await insertOrder(tx, order, [{ id, label, amount: net_amount, discount_amount: 0, net_amount, tax_amount, proration: false, product_price_id: null }], [])
+  }
+  await insertSeats(tx, [...added.seats.values()])
+  await saveGrants(tx, [...added.benefit_grants.values()])
+  await saveKeys(tx, [...added.license_keys.values()])
+  for (const { key, of } of activations)
+    for (const { id, created_at = key.created_at, label, meta, conditions } of of)
+      await insertActivation(tx, { organization_id, id, license_key_id: key.id, created_at, modified_at: null, label, meta, conditions })
+  await insertDownloadables(tx, [...added.downloadables.values()])
+  await nameGiven(
+    tx,
+    organization_id,
+    [...added.license_keys.values(), ...added.downloadables.values()].map(({ grant_id }) => grant_id),
+  )
+}
