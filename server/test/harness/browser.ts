@@ -42,7 +42,7 @@ export const openContext = async (
     locale,
   })
   if (cookie) await context.addCookies([{ name: cookie.split('=')[0]!, value: cookie.slice(cookie.indexOf('=') + 1), url: world.config.public_url.origin }])
-  context.setDefaultTimeout(5_000)
+  context.setDefaultTimeout(20_000)
   const violations: string[] = []
   context.on('console', (message) => {
     if (/Content Security Policy|Refused to/i.test(message.text())) violations.push(message.text())
@@ -77,7 +77,7 @@ export const openCallback = async () => {
           // Whoever comes now is not for us.
           waiting.splice(waiting.indexOf(take), 1)
           reject(new Error('no browser came back'))
-        }, 5_000)
+        }, 20_000)
         const take = (url: URL) => {
           clearTimeout(late)
           resolve(url)

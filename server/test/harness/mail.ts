@@ -63,7 +63,10 @@ export const openMailbox = async () => {
     next: (to: string): Promise<Letter> => {
       const at = letters.findIndex((letter) => letter.to === to)
       if (at >= 0) return Promise.resolve(letters.splice(at, 1)[0]!)
-      return new Promise((resolve) => waiting.push({ to, resolve }))
+      return new Promise((resolve, reject) => {
+        setTimeout(() => reject(new Error(`no letter came to ${to}`)), 60_000).unref()
+        waiting.push({ to, resolve })
+      })
     },
     /** Refuses the next `count` letters. */
     refuse: (count: number) => void (refusals = count),

@@ -207,9 +207,11 @@ describe('pages', () => {
     const { context, close } = await openContext(browser, world)
     const page = await context.newPage()
     await page.goto(`${world.config.public_url.origin}/oauth2/authorize?${new URLSearchParams(app.ask({ redirect_uri: callback.uri })).toString()}`)
+    // The page puts the cursor where one writes; a person waits for that, too.
+    await page.locator('input:focus').waitFor()
     await page.keyboard.type(person.email)
     await page.keyboard.press('Enter')
-    await page.getByLabel('Code from the mail').waitFor()
+    await page.getByLabel('Code from the mail').and(page.locator(':focus')).waitFor()
     await page.keyboard.type(codeIn((await world.mail.next(person.email)).text))
     await page.keyboard.press('Enter')
     await page.getByRole('button', { name: 'Allow' }).waitFor()
