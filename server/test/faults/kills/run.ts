@@ -20,7 +20,7 @@ const { values: given } = parseArgs({
   },
 })
 const kills = Number(given.kills ?? (given.quick ? 60 : 2000))
-const renewals = Number(given.renewals ?? (given.quick ? 1200 : 100_000))
+const renewals = Number(given.renewals ?? (given.quick ? 900 : 100_000))
 const lease_ms = Number(given.lease)
 const seed = given.seed === undefined ? randomInt(2 ** 31) : Number(given.seed)
 const dice = openDice(seed)
