@@ -47,6 +47,10 @@ const about = ({ of, also, through }: PersonalTable, organization_id: string, cu
     : sql`${sql.ref(through.column)} in (select id from ${sql.table(through.table)} where organization_id = ${organization_id} and ${theirs})`
 }
 
+/** What is written over the columns of a table that tell who somebody is. */
+export const forgotten = (columns: PersonalTable['columns']): RawBuilder<unknown>[] =>
+  Object.entries(columns).flatMap(([column, how]) => (how === 'kept' ? [] : [sql`${sql.ref(column)} = ${replacements[how](sql.ref(column))}`]))
+
 /** Writes over everything that any area has declared to be about this customer and its people. */
 export const forgetPerson = async (tx: Tx, { personal }: Discretion, { organization_id, customer_id, addresses, external_ids }: Person): Promise<void> => {
   for (const [table, declared] of Object.entries(personal)) {
@@ -57,9 +61,7 @@ export const forgetPerson = async (tx: Tx, { personal }: Discretion, { organizat
         update ${sql.table(table)} set ${sql.ref(of)} = ${customer_id}
         where organization_id = ${organization_id} and ${sql.ref(of)} is null 
           and (lower(${sql.ref(by.address)}) = any(${addresses}) or ${sql.ref(by.external_id)} = any(${external_ids}))`.execute(tx.q)
-    const changes = Object.entries(columns).flatMap(([column, how]) =>
-      how === 'kept' ? [] : [sql`${sql.ref(column)} = ${replacements[how](sql.ref(column))}`],
-    )
+    const changes = forgotten(columns)
     if (changes.length === 0) continue
     await sql`update ${sql.table(table)} set ${sql.join(changes)} where organization_id = ${organization_id} and ${about(declared, organization_id, customer_id)}`.execute(
       tx.q,

@@ -40,12 +40,11 @@ const membersAt = ({ at, of, and = 'true', most = 1 }: Place) => {
 }
 
 /** A grant that somebody has, or is about to. */
-export const live = (table: string) => sql.raw(`(${table}.is_wanted or ${table}.granted_at is not null)`)
+const live = (table: string) => sql.raw(`(${table}.is_wanted or ${table}.granted_at is not null)`)
 
 /** Seats and grants without a member, which the partial indexes of the same words hold. */
 export const unpreparedSeat = (table: string) => sql.raw(`(${table}.member_id is null and ${table}.status <> 'revoked')`)
-export const unpreparedGrant = (table: string) =>
-  sql.raw(`(${table}.member_id is null and ${table}.holder_customer_id is not null and (${table}.is_wanted or ${table}.granted_at is not null))`)
+export const unpreparedGrant = (table: string) => sql`(${sql.raw(`${table}.member_id is null and ${table}.holder_customer_id is not null`)} and ${live(table)})`
 
 /**
  * What the holders of some seats have through the same purchases. Looked up seat by seat along the index, whatever is
@@ -191,7 +190,7 @@ export const marks = (organization_id: Whose, wanted: RawBuilder<unknown> = sql`
     from customers c where c.organization_id = ${organization_id} and c.deleted_at is null and ${wanted} offset 0
   ) c`
 
-export interface Planned {
+interface Planned {
   readonly members: readonly { id: string; customer_id: string; email: string; name: string | null; external_id: string | null; role: 'owner' | 'member' }[]
   readonly seats: readonly { id: string; member_id: string; customer_id_before: string; customer_id_after: string }[]
   readonly grants: readonly { id: string; member_id: string; customer_id_before: string; customer_id_after: string; twin: boolean }[]

@@ -1,4 +1,6 @@
+import type { MemberMigrationWork } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
+import { forgotten, type Discretion } from '../../../platform/personal.sql.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { MemberRow } from '../../customers/index.ts'
 import { grantsOfSeats, marks, problems, relations, unpreparedGrant, unpreparedSeat, type Scope } from './planning.sql.ts'
@@ -42,9 +44,9 @@ export const pages = {
 } as const
 
 /** How many rows the steps of a work will go through, as far as can be told when it begins. */
-export const countWork = async (tx: Tx, organization_id: string, work: 'prepare' | 'unprepare' | 'tell' | 'untell' | 'purge'): Promise<number> => {
+export const countWork = async (tx: Tx, organization_id: string, work: MemberMigrationWork): Promise<number> => {
   const one = sql`organization_id = ${organization_id}`
-  const counts: Record<typeof work, RawBuilder<unknown>> = {
+  const counts: Record<MemberMigrationWork, RawBuilder<unknown>> = {
     prepare: sql`2 * (select count(*) from customers where ${one} and deleted_at is null) + (select count(*) from seats s where ${one} and ${unpreparedSeat('s')})`,
     unprepare: sql`(select count(*) from seats where ${one} and prepared) + (select count(*) from customers where ${one} and prepared <> 0) + (select count(*) from members where ${one} and prepared)`,
     tell: sql`(select count(*) from customers where ${one} and ((${sql.raw(conditions.holders)}) or (${sql.raw(conditions.teams)})))`,
@@ -100,7 +102,7 @@ const asIs = async (tx: Tx): Promise<void> => {
 }
 
 /** These seats, and those that the same people have of the same purchases: they are one to whoever works out what they give. */
-export const together = async (tx: Tx, organization_id: string, ids: readonly string[], condition: RawBuilder<unknown>): Promise<string[]> => {
+const together = async (tx: Tx, organization_id: string, ids: readonly string[], condition: RawBuilder<unknown>): Promise<string[]> => {
   const { rows } = await sql<{ id: string }>`
     select distinct t.id from (select holder_customer_id, subscription_id, order_id from seats where organization_id = ${organization_id} and id = any(${ids}::uuid[]) offset 0) s
     cross join lateral (select t.id, t.subscription_id, t.order_id from seats t where t.organization_id = ${organization_id} and t.holder_customer_id = s.holder_customer_id and ${condition} offset 0) t
@@ -243,17 +245,17 @@ export const entomb = async (tx: Tx, organization_id: string, ids: readonly stri
 }
 
 /** For good: nothing about the person is left in a customer that only held seats. Its id stays, for those who still have it. */
-export const purge = async (tx: Tx, organization_id: string, given: readonly string[], at: Date): Promise<void> => {
+export const purge = async (tx: Tx, { personal }: Discretion, organization_id: string, given: readonly string[], at: Date): Promise<void> => {
   const held = await holdStill(tx, organization_id, given, 'tombstones')
   // Looked at once more: whoever has come to something of their own is left alone.
   const { rows } = await sql<{ id: string }>`select id from (${marks(organization_id, sql`c.id = any(${held}::uuid[])`)}) m where pure`.execute(tx.q)
   const ids = rows.map(({ id }) => id)
-  const one = sql`organization_id = ${organization_id}`
-  await sql`update members set deleted_at = ${at}, email = 'forgotten-' || id || '@anonymized.invalid', name = null, external_id = null where ${one} and customer_id = any(${ids}::uuid[]) and deleted_at is null`.execute(
-    tx.q,
-  )
-  await sql`
-    update customers set deleted_at = ${at}, email = case when email is null then null else 'forgotten-' || id || '@anonymized.invalid' end, name = null, external_id = null,
-      metadata = '{}', billing_name = null, billing_address = null, tax_id = null, tax_id_format = null
-    where ${one} and id = any(${ids}::uuid[]) and pure_holder and deleted_at is null`.execute(tx.q)
+  const end = async (table: 'members' | 'customers', of: string) => {
+    const changes = [sql`deleted_at = ${at}`, ...forgotten(personal[table]!.columns)]
+    await sql`
+      update ${sql.table(table)} set ${sql.join(changes)}
+      where organization_id = ${organization_id} and ${sql.ref(of)} = any(${ids}::uuid[]) and deleted_at is null`.execute(tx.q)
+  }
+  await end('members', 'customer_id')
+  await end('customers', 'id')
 }

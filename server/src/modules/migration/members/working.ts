@@ -5,7 +5,7 @@ import { checkLease, extendLease, LeaseLost, releaseLease, type Lease } from '..
 import { emitEach } from '../../../platform/outbox/outbox.sql.ts'
 import { isUnavailable, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
 import { loadCustomers, presentCustomer, presentMember, type CustomerRow, type MemberRow } from '../../customers/index.ts'
-import type { Means } from '../../handlers.ts'
+import type { Means, Platform } from '../../handlers.ts'
 import { changePhase, holdPhase } from '../../organizations/index.ts'
 import { changeMigration, isPrepared, lockMigration, noteProblem, unbegun, type MigrationRow } from './migrations.sql.ts'
 import { sealed } from './migrating.ts'
@@ -14,11 +14,11 @@ import * as rows from './preparing.sql.ts'
 /** What is said of a part is little at a time: other events of the seller are not to wait behind it. */
 const pace = { events: 200, pause: 1 * seconds }
 
-/** A part of a work: the rows it goes through, and what is done with some of them; true where something was said of it. */
+/** A part of a work: the rows it goes through, and what is done with some of them. */
 interface Step {
   readonly page: (tx: Tx, at: rows.Cursor) => Promise<string[]>
-  readonly run: (tx: Tx, means: Means, row: Locked<MigrationRow>, ids: readonly string[]) => Promise<void>
-  /** What a row of it is called, where one that fails is passed over and told. */
+  readonly run: (tx: Tx, row: Locked<MigrationRow>, ids: readonly string[], platform: Platform) => Promise<void>
+  /** What a row of it is called: one that fails is passed over and told. */
   readonly resource: 'customer' | 'seat' | 'grant' | 'member'
   /** Every row of it is said to the world. */
   readonly told?: true
@@ -28,7 +28,7 @@ const subject = ({ organization_id, id, customer_id }: MemberRow) => ({ organiza
 
 const preparing =
   (scope: 'owners' | 'seats' | 'grants'): Step['run'] =>
-  async (tx, _means, { organization_id, started_at }, ids) => {
+  async (tx, { organization_id, started_at }, ids) => {
     await holdPhase(tx, organization_id)
     const made = await rows.prepare(tx, organization_id, { [scope]: ids } as Parameters<typeof rows.prepare>[2], started_at!)
     if (made.length > 0 && (await rows.isHeard(tx, organization_id)))
@@ -41,12 +41,12 @@ const preparing =
 
 const holding =
   (work: (tx: Tx, organization_id: string, ids: readonly string[]) => Promise<void>): Step['run'] =>
-  async (tx, _means, { organization_id }, ids) => {
+  async (tx, { organization_id }, ids) => {
     await holdPhase(tx, organization_id)
     await work(tx, organization_id, ids)
   }
 
-const removing: Step['run'] = async (tx, _means, { organization_id }, ids) => {
+const removing: Step['run'] = async (tx, { organization_id }, ids) => {
   const gone = await rows.removeMembers(tx, organization_id, ids)
   if (gone.length > 0 && (await rows.isHeard(tx, organization_id)))
     await emitEach(
@@ -66,7 +66,7 @@ const shown = async (tx: Tx, organization_id: string, ids: readonly string[], st
 const idsOf = (customers: readonly CustomerRow[]) => customers.map(({ id }) => id)
 const about = ({ organization_id, id }: CustomerRow) => ({ organization_id, resource_id: id, customer_id: id })
 
-const entombing: Step['run'] = async (tx, _means, { organization_id, switched_at }, ids) => {
+const entombing: Step['run'] = async (tx, { organization_id, switched_at }, ids) => {
   const customers = await shown(tx, organization_id, ids, 'holders')
   await emitEach(
     tx,
@@ -76,7 +76,7 @@ const entombing: Step['run'] = async (tx, _means, { organization_id, switched_at
   await rows.entomb(tx, organization_id, idsOf(customers), switched_at)
 }
 
-const reviving: Step['run'] = async (tx, _means, { organization_id }, ids) => {
+const reviving: Step['run'] = async (tx, { organization_id }, ids) => {
   const customers = await shown(tx, organization_id, ids, 'tombstones')
   await emitEach(
     tx,
@@ -86,7 +86,7 @@ const reviving: Step['run'] = async (tx, _means, { organization_id }, ids) => {
   await rows.entomb(tx, organization_id, idsOf(customers), null)
 }
 
-const retelling: Step['run'] = async (tx, _means, { organization_id }, ids) => {
+const retelling: Step['run'] = async (tx, { organization_id }, ids) => {
   const customers = await shown(tx, organization_id, ids, 'teams')
   await emitEach(
     tx,
@@ -119,11 +119,14 @@ const works: Record<NonNullable<MigrationRow['work']>, Readonly<Record<string, S
   purge: {
     tombstones: {
       page: rows.pages.tombstones,
-      run: async (tx, _means, { organization_id, sealed_at }, ids) => rows.purge(tx, organization_id, ids, sealed_at!),
+      run: (tx, { organization_id, sealed_at }, ids, { discretion }) => rows.purge(tx, discretion, organization_id, ids, sealed_at!),
       resource: 'customer',
     },
   },
 }
+
+/** When the next part is to be done. */
+type Next = 'at once' | 'later'
 
 /** So many parts are done in a row before others have a turn. */
 const atOnce = 50
@@ -135,7 +138,7 @@ const atOnce = 50
 export const work = async (means: Means, lease: Lease): Promise<void> => {
   for (let turn = 0; turn < atOnce; turn++) {
     const next = await means
-      .transact((tx) => proceed(tx, means, lease, means.platform.config.member_migration.batch))
+      .transact((tx) => proceed(tx, means.platform, lease, means.platform.config.member_migration.batch))
       .catch((error: unknown) => {
         if (error instanceof LeaseLost || (isUnavailable(error) && !tookTooLong(error))) throw error
         return oneByOne(means, lease, error)
@@ -154,7 +157,7 @@ const tookTooLong = (error: unknown) => ['55P03', '57014'].includes((error as { 
 const hold = (tx: Tx, { organization_id }: Lease) => lockMigration(tx, unbegun(organization_id, 'before'))
 
 /** Does the next part. Whatever comes after it is said in the same transaction. */
-const proceed = async (tx: Tx, means: Means, lease: Lease, most: number): Promise<'at once' | 'later'> => {
+const proceed = async (tx: Tx, platform: Platform, lease: Lease, most: number): Promise<Next> => {
   await checkLease(tx, lease)
   const row = await hold(tx, lease)
   if (row.work === null) {
@@ -172,7 +175,7 @@ const proceed = async (tx: Tx, means: Means, lease: Lease, most: number): Promis
   const limit = heard ? Math.min(most, pace.events) : most
   const ids = await step.page(tx, { organization_id: row.organization_id, after: row.after, limit })
   if (ids.length > 0) {
-    await step.run(tx, means, row, ids)
+    await step.run(tx, row, ids, platform)
     await changeMigration(tx, row, { after: ids.at(-1)!, done: row.done + ids.length })
     if (heard) {
       await releaseLease(tx, lease, later(tx.clock.wall(), pace.pause))
@@ -191,11 +194,9 @@ const proceed = async (tx: Tx, means: Means, lease: Lease, most: number): Promis
 }
 
 /** A part that fails as a whole is done row by row: the row that cannot be is told, and passed over. */
-type Next = 'at once' | 'later'
-
 const oneByOne = async (means: Means, lease: Lease, error: unknown): Promise<Next> => {
   try {
-    return await means.transact((tx) => proceed(tx, means, lease, 1))
+    return await means.transact((tx) => proceed(tx, means.platform, lease, 1))
   } catch (again) {
     if (again instanceof LeaseLost || isUnavailable(again)) throw again
     return means.transact(async (tx): Promise<Next> => {
