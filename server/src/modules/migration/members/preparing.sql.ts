@@ -105,8 +105,8 @@ const asIs = async (tx: Tx): Promise<void> => {
 const together = async (tx: Tx, organization_id: string, ids: readonly string[], condition: RawBuilder<unknown>): Promise<string[]> => {
   const { rows } = await sql<{ id: string }>`
     select distinct t.id from (select holder_customer_id, subscription_id, order_id from seats where organization_id = ${organization_id} and id = any(${ids}::uuid[]) offset 0) s
-    cross join lateral (select t.id, t.subscription_id, t.order_id from seats t where t.organization_id = ${organization_id} and t.holder_customer_id = s.holder_customer_id and ${condition} offset 0) t
-    where t.subscription_id = s.subscription_id or t.order_id = s.order_id`.execute(tx.q)
+    cross join lateral (select * from seats t where t.organization_id = ${organization_id} and t.holder_customer_id = s.holder_customer_id offset 0) t
+    where (t.subscription_id = s.subscription_id or t.order_id = s.order_id) and ${condition}`.execute(tx.q)
   return [...new Set([...ids, ...rows.map(({ id }) => id)])]
 }
 
