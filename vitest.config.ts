@@ -10,7 +10,7 @@ export default defineConfig({
     // Two processes for the whole run: what the files import is read twice, not a hundred times.
     isolate: false,
     // Long enough for a machine that is busy or small: nothing here is judged by how long it takes, except where it says so.
-    testTimeout: 120_000,
-    hookTimeout: 120_000,
+    testTimeout: 600_000,
+    hookTimeout: 600_000,
   },
 })

@@ -8,6 +8,6 @@ export default defineConfig({
     reporters: ['default', './server/test/harness/reporter.ts'],
     pool: 'forks',
     maxWorkers: 1,
-    hookTimeout: 60_000,
+    hookTimeout: 600_000,
   },
 })

@@ -171,8 +171,8 @@ const makeSeats = async (owner: pg.Client, organization_id: string): Promise<voi
 /** What phase 1 writes, by whoever knows the data: nothing is asked that is the same for every row. */
 const runBare = (name: string, organization_id: string): Promise<void> =>
   asOwner(name, async (owner) => {
-    // As for a worker.
-    await owner.query('set "bursar.noting" = off')
+    // As the worker, for whom nothing is noted for the audit.
+    await owner.query('set role bursar_worker')
     const columns = 'organization_id, id, customer_id, created_at, email, name, external_id, role, prepared'
     for (const statement of [
       `insert into members (${columns})

@@ -1,12 +1,18 @@
 import type { Operation, Webhook } from './kit/index.ts'
+import * as disputes from './billing/disputes.ts'
+import * as documents from './billing/documents.ts'
+import * as methods from './billing/methods.ts'
 import * as orders from './billing/orders.ts'
 import * as paymentAccounts from './billing/payment-accounts.ts'
 import * as payments from './billing/payments.ts'
 import * as portalSubscriptions from './billing/portal-subscriptions.ts'
+import * as previews from './billing/previews.ts'
 import * as refunds from './billing/refunds.ts'
 import * as seats from './billing/seats.ts'
+import * as sellers from './billing/sellers.ts'
 import * as subscriptions from './billing/subscriptions.ts'
 import * as taxes from './billing/taxes.ts'
+import * as wallets from './billing/wallets.ts'
 import * as benefits from './catalog/benefits.ts'
 import * as customFields from './catalog/custom-fields.ts'
 import * as discounts from './catalog/discounts.ts'
@@ -14,6 +20,7 @@ import * as files from './catalog/files.ts'
 import * as meters from './catalog/meters.ts'
 import * as products from './catalog/products.ts'
 import * as storefront from './catalog/storefront.ts'
+import * as checkoutLinks from './checkout/checkout-links.ts'
 import * as checkouts from './checkout/checkouts.ts'
 import * as customerSessions from './customers/customer-sessions.ts'
 import * as customers from './customers/customers.ts'
@@ -34,14 +41,20 @@ import * as auditLog from './organizations/audit-log.ts'
 import * as organizations from './organizations/organizations.ts'
 import * as webhookEndpoints from './webhooks/webhooks.ts'
 
+export * from './billing/disputes.ts'
+export * from './billing/documents.ts'
+export * from './billing/methods.ts'
 export * from './billing/orders.ts'
 export * from './billing/payment-accounts.ts'
 export * from './billing/payments.ts'
 export * from './billing/portal-subscriptions.ts'
+export * from './billing/previews.ts'
 export * from './billing/refunds.ts'
 export * from './billing/seats.ts'
+export * from './billing/sellers.ts'
 export * from './billing/subscriptions.ts'
 export * from './billing/taxes.ts'
+export * from './billing/wallets.ts'
 export * from './catalog/benefits.ts'
 export * from './catalog/custom-fields.ts'
 export * from './catalog/discounts.ts'
@@ -50,6 +63,7 @@ export * from './catalog/metadata.ts'
 export * from './catalog/meters.ts'
 export * from './catalog/products.ts'
 export * from './catalog/storefront.ts'
+export * from './checkout/checkout-links.ts'
 export * from './checkout/checkouts.ts'
 export * from './customers/addresses.ts'
 export * from './customers/customer-sessions.ts'
@@ -98,13 +112,20 @@ const exported = [
   testClocks,
   subscriptions,
   portalSubscriptions,
+  previews,
   seats,
+  sellers,
   orders,
+  documents,
   payments,
   paymentAccounts,
   refunds,
+  disputes,
+  methods,
   taxes,
+  wallets,
   checkouts,
+  checkoutLinks,
   grants,
   licenseKeys,
   downloadables,

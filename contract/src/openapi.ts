@@ -53,7 +53,7 @@ export const document = (version: Version): Json => {
       ...(operation.body
         ? {
             requestBody: {
-              required: true,
+              required: !operation.body.safeParse(undefined).success,
               content: { [operation.form ? 'application/x-www-form-urlencoded' : 'application/json']: { schema: schemaOf(operation.body) } },
             },
           }
@@ -176,6 +176,7 @@ const responsesOf = (operation: Operation, schemaOf: (schema: z.ZodType) => unkn
   const responses: Record<string, Json> = {
     ...(operation.alsoDeclares ? { [operation.alsoDeclares]: success } : {}),
     [successStatus(operation)]: success,
+    ...(operation.pending ? { [operation.pending]: { description: 'Not there yet: ask again, after as many seconds as `retry-after` says.' } } : {}),
   }
   for (const [status, kinds] of Map.groupBy(failuresOf(operation), (kind) => kind.status)) {
     const schemas = kinds.map(failureSchema)

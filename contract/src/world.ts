@@ -387,7 +387,7 @@ export const currencies = [
 ] as const
 
 /** The states, provinces and territories of the countries that tax by them, ISO 3166-2 without the country. */
-const states: Readonly<Record<string, readonly string[]>> = {
+export const states: Readonly<Record<string, readonly string[]>> = {
   US: 'AL AK AZ AR CA CO CT DE DC FL GA HI ID IL IN IA KS KY LA ME MD MA MI MN MS MO MT NE NV NH NJ NM NY NC ND OH OK OR PA RI SC SD TN TX UT VT VA WA WV WI WY'.split(
     ' ',
   ),
@@ -404,3 +404,28 @@ export const Country = z.enum(countries)
 export const SellerCountry = Country.exclude(embargoed)
 export const PresentmentCurrency = z.enum(currencies).meta({ id: 'PresentmentCurrency' })
 export type PresentmentCurrency = z.infer<typeof PresentmentCurrency>
+
+/** How many decimal digits a currency has: in our amounts, in the processor's, and to a reader. */
+export interface Exponents {
+  readonly wire: number
+  readonly processor: number
+  readonly display: number
+}
+
+const usual: Exponents = { wire: 2, processor: 2, display: 2 }
+
+/**
+ * Whoever is not here has two digits everywhere. The three differ because the wire is a promise to existing clients, the
+ * processor has old promises of its own (krónur and shillings end in 00), and a reader expects ISO 4217.
+ */
+const unusual: readonly (Exponents & { readonly currencies: string })[] = [
+  { wire: 0, processor: 0, display: 0, currencies: 'bif clp djf gnf jpy kmf krw pyg rwf vnd vuv xaf xof xpf' },
+  { wire: 0, processor: 0, display: 2, currencies: 'mga' },
+  { wire: 2, processor: 2, display: 0, currencies: 'isk ugx' },
+]
+export const exponents: ReadonlyMap<string, Exponents> = new Map(
+  unusual.flatMap(({ currencies, ...digits }) => currencies.split(' ').map((currency) => [currency, digits] as const)),
+)
+
+/** The digits of a currency; every currency has them. */
+export const exponentsOf = (currency: string): Exponents => exponents.get(currency) ?? usual

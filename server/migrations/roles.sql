@@ -22,7 +22,3 @@ begin
   end loop;
 end
 $$;
-
-revoke all on schema public from public;
-grant usage on schema public to bursar_api, bursar_worker, bursar_jobs;
-create schema if not exists graphile_worker authorization bursar_jobs;

@@ -1,10 +1,10 @@
 import { z } from 'zod'
-import { CustomFieldData } from '../catalog/custom-fields.ts'
+import { CustomFieldData, customFieldDataInput } from '../catalog/custom-fields.ts'
 import { DiscountBase, DiscountProduct } from '../catalog/discounts.ts'
-import { Metadata, metadataFilter } from '../catalog/metadata.ts'
+import { Metadata, metadataFilter, metadataInput } from '../catalog/metadata.ts'
 import { CustomerOrganization, CustomerProduct } from '../catalog/storefront.ts'
 import { Address, AddressInput } from '../customers/addresses.ts'
-import { CustomerTeam, CustomerType, PaymentProcessor, personName } from '../customers/customers.ts'
+import { CustomerTeam, CustomerType, maybe, PaymentProcessor, personName } from '../customers/customers.ts'
 import {
   csv,
   failure,
@@ -26,7 +26,8 @@ import {
   uuid,
   webhook,
 } from '../kit/index.ts'
-import { subscriptionShape } from './subscriptions.ts'
+import { PresentmentCurrency } from '../world.ts'
+import { PaymentFailed, subscriptionShape } from './subscriptions.ts'
 
 export const OrderStatus = named('OrderStatus', z.enum(['draft', 'pending', 'paid', 'refunded', 'partially_refunded', 'void']))
 export type OrderStatus = z.output<typeof OrderStatus>
@@ -106,6 +107,36 @@ export type Order = z.output<typeof Order>
 
 const billing = { billing_name: personName(), billing_address: AddressInput.nullish() }
 export const OrderUpdate = resource('OrderUpdate', billing)
+
+export const OrderCreate = resource('OrderCreate', {
+  customer_id: uuid(),
+  product_id: uuid().describe('A product that is sold once, at a fixed price.'),
+  currency: PresentmentCurrency.nullish().describe("The organization's own, unless said otherwise. The product must have a price in it."),
+  amount: z.int().min(0).max(2_100_000_000).nullish().describe('Instead of the price, in minor units: nothing, or what the processor takes.'),
+  description: maybe(500).describe('The name of the product, unless said otherwise.'),
+  organization_id: uuid().nullish(),
+  metadata: metadataInput().optional(),
+  custom_field_data: customFieldDataInput().optional(),
+})
+export type OrderCreate = z.output<typeof OrderCreate>
+
+export const OrderFinalize = resource('OrderFinalize', {
+  payment_method_id: uuid().nullish().describe("One that the customer has left with you; the customer's default, unless said otherwise."),
+})
+export type OrderFinalize = z.output<typeof OrderFinalize>
+
+export const PaymentActionRequired = failure(
+  'PaymentActionRequired',
+  402,
+  'The bank wants the customer to confirm this payment, and the customer is not here. The order is a draft as before.',
+)
+export const OffSessionChargesNotEnabled = failure(
+  'OffSessionChargesNotEnabled',
+  403,
+  'Whoever runs this deployment has not allowed this organization to charge customers who are not there.',
+)
+export const OrganizationNotReadyForPayments = failure('OrganizationNotReadyForPayments', 403, 'This organization cannot take payments now.')
+export const OrderNotDraft = failure('OrderNotDraft', 412, 'Only a draft can be made final, and this order is none any more.')
 
 const read = merchant('orders:read')
 const write = merchant('orders:write')
@@ -198,6 +229,35 @@ export const getOrder = operation({
   fails: [ResourceNotFound],
 })
 
+export const createOrder = operation({
+  id: 'orders:create',
+  method: 'POST',
+  path: '/v1/orders/',
+  summary: 'Draft an order',
+  description: 'For a customer who is not there. Nothing is charged, and the customer sees nothing of it, until it is made final.',
+  access: write,
+  body: OrderCreate,
+  returns: Order,
+  status: 201,
+  keptDays: 30,
+  fails: [NotPermitted],
+})
+
+export const finalizeOrder = operation({
+  id: 'orders:finalize',
+  method: 'POST',
+  path: '/v1/orders/{id}/finalize',
+  summary: 'Make a draft final, and charge it',
+  description:
+    'Charges what the draft says to a payment method that the customer has left. A declined payment leaves the draft; `pending` in the answer means that the processor takes its time, and `order.paid` or `order.updated` will tell.',
+  access: write,
+  params: byId,
+  body: OrderFinalize.default({}),
+  returns: Order,
+  keptDays: 30,
+  fails: [NotPermitted, PaymentFailed, PaymentActionRequired, OffSessionChargesNotEnabled, OrganizationNotReadyForPayments, ResourceNotFound, OrderNotDraft],
+})
+
 export const updateOrder = operation({
   id: 'orders:update',
   method: 'PATCH',
@@ -238,6 +298,10 @@ export const CustomerOrderConfirmPayment = resource('CustomerOrderConfirmPayment
 export const CustomerOrderPaymentConfirmation = resource('CustomerOrderPaymentConfirmation', {
   status: z.string().describe('`succeeded`, or what has to happen yet.'),
   client_secret: z.string().nullable().describe("Hand it to the processor's form where the bank asks for more."),
+  publishable_key: z
+    .string()
+    .nullable()
+    .describe('What opens that form: of the account that charges, which need not be the one of today. Null with the test processor.'),
   error: z.string().nullable().describe('Why it failed.'),
 })
 

@@ -24,12 +24,10 @@ import {
   changeRefusals,
   clearing,
   CustomerCancellationReason,
-  InactiveSubscription,
   pausing,
   resuming,
   seatsInput,
   Subscription,
-  SubscriptionLocked,
   SubscriptionMeter,
   subscriptionShape,
 } from './subscriptions.ts'
@@ -54,7 +52,7 @@ export const CustomerSubscriptionUpdate = named(
   'CustomerSubscriptionUpdate',
   oneOf(
     strictResource('CustomerSubscriptionCancel', {
-      cancel_at_period_end: z.boolean().nullish().describe('False takes back a cancellation.'),
+      cancel_at_period_end: z.boolean().nullish().describe('False takes back a cancellation. One that is paused has no period, and ends at once.'),
       cancellation_reason: CustomerCancellationReason.nullish(),
       cancellation_comment: cancellationComment(),
     }),
@@ -133,9 +131,9 @@ export const cancelPortalSubscription = operation({
   method: 'DELETE',
   path: '/v1/customer-portal/subscriptions/{id}',
   summary: 'Cancel a subscription',
-  description: 'It runs until the end of the period that is paid.',
+  description: 'It runs until the end of the period that is paid. One that is paused has none, and ends at once.',
   access: change,
   params: byId,
   returns: CustomerSubscription,
-  fails: [NotPermitted, ResourceNotFound, AlreadyCanceledSubscription, InactiveSubscription, SubscriptionLocked],
+  fails: [NotPermitted, ResourceNotFound, AlreadyCanceledSubscription],
 })

@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { BenefitType } from '../catalog/benefits.ts'
 import { externalId } from '../customers/customers.ts'
 import { Member } from '../customers/members.ts'
 import {
@@ -130,6 +131,13 @@ export const SeatClaimInfo = resource('SeatClaimInfo', {
   organization_slug: z.string(),
   customer_email: z.string().describe('The address that is invited.'),
   can_claim: z.boolean(),
+  status: named('SeatInvitationStatus', z.enum(['pending', 'claimed', 'expired', 'revoked'])).describe(
+    'What became of the invitation, for 30 days after its end; `pending` while it waits to be accepted.',
+  ),
+  invited_by: z.string().nullable().describe('The name of the customer who pays for the seat.'),
+  benefits: z
+    .array(resource('SeatClaimBenefit', { id: uuid(), type: BenefitType, description: z.string() }))
+    .describe('What the seat gives; not what the seller keeps to itself.'),
 })
 
 export const FeatureNotEnabled = failure('FeatureNotEnabled', 403, 'Seats are not enabled for this organization.')
@@ -232,6 +240,8 @@ export const resendSeatInvitation = operation({
   fails: [NotPermitted, ResourceNotFound, FeatureNotEnabled, SeatNotPending, InvalidInvitationToken],
 })
 
+const SeatClaim = resource('SeatClaim', { invitation_token: z.string().min(1).max(200) })
+
 // No guessing budget: a link cannot be guessed, and a whole office accepts from one address.
 export const getSeatClaimInfo = operation({
   id: 'customer-seats:get_claim_info',
@@ -251,13 +261,26 @@ export const claimSeat = operation({
   summary: 'Accept an invitation',
   description: 'Trades the token of the link for the seat and a portal session. It works once.',
   access: open({ anyOrigin: true }),
-  body: resource('SeatClaim', { invitation_token: z.string().min(1).max(200) }),
+  body: SeatClaim,
   returns: resource('CustomerSeatClaimResponse', {
     seat: CustomerSeat,
     customer_session_token: z.string().describe('A portal session of whoever holds the seat now.'),
   }),
   reveals: true,
   fails: [InvalidInvitationToken, FeatureNotEnabled],
+})
+
+export const requestSeatInvitation = operation({
+  id: 'customer-seats:request_invitation',
+  method: 'POST',
+  path: '/v1/customer-seats/claim/request',
+  summary: 'Ask for a new invitation',
+  description: 'For whoever has a link that ran out: the owner of the team is told by mail, once a day at most. The answer is the same for any token.',
+  access: open({ anyOrigin: true }),
+  budget: 'sign_in',
+  body: SeatClaim,
+  status: 202,
+  fails: [],
 })
 
 export const listPortalSeats = operation({

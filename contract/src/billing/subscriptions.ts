@@ -184,7 +184,11 @@ export const CannotPauseSubscription = failure(
 )
 export const NoScheduledPause = failure('NoScheduledPause', 409, 'No pause is scheduled for this subscription.')
 export const NotPausedSubscription = failure('NotPausedSubscription', 409, 'This subscription is not paused.')
-export const SubscriptionLocked = failure('SubscriptionLocked', 409, 'A change of this subscription waits for its payment. Try again in a moment.')
+export const SubscriptionLocked = failure(
+  'SubscriptionLocked',
+  409,
+  'A change of this subscription is being paid for, which takes a moment with a card and days with a debit. Until then it can only be canceled.',
+)
 export const NotASeatBasedSubscription = failure('NotASeatBasedSubscription', 400, 'This subscription is not priced by seat.')
 export const BelowMinimumSeats = failure('BelowMinimumSeats', 400, 'The product is not sold with so few seats.')
 export const AboveMaximumSeats = failure('AboveMaximumSeats', 400, 'The product is not sold with so many seats.')

@@ -10,6 +10,7 @@ import {
   email,
   failure,
   filter,
+  landing,
   merchant,
   named,
   NotPermitted,
@@ -116,7 +117,9 @@ const common = {
   customer_tax_id: z.string().nullable(),
   locale: z.string().nullable(),
   payment_method_type: z.string().nullable(),
-  payment_processor_metadata: z.record(z.string(), z.string()).describe("What the processor's form needs."),
+  payment_processor_metadata: z
+    .record(z.string(), z.string())
+    .describe("What the processor's form needs; to the buyer of an open checkout also why the last payment failed, as `declined`."),
   billing_address_fields: CheckoutBillingAddressFields,
   products: z.array(CheckoutProduct).describe('Those to choose from.'),
   product: CheckoutProduct.nullable(),
@@ -153,8 +156,6 @@ export const CheckoutPublicConfirmed = resource('CheckoutPublicConfirmed', {
 export type CheckoutPublicConfirmed = z.output<typeof CheckoutPublicConfirmed>
 
 const seats = () => z.int().min(1).max(10_000)
-/** Any page of the seller, also one on its developer's own machine. */
-const landing = () => z.url({ protocol: /^https?$/ }).max(2083)
 const origin = () =>
   z
     .string()

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { email, failure, merchant, NotPermitted, open, operation, portal, resource, stamps, timestamp, url, uuid } from '../kit/index.ts'
+import { email, failure, landing, merchant, NotPermitted, open, operation, portal, resource, stamps, timestamp, uuid } from '../kit/index.ts'
 import { AmbiguousExternalCustomerID, Customer } from './customers.ts'
 
 export const CustomerSessionCreate = resource('CustomerSessionCreate', {
@@ -8,7 +8,7 @@ export const CustomerSessionCreate = resource('CustomerSessionCreate', {
   customer_external_id: z.string().max(256).nullish().describe('An older name of `external_customer_id`.'),
   member_id: uuid().nullish().describe('Whose session it is. A team must say; an individual has its owner.'),
   external_member_id: z.string().max(256).nullish().describe('The same, by your own identifier.'),
-  return_url: url().nullish().describe('Where the portal leads back to.'),
+  return_url: landing().nullish().describe('Where the portal leads back to.'),
 })
 
 export const CustomerSession = resource('CustomerSession', {

@@ -66,6 +66,12 @@ export const listPortalPaymentMethods = operation({
 
 export const EmailUpdateInvalidOrExpired = failure('EmailUpdateInvalidOrExpired', 401, 'This link is used or expired. Ask for the change again.')
 
+export const AddressNotProved = failure(
+  'AddressNotProved',
+  403,
+  'Your address is not proved yet. Sign in to the portal with the code that is mailed to it, then do this.',
+)
+
 export const requestEmailUpdate = operation({
   id: 'customer_portal:customers:request_email_update',
   method: 'POST',
@@ -77,7 +83,7 @@ export const requestEmailUpdate = operation({
   body: resource('CustomerEmailUpdateRequest', { email: email() }),
   returns: resource('CustomerEmailUpdateRequested', {}),
   status: 202,
-  fails: [NotPermitted],
+  fails: [NotPermitted, AddressNotProved],
 })
 
 export const checkEmailUpdate = operation({
@@ -135,12 +141,13 @@ export const addPortalMember = operation({
   method: 'POST',
   path: '/v1/customer-portal/members',
   summary: 'Add a member to the team',
-  description: 'An address that is a member already is answered with that member, unchanged.',
+  description:
+    'An address that is a member already is answered with that member, unchanged. Whoever was let in by a first purchase proves their address before they give roles.',
   access: team,
   body: resource('CustomerPortalMemberCreate', { email: email(), name: personName(), role: MemberRole.default('member') }),
   returns: CustomerPortalMember,
   status: 201,
-  fails: [NotPermitted],
+  fails: [NotPermitted, AddressNotProved],
 })
 
 export const updatePortalMember = operation({
@@ -153,7 +160,7 @@ export const updatePortalMember = operation({
   params: byId,
   body: resource('CustomerPortalMemberUpdate', { name: personName(), role: MemberRole.nullish() }),
   returns: CustomerPortalMember,
-  fails: [NotPermitted, ResourceNotFound],
+  fails: [NotPermitted, AddressNotProved, ResourceNotFound],
 })
 
 export const removePortalMember = operation({

@@ -18,7 +18,7 @@ import {
 } from './failures.ts'
 
 /** The rate budgets: who is charged and how much each holds is the server's table. */
-export type BudgetName = 'api' | 'license_keys' | 'sign_in' | 'registration' | 'checkout_confirm'
+export type BudgetName = 'api' | 'license_keys' | 'sign_in' | 'registration' | 'checkout_confirm' | 'checkout_link'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
@@ -41,6 +41,8 @@ export interface Operation<
   /** Success: 200 with a body, unless said otherwise. Without `returns` the answer has no body; 302 sends on to another address. */
   readonly returns?: Returns
   readonly status?: 200 | 201 | 202 | 204 | 302
+  /** Success, but not there yet: answered without a body, and asked for again. */
+  readonly pending?: 202
   /** What the answer is, where it is not JSON. */
   readonly media?: 'text/csv'
   /** A success that clients may expect besides; it is documented and never answered. */

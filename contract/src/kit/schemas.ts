@@ -35,6 +35,9 @@ export const email = () => z.email().max(320)
 
 export const url = () => z.url({ protocol: /^https?$/, hostname: z.regexes.domain }).max(2083)
 
+/** Any page of a seller, also one on its developer's own machine. */
+export const landing = () => z.url({ protocol: /^https?$/ }).max(2083)
+
 /** A whole number in a query string. */
 export const integerInText = (schema: z.ZodNumber) =>
   z.preprocess((value) => (typeof value === 'string' && /^-?\d{1,30}$/.test(value) ? Math.max(-1, Math.min(Number(value), 2_147_483_647)) : value), schema)

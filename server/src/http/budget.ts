@@ -42,6 +42,14 @@ export const budgetsOf = (environment: Environment): Record<Name, Budget> => ({
     ],
     guess: true,
   },
+  // Each visit leaves a checkout behind; and a whole office may follow the same link.
+  checkout_link: {
+    windows: [
+      { limit: 60, seconds: 60 },
+      { limit: 600, seconds: 3600 },
+    ],
+    guess: true,
+  },
   failed_authentications: { windows: [{ limit: 60, seconds: 60 }], guess: true },
 })
 

@@ -8,6 +8,8 @@ import {
   Unauthorized,
   UnsupportedMediaType,
 } from '@bursar/contract'
+import { Refused } from '@bursar/contract/client'
+import { ProcessorSilent } from '../gateways/payments/payments.ts'
 import { StorageRefusal, StorageSilent } from '../gateways/storage/storage.ts'
 import { isUnavailable } from '../platform/postgres/postgres.ts'
 
@@ -41,14 +43,22 @@ export const answerFailure = (error: unknown): FailedAnswer => {
   if (error instanceof Failure) return answer(error)
   if (error instanceof InvalidRequest) return { status: 422, headers: {}, body: { error: 'RequestValidationError', detail: error.problems }, fault: false }
   if (error instanceof BearerRefusal) return { status: error.status, headers: { 'www-authenticate': error.challenge }, body: error.body, fault: false }
+  // A page that asked the API, and was refused what it did not foresee.
+  if (error instanceof Refused) return passedOn(error)
   const { code = '', statusCode = 500 } = error as { code?: string; statusCode?: number }
   const unreadable = framework[code] ?? (code.startsWith('FST_') && statusCode < 500 ? new BadRequest() : undefined)
   if (unreadable) return answer(unreadable)
   return { ...answer(faultOf(error)), fault: true }
 }
 
+const passedOn = ({ reply: { status, body, headers } }: Refused): FailedAnswer => {
+  const wait = headers.get('retry-after')
+  return { status, headers: wait === null ? {} : { 'retry-after': wait }, body, fault: false }
+}
+
 const faultOf = (error: unknown): Failure => {
   if (isUnavailable(error)) return new ServiceUnavailable(undefined, { 'retry-after': '1' })
+  if (error instanceof ProcessorSilent) return new ServiceUnavailable('The payment processor does not answer. Try again shortly.', { 'retry-after': '5' })
   if (error instanceof StorageSilent) return new ServiceUnavailable('The storage of files does not answer. Try again shortly.', { 'retry-after': '5' })
   if (error instanceof StorageRefusal && error.code === 'misconfigured')
     return new ServiceUnavailable('Files cannot be kept here now: whoever runs this deployment has to set up its storage, and finds why in its log.')

@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
+import { connect } from '@bursar/contract/client'
 import { locales, type Frame, type Locale, type Theme, type View } from '@bursar/contract'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { anonymous, type Anonymous, type UserActor } from '../kernel/actors.ts'
 import { randomText, sameText, Secret } from '../kernel/secrets.ts'
-import type { Page, PageAnswer, Platform } from '../modules/handlers.ts'
+import type { Outside, Page, PageAnswer, Platform } from '../modules/handlers.ts'
 import type { Deed } from '../platform/audit/audit.ts'
 import type { Transact } from '../platform/postgres/postgres.ts'
 import { cookieName, hostCookie, personBehind, protocolPaths, readCookie, setCookie } from '../modules/identity/index.ts'
@@ -19,6 +20,9 @@ export interface PagesOptions {
   readonly platform: Platform
   readonly render: Render
   readonly stylesheet: string
+  readonly script: string
+  /** Joins a page to the processor's own form. */
+  readonly processorScript: string
   readonly icon: (sandbox: boolean) => string
 }
 
@@ -28,6 +32,8 @@ interface Showing {
   readonly locales?: string
   readonly here?: string
   readonly cookies?: readonly string[]
+  readonly script?: boolean
+  readonly outside?: Outside
 }
 
 export interface Shown {
@@ -36,10 +42,11 @@ export interface Shown {
 }
 
 /** How pages are shown: in whose language and colours, under which policy, with which proof in their forms. */
-export const openPages = ({ platform, render, stylesheet, icon }: PagesOptions) => {
+export const openPages = ({ platform, render, stylesheet, script: program, processorScript, icon }: PagesOptions) => {
   const { config, hasher, clock } = platform
   const sandbox = config.environment === 'sandbox'
-  const name = createHash('sha256').update(stylesheet).digest('base64url').slice(0, 12)
+  const nameOf = (text: string) => createHash('sha256').update(text).digest('base64url').slice(0, 12)
+  const [style, script, processor] = [`/assets/${nameOf(stylesheet)}.css`, `/assets/${nameOf(program)}.js`, `/assets/${nameOf(processorScript)}.js`]
   const cookies = { form: hostCookie(config, 'form'), theme: hostCookie(config, 'theme'), locale: hostCookie(config, 'locale') }
 
   /** Binds a form to the browser that was shown it, and to whoever was signed in then. */
@@ -48,7 +55,12 @@ export const openPages = ({ platform, render, stylesheet, icon }: PagesOptions) 
 
   return {
     cookies,
-    assets: { [`/assets/${name}.css`]: { type: 'text/css; charset=utf-8', text: stylesheet }, '/favicon.svg': { type: 'image/svg+xml', text: icon(sandbox) } },
+    assets: {
+      [style]: { type: 'text/css; charset=utf-8', text: stylesheet },
+      [script]: { type: 'text/javascript; charset=utf-8', text: program },
+      [processor]: { type: 'text/javascript; charset=utf-8', text: processorScript },
+      '/favicon.svg': { type: 'image/svg+xml', text: icon(sandbox) },
+    },
     proves: (request: IncomingMessage, given: string): boolean => {
       const form = readCookie(request.headers.cookie, cookies.form)
       return form !== undefined && sameText(proofFor(request, form), given)
@@ -56,10 +68,9 @@ export const openPages = ({ platform, render, stylesheet, icon }: PagesOptions) 
     show: (
       request: IncomingMessage,
       view: View,
-      { actor = anonymous, leadsTo = [], locales: wished = '', here, cookies: setting = [] }: Showing = {},
+      { actor = anonymous, leadsTo = [], locales: wished = '', here, cookies: setting = [], script: scripted = false, outside = {} }: Showing = {},
     ): Shown => {
-      const known = readCookie(request.headers.cookie, cookies.form)
-      const form = known ?? randomText(32, 'abcdefghijklmnopqrstuvwxyz234567')
+      const form = readCookie(request.headers.cookie, cookies.form) ?? randomText(32, 'abcdefghijklmnopqrstuvwxyz234567')
       const html = render(view, {
         locale: localeOf(request, readCookie(request.headers.cookie, cookies.locale), wished),
         theme: themeOf(readCookie(request.headers.cookie, cookies.theme)),
@@ -67,25 +78,56 @@ export const openPages = ({ platform, render, stylesheet, icon }: PagesOptions) 
         // A page that comes with a new session belongs to that one.
         csrf: proofFor(request, form, readCookie(setting.map((line) => line.split(';')[0]).join('; '), cookieName(config))),
         person: actor.kind === 'user' ? { email: actor.email } : null,
-        path: here ?? request.url ?? '/',
+        path: here ?? placeWithout(request.url ?? '/'),
         development: config.mail.readable,
         now: clock.wall(),
       })
       return {
-        html: html.replace('href="/assets/app.css"', `href="/assets/${name}.css"`),
+        html: html
+          .replace('href="/assets/app.css"', `href="${style}"`)
+          .replace('src="/assets/app.js"', `src="${script}"`)
+          .replace('src="/assets/stripe.js"', `src="${processor}"`),
         headers: {
-          'content-security-policy': `default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'${leadsTo.map((place) => ` ${place}`).join('')}; frame-ancestors 'none'; base-uri 'none'`,
+          'content-security-policy': policyOf({
+            'style-src': ["'self'"],
+            'img-src': ["'self'", 'data:', ...(outside['img-src'] ?? [])],
+            'script-src': [...(scripted ? ["'self'"] : []), ...(outside['script-src'] ?? [])],
+            'connect-src': [...(scripted ? ["'self'"] : []), ...(outside['connect-src'] ?? [])],
+            'frame-src': outside['frame-src'] ?? [],
+            'form-action': ["'self'", ...leadsTo],
+          }),
           // Nothing to other sites; but our own forms say where they come from, which "no-referrer" would hide.
           'referrer-policy': 'same-origin',
-          'permissions-policy': 'camera=(), geolocation=(), microphone=(), payment=()',
+          // A browser's own wallet opens for the processor's form alone.
+          'permissions-policy': `camera=(), geolocation=(), microphone=(), payment=(${outside['frame-src'] ? ['self', ...outside['frame-src'].map((place) => `"${place}"`)].join(' ') : ''})`,
           'x-frame-options': 'DENY',
-          ...(known === undefined ? { 'set-cookie': setCookie(config, cookies.form, form, 86_400) } : {}),
+          // Whoever still looks at a page can still send it.
+          'set-cookie': setCookie(config, cookies.form, form, 86_400),
         },
       }
     },
   }
 }
 export type Pages = ReturnType<typeof openPages>
+
+/** Where a visitor is, without what a link may have brought: on its way in it is a secret. */
+const placeWithout = (url: string): string => {
+  const [path = '/'] = url.split('?')
+  if (path.startsWith('/checkout/')) return /^\/checkout\/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\/|$)/.test(path) ? path : '/'
+  return /^\/[^/]+\/portal(\/|$)/.test(path) ? path : url
+}
+
+/** An address in the letters that a header can hold: a seller's may be written in any. */
+const placeOf = (address: string): string => (address.startsWith('/') ? address : new URL(address).href)
+
+/** Nothing but what is named; a part that names nothing is left out, and means none. */
+const policyOf = (parts: Readonly<Record<string, readonly string[]>>): string =>
+  [
+    "default-src 'none'",
+    ...Object.entries(parts).flatMap(([name, places]) => (places.length > 0 ? [`${name} ${places.join(' ')}`] : [])),
+    "frame-ancestors 'none'",
+    "base-uri 'none'",
+  ].join('; ')
 
 const themeOf = (value: string | undefined): Theme => (value === 'light' || value === 'dark' ? value : 'system')
 
@@ -122,8 +164,14 @@ export const mountPages = (room: FastifyInstance, doors: readonly Page[], { page
 
   const answer = (request: FastifyRequest, reply: FastifyReply, actor: UserActor | Anonymous, given: PageAnswer) => {
     const cookies = [...(given.cookies ?? [])]
-    if ('redirect' in given) return reply.code(303).headers({ location: given.redirect, 'set-cookie': cookies }).send()
-    const { html, headers } = pages.show(request.raw, given.view, { ...given, actor })
+    if ('redirect' in given)
+      return reply
+        .code(303)
+        .headers({ location: placeOf(given.redirect), 'set-cookie': cookies })
+        .send()
+    // Whatever went wrong, it has a number.
+    const view = given.view.kind === 'problem' ? { ...given.view, request_id: given.view.request_id ?? request.id } : given.view
+    const { html, headers } = pages.show(request.raw, view, { ...given, actor })
     const { 'set-cookie': form, ...rest } = headers
     if (form !== undefined) cookies.push(form)
     return reply
@@ -132,16 +180,27 @@ export const mountPages = (room: FastifyInstance, doors: readonly Page[], { page
       .type('text/html; charset=utf-8')
       .send(html)
   }
-  const problem = (request: FastifyRequest, status: number, error: string, description: string): PageAnswer => ({
+  const problem = (request: FastifyRequest, status: number, error: string, description: string, retry_after: number | null = null): PageAnswer => ({
     status,
-    view: { kind: 'problem', status, error, description, request_id: request.id },
+    view: {
+      kind: 'problem',
+      status,
+      error,
+      description,
+      request_id: request.id,
+      retry_after,
+      visitor: !/^\/(login|settings|oauth2)\b/.test(request.raw.url ?? ''),
+    },
+    script: retry_after !== null,
   })
   room.setErrorHandler((error, request, reply) => {
     const { status, body, fault, headers } = answerFailure(error)
     if (fault) log.error('request_failed', { request_id: request.id, operation: 'page', status, error })
     const { error: name = 'error', detail } = body as { error?: string; detail?: unknown }
     reply.headers(headers)
-    return answer(request, reply, anonymous, problem(request, status, name, typeof detail === 'string' ? detail : ''))
+    // Only what was asked for, and not what was sent, is tried again by itself.
+    const waits = request.method === 'GET' && headers['retry-after'] !== undefined ? Math.max(1, Math.ceil(Number(headers['retry-after']))) : null
+    return answer(request, reply, anonymous, problem(request, status, name, typeof detail === 'string' ? detail : '', waits))
   })
 
   /** A page elsewhere can make a browser send a form, but neither from our origin nor with our proof in it. */
@@ -158,6 +217,24 @@ export const mountPages = (room: FastifyInstance, doors: readonly Page[], { page
     const form = request.body instanceof URLSearchParams ? request.body : new URLSearchParams()
     return reply.redirect(`${protocolPaths.authorization}?${form.toString()}`, 303)
   })
+
+  /** Pages are the first clients of the API: what they ask goes through the same door as from outside, in this process. */
+  const apiOf = (request: FastifyRequest, token: string | undefined) =>
+    connect(
+      async ({ method, url, headers, body }) => {
+        const answer = await room.inject({
+          method: method as 'GET',
+          url,
+          remoteAddress: request.ip,
+          headers,
+          ...(body === undefined ? {} : { payload: body }),
+        })
+        const all = new Headers()
+        for (const [name, value] of Object.entries(answer.headers)) for (const one of [value ?? []].flat()) all.append(name, String(one))
+        return { status: answer.statusCode, headers: all, text: answer.payload }
+      },
+      token === undefined ? {} : { authorization: `Bearer ${token}` },
+    )
 
   for (const page of doors)
     room.route({
@@ -189,6 +266,7 @@ export const mountPages = (room: FastifyInstance, doors: readonly Page[], { page
             request: request.raw,
             response: reply.raw,
             transact: recorded({ operation: `${page.method} ${page.path}`, request_id: request.id, actor }),
+            api: (token) => apiOf(request, token),
           }),
         )
       },

@@ -4,12 +4,23 @@ import { document } from '@bursar/contract/openapi'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { anonymous, isForeseeable, lookAhead, organizationIds, reachOf, type Actor, type Finding } from '../kernel/actors.ts'
 import { newId } from '../kernel/ids.ts'
-import { isRefusal, type Call, type Gateways, type Implementation, type Page, type Platform, type Readiness, type Refusal } from '../modules/handlers.ts'
+import {
+  isRefusal,
+  pending,
+  type Call,
+  type Gateways,
+  type Implementation,
+  type Page,
+  type Platform,
+  type Readiness,
+  type Refusal,
+} from '../modules/handlers.ts'
 import { cookieName, openUsage, portalCookiePrefix, protocolPaths, type OAuth } from '../modules/identity/index.ts'
 import { later, seconds, stopwatch } from '../platform/clock.ts'
 import { encode } from '../platform/encode.ts'
 import type { Audit, Deed } from '../platform/audit/audit.ts'
 import type { Postgres, Transact, Tx } from '../platform/postgres/postgres.ts'
+import { rehearse } from '../platform/postgres/rehearsing.ts'
 import type { Telemetry } from '../platform/telemetry.ts'
 import { authenticate, authorize, recognise, secretOf, type Doorman } from './authenticate.ts'
 import { chargedTo, networkOf, type Budgets } from './budget.ts'
@@ -183,6 +194,12 @@ export const openServer = ({
   server.setNotFoundHandler((request, reply) => {
     const here = (request.raw.url ?? '').split('?')[0]!.replace(/\/+$/, '')
     const methods = [...paths].filter(([path]) => matches(path, here)).flatMap(([, at]) => at.map(({ operation }) => operation.method))
+    // A person who mistyped an address sees a page; a program that did sees what it can read.
+    if (methods.length === 0 && request.method === 'GET' && !here.startsWith('/v1/') && (request.headers.accept ?? '').includes('text/html')) {
+      const view = { kind: 'problem', status: 404, error: 'RouteNotFound', description: '', request_id: request.id, visitor: true } as const
+      const { html, headers } = pages.show(request.raw, view)
+      return reply.code(404).headers(headers).type('text/html; charset=utf-8').send(html)
+    }
     if (methods.length === 0)
       return fail(new RouteNotFound(`There is nothing at this address. The paths that exist are listed in /${defaultVersion}/openapi.json.`), request, reply)
     return fail(new MethodNotAllowed(`This address answers to: ${methods.join(', ')}.`, { allow: methods.join(', ') }), request, reply)
@@ -193,15 +210,13 @@ export const openServer = ({
     const problems = await unready()
     return reply.code(problems.length === 0 ? 200 : 503).send({ status: problems.length === 0 ? 'ready' : 'unready', problems })
   })
-  for (const version of versions) {
-    const text = JSON.stringify(document(version))
+  for (const version of versions)
     server.get(`/${version}/openapi.json`, async (_, reply) =>
       reply
         .headers({ ...anyOrigin, 'cross-origin-resource-policy': 'cross-origin' })
         .type('application/json')
-        .send(text),
+        .send(documentOf(version)),
     )
-  }
 
   for (const implementation of implementations) if (implementation.kind !== 'protocol') mount(implementation)
   for (const [path, at] of paths) if (at.every(({ kind }) => kind !== 'protocol')) mountPreflight(path, at)
@@ -358,16 +373,19 @@ export const openServer = ({
         actor: who,
         reach: { ...reachOf(who, narrowed), ...watched?.reach },
         ...parsed,
-        raw: { headers: request.headers, body: request.rawBody ?? Buffer.alloc(0) },
+        raw: { headers: request.headers, body: request.rawBody ?? Buffer.alloc(0), query: queryOf(request) },
         reply: {} as Record<string, string>,
         platform,
       }) as unknown as Call<never>
     /** The answer as bytes: made before the transaction commits, because what cannot be answered is not done. */
-    const answerOf = (call: Call<never>, answer: unknown): Answer => ({
-      status: successStatus(operation),
-      headers: call.reply,
-      text: operation.returns ? encode(operation.returns, answer) : undefined,
-    })
+    const answerOf = (call: Call<never>, answer: unknown): Answer =>
+      answer === pending && operation.pending
+        ? { status: operation.pending, headers: { ...call.reply, 'retry-after': '1' }, text: undefined }
+        : {
+            status: successStatus(operation),
+            headers: call.reply,
+            text: operation.returns ? encode(operation.returns, answer) : undefined,
+          }
     const attempt = async (who: Actor, work: (call: Call<never>) => Promise<unknown>): Promise<Answer | Refusal> => {
       const call = callOf(who)
       const answer = await work(call)
@@ -387,8 +405,8 @@ export const openServer = ({
           }
     const deed = (who: Actor): Deed => ({ operation: operation.id, request_id: request.id, actor: who, resource_id: namedBy(parsed.params) })
 
+    const meansOf = (who: Actor) => ({ db: postgres.db, transact: recorded(deed(who)), gateways, platform })
     const inSteps = async ({ look, begin, proceed }: Extract<Implementation, { kind: 'steps' }>): Promise<Answer | Refusal> => {
-      const meansOf = (who: Actor) => ({ db: postgres.db, transact: recorded(deed(who)), gateways, platform })
       const seen = await look?.(meansOf(actor), callOf(actor))
       const begun = await postgres.transact(async (tx) => {
         const who = operation.body ? await admit(tx) : actor
@@ -441,7 +459,12 @@ export const openServer = ({
         ? await attempt(actor, (call) => implementation.handle(postgres.db, call))
         : implementation.kind === 'steps'
           ? await inSteps(implementation)
-          : await inOne(implementation)
+          : implementation.kind === 'rehearsal'
+            ? await rehearse(postgres.transact, async (tx) => {
+                const still = await admit(tx)
+                return attempt(still, (call) => implementation.handle(tx, call, meansOf(still)))
+              })
+            : await inOne(implementation)
     if (isRefusal(done)) throw done.refusal
     watched?.tell(operation)
     reply.code(done.status).headers(done.headers)
@@ -467,6 +490,14 @@ export const openServer = ({
   }
 }
 
+/** The document of a version, written when somebody first asks: that takes a second, which no start has to wait for. */
+const documentOf = (version: (typeof versions)[number]): string => {
+  const known = documents.get(version) ?? JSON.stringify(document(version))
+  documents.set(version, known)
+  return known
+}
+const documents = new Map<string, string>()
+
 /** What a request names in its address. */
 const namedBy = (params: unknown): string | undefined => {
   const { seat_id, grant_id, id = seat_id ?? grant_id } = (params ?? {}) as { id?: unknown; seat_id?: unknown; grant_id?: unknown }
@@ -485,6 +516,9 @@ const matches = (path: string, address: string) => {
   const have = address.split('/')
   return want.length === have.length && want.every((part, at) => part.startsWith(':') || part === have[at])
 }
+
+/** What follows the question mark, as it came. */
+const queryOf = ({ raw: { url = '' } }: FastifyRequest): string => (url.includes('?') ? url.slice(url.indexOf('?') + 1) : '')
 
 const presentedBy = (request: FastifyRequest) => {
   const { rawHeaders } = request.raw

@@ -21,6 +21,9 @@ export const newId = (wall: Date): string => {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
 }
 
+/** Whether a word has the form of an id: what others write may be anything. */
+export const isId = (word: string | undefined): word is string => word !== undefined && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(word)
+
 /** The id before which all those lie that were made before a moment. */
 export const firstIdAt = (moment: Date): string => {
   const hex = Math.min(Math.max(moment.getTime(), 0), 2 ** 48 - 1)

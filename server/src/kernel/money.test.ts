@@ -1,7 +1,7 @@
-import { currencies } from '@bursar/contract'
+import { currencies, exponentsOf } from '@bursar/contract'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { chargeable, exponentsOf, formatAmount, fromProcessor, scale, scaleIn, split, stepOf, sum, toProcessor } from './money.ts'
+import { chargeable, formatAmount, fromProcessor, scale, scaleIn, split, stepOf, sum, toProcessor } from './money.ts'
 
 const currency = fc.constantFrom(...currencies)
 const amount = fc.integer({ min: -1_000_000_000_000, max: 1_000_000_000_000 })

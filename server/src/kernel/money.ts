@@ -1,3 +1,5 @@
+import { exponentsOf } from '@bursar/contract'
+
 /** The smallest and largest amounts that can be charged, in minor units as the wire counts them; most currencies share the defaults. */
 const minima: Record<number, string> = {
   40: 'gbp',
@@ -64,31 +66,6 @@ export const chargeable = (currency: string): { minimum: number; maximum: number
   minimum: smallest.get(currency) ?? 50,
   maximum: largest.get(currency) ?? 99_999_999,
 })
-
-/** How many decimal digits a currency has: in our amounts, in the processor's, and to a reader. */
-export interface Exponents {
-  readonly wire: number
-  readonly processor: number
-  readonly display: number
-}
-
-const usual: Exponents = { wire: 2, processor: 2, display: 2 }
-
-/**
- * Whoever is not here has two digits everywhere. The three differ because the wire is a promise to existing clients, the
- * processor has old promises of its own (krónur and shillings end in 00), and a reader expects ISO 4217.
- */
-const unusual: readonly (Exponents & { readonly currencies: string })[] = [
-  { wire: 0, processor: 0, display: 0, currencies: 'bif clp djf gnf jpy kmf krw pyg rwf vnd vuv xaf xof xpf' },
-  { wire: 0, processor: 0, display: 2, currencies: 'mga' },
-  { wire: 2, processor: 2, display: 0, currencies: 'isk ugx' },
-]
-export const exponents: ReadonlyMap<string, Exponents> = new Map(
-  unusual.flatMap(({ currencies, ...digits }) => currencies.split(' ').map((currency) => [currency, digits] as const)),
-)
-
-/** The digits of a currency; every currency has them. */
-export const exponentsOf = (currency: string): Exponents => exponents.get(currency) ?? usual
 
 /** The smallest amount that can be paid, in wire units: more than one where nobody takes the smaller coins. */
 export const stepOf = (currency: string): number => {

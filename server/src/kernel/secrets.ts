@@ -42,6 +42,7 @@ export const tokenKinds = {
   client_secret: { letters: 'cs', report: 'bursar_oauth_client_secret' },
   client_registration: { letters: 'crt', report: 'bursar_oauth_client_registration_token' },
   checkout: { letters: 'c', report: 'bursar_checkout_client_secret' },
+  checkout_link: { letters: 'cl', report: 'bursar_checkout_link_client_secret' },
   sign_in: { letters: 'si', report: 'bursar_sign_in_token' },
 } as const
 export type TokenKind = keyof typeof tokenKinds

@@ -9,9 +9,16 @@ const help = `bursar – commerce and access, self-hosted
   bursar init                                  write a .env for a local sandbox
   bursar migrate [--create]                    bring the database to this version
   bursar serve [--roles api,worker]            run
+  bursar doctor                                look at everything that a deployment needs, and say what repairs what is wrong
+  bursar backup --to <folder>                  everything, as it is at one moment, while others go on working
+  bursar restore --from <folder> [--create]   into an empty database, which is then held
+  bursar restore --release [--without <account>]   find what was charged after the backup, and let the database be served from
+  bursar restore --settle <charge>             a person has seen to what was charged
+  bursar upgrade --to <folder> | --no-backup   a backup, then migrate, then doctor
   bursar seed                                  a sandbox organization to play with
   bursar operator create --email <address>     the person who runs this deployment, with a token
   bursar operator open|close sign-up|organizations
+  bursar operator open|close off-session --organization <slug>   may it charge customers who are not there
   bursar token create --organization <slug> --comment <text> --scopes <a,b> [--days <n>]
   bursar token list --organization <slug>
   bursar token revoke --organization <slug> --id <id>
@@ -28,6 +35,9 @@ const help = `bursar – commerce and access, self-hosted
   bursar orders|subscriptions|customers export [--columns a,b] [--status a,b] [--product <id,id>]
       [--after <moment>] [--before <moment>] [--timezone <name>] [--out <file>]   all of them as a CSV file
 
+  bursar payments connect                      your account at Stripe: STRIPE_SECRET_KEY, STRIPE_PUBLISHABLE_KEY, STRIPE_WEBHOOK_SECRET
+  bursar payments status                       which account the money goes to
+
   bursar members status                        how far the member migration is, and what stands in its way
   bursar members rehearse [--out <file>]       what it would do, and nothing done; the whole plan as a CSV file
   bursar members prepare                       make the members (phase 1): nothing that is answered changes
@@ -38,7 +48,7 @@ const help = `bursar – commerce and access, self-hosted
 
   --env sandbox|production   instead of BURSAR_ENV
   --json                     for machines
-  --api <url> --token <token>   for listen, trigger, export and members; else BURSAR_API and BURSAR_TOKEN
+  --api <url> --token <token>   for listen, trigger, export, payments and members; else BURSAR_API and BURSAR_TOKEN
 `
 
 const read = () =>
@@ -70,6 +80,12 @@ const read = () =>
       timezone: { type: 'string' },
       out: { type: 'string' },
       yes: { type: 'boolean' },
+      to: { type: 'string' },
+      from: { type: 'string' },
+      release: { type: 'boolean' },
+      without: { type: 'string', multiple: true },
+      settle: { type: 'string' },
+      'no-backup': { type: 'boolean' },
     },
   })
 
@@ -93,6 +109,14 @@ const main = async (): Promise<void> => {
       if (unknown !== undefined) throw new Usage(`--roles takes api, worker or both, not ${unknown}`)
       return (await import('./serve.ts')).serve(roles as ('api' | 'worker')[])
     }
+    case 'doctor':
+      return (await import('./doctor.ts')).doctor(values)
+    case 'backup':
+      return (await import('./backups.ts')).backup(values)
+    case 'restore':
+      return (await import('./backups.ts')).restore(values)
+    case 'upgrade':
+      return (await import('./backups.ts')).upgrade(values)
     case 'seed':
       return (await import('./commands.ts')).seed(values)
     case 'operator':
@@ -115,6 +139,8 @@ const main = async (): Promise<void> => {
     case 'subscriptions':
     case 'customers':
       return (await import('./export.ts')).exportFile(command, rest, values)
+    case 'payments':
+      return (await import('./payments.ts')).payments(rest, values)
     case 'members':
       return (await import('./members.ts')).members(rest, values)
     default:

@@ -16,7 +16,7 @@ import {
   tokensOf,
   vouch,
 } from '../modules/identity/index.ts'
-import { createOrganization, findLivingOrganization, insertMembership } from '../modules/organizations/index.ts'
+import { allowOffSession, createOrganization, findLivingOrganization, insertMembership } from '../modules/organizations/index.ts'
 import { nobody } from '../platform/audit/audit.ts'
 import { listHeads, verifyChain } from '../platform/audit/audit.sql.ts'
 import { systemClock } from '../platform/clock.ts'
@@ -25,6 +25,7 @@ import { openLog } from '../platform/log.ts'
 import { checkStamp, createDatabase, migrate, setSwitch } from '../platform/postgres/migrations.ts'
 import { openPostgres, type Db, type Transact, type Tx } from '../platform/postgres/postgres.ts'
 import { openBar } from './bar.ts'
+import { print } from './print.ts'
 import { Usage } from './usage.ts'
 
 type Values = {
@@ -37,8 +38,6 @@ type Values = {
   days?: string | undefined
   id?: string | undefined
 }
-
-const print = (values: Values, machine: unknown, human: string) => void process.stdout.write(values.json ? `${JSON.stringify(machine)}\n` : `${human}\n`)
 
 /** Writes the settings of a local sandbox, with secrets of its own. An existing file is left as it is. */
 export const init = (): void => {
@@ -107,8 +106,18 @@ export const operator = async ([action, subject]: readonly string[], values: Val
     })
   }
   if (action !== 'open' && action !== 'close') throw new Usage('operator takes create, open or close')
+  if (subject === 'off-session') {
+    const slug = required(values.organization, '--organization')
+    return withDatabase(async ({ db, transact }) => {
+      const organization = await findLivingOrganization(db, { slug })
+      if (!organization) throw new Usage(`there is no organization ${slug}`)
+      await transact((tx) => allowOffSession(tx, organization, action === 'open'))
+      const may = action === 'open' ? 'may charge' : 'does not charge'
+      print(values, { organization: slug, off_session_charges_enabled: action === 'open' }, `${slug} ${may} customers who are not there`)
+    })
+  }
   const column = subject === 'sign-up' ? 'sign_up_open' : subject === 'organizations' ? 'organization_creation_open' : undefined
-  if (!column) throw new Usage(`operator ${action} takes sign-up or organizations`)
+  if (!column) throw new Usage(`operator ${action} takes sign-up, organizations or off-session`)
   const config = readConfig(process.env)
   await setSwitch(config.database_owner_url, config.environment, column, action === 'open')
   print(values, { [column]: action === 'open' }, `${subject}: ${action === 'open' ? 'open to everyone' : 'closed'}`)

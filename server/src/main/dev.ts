@@ -220,12 +220,14 @@ const reached = async <T>(work: Promise<T>): Promise<T> => {
 }
 
 /** What was made, for a shell to read: commands can then be copied as they stand. */
-const writeEnv = (folder: string, { api, token, products, webhook }: Made): string => {
+const writeEnv = (folder: string, { api, token, products, checkout, team_checkout, webhook }: Made): string => {
   const variables = {
     BURSAR_API: api,
     BURSAR_TOKEN: token,
     PRODUCT: products.field_guide,
     PLAN: products.team_plan,
+    CHECKOUT_URL: checkout.url,
+    TEAM_CHECKOUT_URL: team_checkout.url,
     RECEIVER: webhook.receiver,
     WEBHOOK_SECRET: webhook.secret,
   }
@@ -240,7 +242,9 @@ const describe = (made: Made, env: string): string => {
   const facts = [
     ['API', made.api],
     ['token', made.token],
-    ['checkout', `${made.checkout.client_secret}  (Field guide, 29.00 USD)`],
+    ['buy', `${made.checkout.url}  (Field guide, 29.00 USD)`],
+    ['buy seats', `${made.team_checkout.url}  (Team plan, 5 seats)`],
+    ['portal', `${made.portal.url}  (as ${made.portal.email}, once)`],
     ['webhooks', `${made.webhook.secret}  (to ${made.webhook.receiver})`],
     ['mailbox', `${made.mailbox}  (sign in at /login as ${made.owner})`],
   ]
@@ -249,9 +253,6 @@ const describe = (made: Made, env: string): string => {
     '',
     ...facts.map(([name, value]) => `  ${name!.padEnd(10)}${value}`),
     '',
-    'Try, in another shell:',
-    `  . ${relative('.', env)} && curl -H "Authorization: Bearer $BURSAR_TOKEN" $BURSAR_API/v1/products/`,
-    '  pnpm bursar trigger customer.created',
-    '  curl $RECEIVER/customer.created   # the webhook, as it arrived',
+    `Open one of these in a browser; or, in another shell: . ${relative('.', env)} && pnpm bursar trigger customer.created && curl $RECEIVER/customer.created`,
   ].join('\n')
 }

@@ -1,7 +1,10 @@
 import {
   createCheckout,
+  createCustomer,
+  createCustomerSession,
   createProduct,
   createWebhookEndpoint,
+  listCustomers,
   listOrganizations,
   listProducts,
   listWebhookEndpoints,
@@ -56,6 +59,8 @@ export const furnish = async ({ config, local, token: known, receiver }: Furnish
     ],
   })
   const checkout = await open(api, product)
+  const team_checkout = await open(api, plan, { seats: 5 })
+  const portal = await enter(api)
   return {
     api: base,
     token,
@@ -63,6 +68,8 @@ export const furnish = async ({ config, local, token: known, receiver }: Furnish
     owner: acmeOwner,
     products: { field_guide: product, team_plan: plan },
     checkout,
+    team_checkout,
+    portal,
     webhook: { endpoint_id, secret, receiver: receiver.url },
     mailbox: `${base}/mailbox`,
   }
@@ -99,7 +106,16 @@ const offer = async (api: Client, product: Input<typeof createProduct>['body']):
 }
 
 /** A checkout to try. */
-const open = async (api: Client, product: string): Promise<{ id: string; client_secret: string; url: string }> => {
-  const { id, client_secret, url } = await api.call(createCheckout, { body: { products: [product] } })
+const open = async (api: Client, product: string, more: { seats?: number } = {}): Promise<{ id: string; client_secret: string; url: string }> => {
+  const { id, client_secret, url } = await api.call(createCheckout, { body: { products: [product], ...more } })
   return { id, client_secret, url }
+}
+
+/** A customer who looks around in their portal; the link opens it once. */
+const enter = async (api: Client): Promise<{ customer_id: string; email: string; url: string }> => {
+  const email = 'ada@example.com'
+  const [there] = (await api.call(listCustomers, { query: { email } })).items
+  const { id } = there ?? (await api.call(createCustomer, { body: { email, name: 'Ada Lovelace' } }))
+  const { customer_portal_url } = await api.call(createCustomerSession, { body: { customer_id: id } })
+  return { customer_id: id, email, url: customer_portal_url }
 }

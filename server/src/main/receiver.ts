@@ -16,7 +16,7 @@ interface Received {
 }
 
 const most = 500
-const patience = 15 * seconds
+const patience = 60 * seconds
 
 /**
  * A receiver of webhooks, for development: the other end, so that one sees what arrives. `GET /` lists it, oldest first;

@@ -1,5 +1,5 @@
 import { operations } from '@bursar/contract'
-import { icon, render, stylesheet } from '@bursar/web'
+import { icon, processorScript, render, script, stylesheet } from '@bursar/web'
 import type { Communities } from '../gateways/communities/communities.ts'
 import { openCommunities } from '../gateways/communities/open.ts'
 import { openEgress } from '../gateways/egress/egress.ts'
@@ -12,6 +12,7 @@ import { openBudgets, type Budgets } from '../http/budget.ts'
 import { purgeRequests } from '../http/idempotency.sql.ts'
 import { openPages } from '../http/pages.ts'
 import { openServer } from '../http/server.ts'
+import { buyerPages } from '../pages/pages.ts'
 import { Hasher, Sealer } from '../kernel/secrets.ts'
 import { chore, sweep, type Area, type Gateways, type Means, type Platform } from '../modules/handlers.ts'
 import { area as catalog } from '../modules/catalog/index.ts'
@@ -143,7 +144,7 @@ const allOrNothing = async <T>(open: (opened: AsyncDisposableStack) => Promise<T
 const open = async (opened: AsyncDisposableStack, { config, clock, log, telemetry }: Base, role: Role, around: Replaced['around'] = (transact) => transact) => {
   checkComplete()
   const platform: Platform = { config, clock, log, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys), discretion }
-  const postgres = openPostgres(config.database_url, role, { max: config.database_connections, clock, log })
+  const postgres = openPostgres(config.database_url, role, { max: config.database_connections, patience_ms: config.database_patience_ms, clock, log })
   opened.defer(postgres.close)
   const { deployment_id } = await checkStamp(postgres.db, config.environment)
   await checkLogin(postgres.db, config.environment)
@@ -184,7 +185,7 @@ export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; au
   allOrNothing(async (opened) => {
     const { telemetry } = base
     const { platform, postgres, deployment_id } = await open(opened, base, 'bursar_api', replaced.around)
-    const redis = base.config.redis_url ? openRedis(base.config.redis_url, deployment_id, base.log) : withoutRedis
+    const redis = base.config.redis_url ? openRedis(base.config.redis_url, deployment_id, base.log, base.config.redis_patience_ms) : withoutRedis
     opened.defer(redis.close)
     let draining = false
     const unready = async () => {
@@ -197,7 +198,7 @@ export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; au
     const budgets = replaced.budgets ?? openBudgets({ config: base.config, cache: redis, transact: postgres.transact, clock: base.clock, telemetry })
     const gateways = await openGateways(opened, base, deployment_id, replaced)
     const audit = replaced.audit ?? openAudit(platform.hasher, discretion)
-    const pages = openPages({ platform, render, stylesheet: stylesheet(), icon })
+    const pages = openPages({ platform, render, stylesheet: stylesheet(), script: script(), processorScript: processorScript(), icon })
     const oauth = await openOAuth({
       platform,
       postgres,
@@ -205,7 +206,7 @@ export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; au
     })
     opened.defer(oauth.close)
     await postgres.transact((tx) => ensureLicenceKeys(tx, platform))
-    const pageDoors = pagesOf({ oauth, platform, postgres })
+    const pageDoors = [...pagesOf({ oauth, platform, postgres }), ...buyerPages(platform, gateways.payments)]
     const readiness = openReadiness(postgres.transact, base.clock)
     const server = openServer({ implementations, platform, postgres, telemetry, budgets, audit, gateways, oauth, pages, pageDoors, readiness, unready })
     opened.defer(() => server.close())
@@ -239,6 +240,7 @@ export const openWorker = (base: Base, replaced: Replaced = {}) =>
     telemetry.gauge('bursar_job_age_seconds', 'How long the oldest runnable job has waited.', () => jobAge(queue))
     const worker = await startWorker({
       url: base.config.database_url,
+      patience_ms: base.config.database_patience_ms,
       postgres,
       telemetry,
       log: base.log,

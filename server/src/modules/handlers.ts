@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Readable } from 'node:stream'
 import type { Access, Answer, BudgetName, Failure, Operation, Parsed, View } from '@bursar/contract'
+import type { Client } from '@bursar/contract/client'
 import type { Mail } from '../gateways/mail/mail.ts'
 import type { Anonymous, Finding, OrganizationActor, PortalActor, Reach, UserActor } from '../kernel/actors.ts'
 import type { Hasher, Sealer } from '../kernel/secrets.ts'
@@ -54,8 +55,8 @@ export interface Call<O extends Operation = Operation> {
   readonly params: Parsed<O, 'params'>
   readonly query: Parsed<O, 'query'>
   readonly body: Parsed<O, 'body'>
-  /** The request as it came, for what is signed over its bytes. */
-  readonly raw: { readonly headers: Readonly<Record<string, string | string[] | undefined>>; readonly body: Buffer }
+  /** The request as it came, for what is signed over its bytes, or handed on as it is. */
+  readonly raw: { readonly headers: Readonly<Record<string, string | string[] | undefined>>; readonly body: Buffer; readonly query: string }
   /** Headers that go out with the answer. */
   readonly reply: Record<string, string>
   readonly platform: Platform
@@ -70,6 +71,7 @@ export type Implementation = { readonly operation: Operation } & (
       readonly begin: (tx: Tx, call: Call<never>, seen: never) => Promise<unknown>
       readonly proceed: (means: Means, call: Call<never>, intent: never) => Promise<unknown>
     }
+  | { readonly kind: 'rehearsal'; readonly handle: (tx: Tx, call: Call<never>, means: Means) => Promise<unknown> }
   | { readonly kind: 'stream'; readonly handle: (run: RunExport, call: Call<never>) => Promise<Readable> }
   | { readonly kind: 'protocol' }
 )
@@ -100,9 +102,16 @@ export const steps = <O extends Operation, Seen, Intent extends Readonly<Record<
     /** What has to be asked outside before anything is intended; it changes nothing that anybody would miss. */
     readonly look?: (means: Means, call: Call<O>) => Promise<Seen>
     readonly begin: (tx: Tx, call: Call<O>, seen: Seen) => Promise<Intent | Refusal>
-    readonly proceed: (means: Means, call: Call<O>, intent: Intent) => Promise<Answer<O> | Refusal>
+    readonly proceed: (means: Means, call: Call<O>, intent: Intent) => Promise<Answer<O> | Refusal | Pending>
   },
 ): Implementation => ({ operation, kind: 'steps', ...work })
+
+/** Tries out what would happen, in a transaction that is undone: nothing is changed, so there is nothing to record or to repeat. */
+export const rehearsal = <O extends Operation>(operation: O, handle: (tx: Tx, call: Call<O>, means: Means) => Promise<Answer<O>>): Implementation => ({
+  operation,
+  kind: 'rehearsal',
+  handle,
+})
 
 /** Answers with a file as it is being made, however large: from one snapshot, in which nothing can be changed. */
 export const stream = <O extends Operation>(operation: O, handle: (run: RunExport, call: Call<O>) => Promise<Readable>): Implementation => ({
@@ -125,6 +134,8 @@ export interface PageCall {
   readonly response: ServerResponse
   /** For what this visit changes: the audit log says who did it. */
   readonly transact: Transact
+  /** Our own API, as whoever holds the token may use it: the same door, checks and budgets as from outside. */
+  readonly api: (token?: string) => Client
 }
 
 /** A page to show, or an address to go to; cookies go along either way. */
@@ -135,9 +146,14 @@ export type PageAnswer = { readonly cookies?: readonly string[] } & (
       /** Where a form on this page may lead, besides here. */ readonly leadsTo?: readonly string[]
       /** The languages that whoever sent the person here asked for, best first. */ readonly locales?: string
       /** The address that shows this page again, where it is not the one that was asked for. */ readonly here?: string
+      /** The page is better with our script; without, it has none. */ readonly script?: boolean
+      /** What else the page may load, by the policy's own names. */ readonly outside?: Outside
     }
   | { readonly redirect: string }
 )
+
+/** Hosts besides our own. */
+export type Outside = Readonly<Partial<Record<'script-src' | 'frame-src' | 'connect-src' | 'img-src', readonly string[]>>>
 
 /** A page for people: one address, one method. A form is taken only from our own pages. */
 export interface Page {
@@ -156,6 +172,12 @@ export interface Refusal {
 export const refuse = (refusal: Failure): Refusal => ({ refusal })
 export const isRefusal = (answer: unknown): answer is Refusal =>
   typeof answer === 'object' && answer !== null && 'refusal' in answer && answer.refusal instanceof Error
+
+/** Not there yet, though it will be: answered as the operation declares, without a body. */
+export interface Pending {
+  readonly pending: true
+}
+export const pending: Pending = { pending: true }
 
 /** What background work is given: it opens its own short transactions, and is the place where gateways are called. */
 export interface Means {

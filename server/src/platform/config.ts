@@ -53,6 +53,8 @@ const variables = {
   /** For migrations, where the serving role must not own the tables. */
   BURSAR_DATABASE_OWNER_URL: secretUrl('postgres|postgresql').optional(),
   BURSAR_DATABASE_CONNECTIONS: z.coerce.number().int().min(2).max(500).default(20),
+  BURSAR_DATABASE_PATIENCE_MS: z.coerce.number().int().min(500).max(120_000).default(5000),
+  BURSAR_REDIS_PATIENCE_MS: z.coerce.number().int().min(50).max(120_000).default(250),
   /** A sandbox of one process may do without. */
   BURSAR_REDIS_URL: secretUrl('redis|rediss').optional(),
   BURSAR_PEPPERS: peppers,
@@ -97,6 +99,8 @@ const variables = {
     .enum(['true', 'false'])
     .transform((text) => text === 'true')
     .optional(),
+  /** Another address than Stripe's own: a stand-in, in a sandbox. */
+  BURSAR_STRIPE_API_BASE: webUrl.optional(),
   BURSAR_MAIL_FROM: z.string().min(3).default('Bursar <bursar@localhost>'),
   BURSAR_SCANNING_KEYS: scanningKeys.default(new Map()),
   /** How long a receiver of webhooks may take to answer. */
@@ -138,6 +142,8 @@ const Variables = z.object(variables).superRefine((value, ctx) => {
     ctx.addIssue({ code: 'custom', path: ['BURSAR_AUTH_URL'], message: 'must have the scheme of BURSAR_PUBLIC_URL' })
   if (value.BURSAR_ENV === 'production' && value.BURSAR_COMMUNITIES_DIR)
     ctx.addIssue({ code: 'custom', path: ['BURSAR_COMMUNITIES_DIR'], message: 'is a stand-in for the sandbox: not in production' })
+  if (value.BURSAR_ENV === 'production' && value.BURSAR_STRIPE_API_BASE)
+    ctx.addIssue({ code: 'custom', path: ['BURSAR_STRIPE_API_BASE'], message: 'points to a stand-in for Stripe: not in production' })
   const refuse = (name: keyof typeof value, message: string) => ctx.addIssue({ code: 'custom', path: [name], message })
   const store = ['BURSAR_S3_BUCKET', 'BURSAR_S3_PUBLIC_BUCKET', 'BURSAR_S3_ACCESS_KEY_ID', 'BURSAR_S3_SECRET_ACCESS_KEY'] as const
   const named = store.filter((name) => value[name] !== undefined)
@@ -160,6 +166,8 @@ export interface Config {
   readonly database_url: Secret
   readonly database_owner_url: Secret
   readonly database_connections: number
+  readonly database_patience_ms: number
+  readonly redis_patience_ms: number
   readonly redis_url: Secret | undefined
   readonly peppers: readonly [Pepper, ...Pepper[]]
   readonly sealing_keys: readonly [Pepper, ...Pepper[]]
@@ -178,6 +186,7 @@ export interface Config {
   }
   readonly scanning_keys: ReadonlyMap<string, KeyObject>
   readonly communities_dir: string | undefined
+  readonly stripe: { readonly api_base: URL | undefined }
   /** Nothing where files cannot be kept. */
   readonly storage: { readonly folder: string } | StoreConfig | undefined
   readonly log_level: string
@@ -233,6 +242,8 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
     database_url: value.BURSAR_DATABASE_URL,
     database_owner_url: value.BURSAR_DATABASE_OWNER_URL ?? value.BURSAR_DATABASE_URL,
     database_connections: value.BURSAR_DATABASE_CONNECTIONS,
+    database_patience_ms: value.BURSAR_DATABASE_PATIENCE_MS,
+    redis_patience_ms: value.BURSAR_REDIS_PATIENCE_MS,
     redis_url: value.BURSAR_REDIS_URL,
     peppers: value.BURSAR_PEPPERS,
     sealing_keys: value.BURSAR_SEALING_KEYS,
@@ -254,6 +265,7 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
         ),
     },
     communities_dir: value.BURSAR_COMMUNITIES_DIR,
+    stripe: { api_base: value.BURSAR_STRIPE_API_BASE },
     storage:
       value.BURSAR_STORAGE_DIR !== undefined
         ? { folder: value.BURSAR_STORAGE_DIR }

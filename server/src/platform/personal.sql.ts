@@ -25,8 +25,8 @@ export interface Discretion {
 
 const replacements: Record<Exclude<Forgotten, 'kept'>, (column: RawBuilder<unknown>) => RawBuilder<unknown>> = {
   nothing: () => sql`null`,
-  empty: () => sql`'{}'`,
-  // Made up only in the place of one.
+  // Made up only in the place of something.
+  empty: (column) => sql`case when ${column} is null then ${column} else '{}' end`,
   address: (column) => sql`case when ${column} is null then null else 'forgotten-' || id || '@anonymized.invalid' end`,
 }
 

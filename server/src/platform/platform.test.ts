@@ -162,7 +162,7 @@ describe('database', () => {
     )
     // Logs of their own, hashes of secrets (what they open is noted where it stands), and our own machinery.
     const unnoted =
-      'audit_heads audit_log benefit_graces budget_spends checkout_products collection_deltas credentials customer_balances customer_session_codes customer_states deployment downloadables event_heads events file_parts idempotency_keys invoice_counters ledger_entries ledger_transactions licence_signing_keys mails member_migration_problems member_readiness meter_credits oauth_families oauth_tokens oauth_visits order_items order_taxes pending_sign_ins processor_events recovery_codes schema_migrations sign_in_codes signing_keys subscription_prices trial_redemptions webhook_attempts webhook_deliveries worker_lives'
+      'audit_heads audit_log benefit_graces budget_spends checkout_products collection_deltas credentials customer_balances customer_session_codes customer_states deployment downloadables ended_invitations event_heads events file_parts idempotency_keys invoice_counters ledger_entries ledger_transactions licence_signing_keys mails member_migration_problems member_readiness meter_credits oauth_families oauth_tokens oauth_visits order_items order_taxes pending_sign_ins processor_customers processor_events recovery_codes schema_migrations sign_in_codes signing_keys stray_charges subscription_prices trial_redemptions webhook_attempts webhook_deliveries worker_lives'
     expect(rows.map(({ name }) => name).join(' ')).toBe(unnoted)
   })
 
@@ -278,7 +278,12 @@ describe('events and jobs', () => {
 
   test('events are numbered without gaps, each once, however many write and number at the same time', async () => {
     const organization = await world.organization()
-    const worker = openPostgres(world.config.database_url, 'bursar_worker', { max: 10, clock: world.clock, log: world.base.log })
+    const worker = openPostgres(world.config.database_url, 'bursar_worker', {
+      max: 10,
+      clock: world.clock,
+      log: world.base.log,
+      patience_ms: world.config.database_patience_ms,
+    })
     const subject = { organization_id: organization.id, resource_id: organization.id }
     const writing = Array.from({ length: 200 }, (_, at) =>
       world
@@ -312,23 +317,28 @@ describe('leases', () => {
     return organization
   }
   const clock = openClock()
-  const options = { holder: 'me', limit: 7, lease_ms: 1000 }
+  const options = { holder: 'me', limit: 7, lease_ms: 60_000 }
 
   test('a due row goes to one claimant, comes back when the lease runs out, and the late one changes nothing', async () => {
     const organization = await due(20)
-    const worker = openPostgres(world.config.database_url, 'bursar_worker', { max: 10, clock, log: world.base.log })
+    const worker = openPostgres(world.config.database_url, 'bursar_worker', {
+      max: 10,
+      clock,
+      log: world.base.log,
+      patience_ms: world.config.database_patience_ms,
+    })
     const claimed = (await Promise.all(Array.from({ length: 6 }, () => claim(worker.transact, 'organization_invitations', options)))).flat()
     expect(new Set(claimed.map(({ id }) => id)).size).toBe(20)
     expect(await claim(worker.transact, 'organization_invitations', options)).toEqual([])
 
     const [late] = claimed
-    clock.advance(1001)
+    clock.advance(60_001)
     await expect(underLease(worker.transact, late!, async () => null)).rejects.toThrow(LeaseLost)
     const again = await claim(worker.transact, 'organization_invitations', { ...options, limit: 50, holder: 'other' })
     expect(again).toHaveLength(20)
-    clock.advance(-1001)
+    clock.advance(-60_001)
     await expect(underLease(worker.transact, late!, async () => null)).rejects.toThrow(LeaseLost)
-    clock.advance(1001)
+    clock.advance(60_001)
     let effects = 0
     for (const lease of again)
       await underLease(worker.transact, lease, async () => {
@@ -349,7 +359,12 @@ describe('leases', () => {
     await world.database.owner((owner) =>
       owner.query('update organization_invitations set clock_id = gen_random_uuid() where organization_id = $1', [organization.id]),
     )
-    const worker = openPostgres(world.config.database_url, 'bursar_worker', { max: 2, clock: openClock(), log: world.base.log })
+    const worker = openPostgres(world.config.database_url, 'bursar_worker', {
+      max: 2,
+      clock: openClock(),
+      log: world.base.log,
+      patience_ms: world.config.database_patience_ms,
+    })
     expect(await claim(worker.transact, 'organization_invitations', options)).toEqual([])
     await worker.close()
   })

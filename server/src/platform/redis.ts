@@ -14,11 +14,6 @@ export interface Cache {
   readonly close: () => void
 }
 
-/**
- * Redis remembers nothing that matters: it may vanish at any time, and every use says what happens then. Keys begin
- * with the deployment's own id, so that two deployments on one server never meet.
- */
-const patience = 250
 /** After so many failures in a row Redis is left alone for a while: a silent one must not slow every request down. */
 const enough = 3
 const rest = 500
@@ -32,10 +27,14 @@ export const withoutRedis: Cache = {
   close: () => {},
 }
 
-export const openRedis = (url: Secret, deployment_id: string, log: Log): Cache => {
+/**
+ * Redis remembers nothing that matters: it may vanish at any time, and every use says what happens then. Keys begin
+ * with the deployment's own id, so that two deployments on one server never meet.
+ */
+export const openRedis = (url: Secret, deployment_id: string, log: Log, patience_ms: number): Cache => {
   const redis = new Redis(url.reveal(), {
     keyPrefix: `bursar:${deployment_id}:`,
-    commandTimeout: patience,
+    commandTimeout: patience_ms,
     connectTimeout: 1000,
     maxRetriesPerRequest: 0,
     enableOfflineQueue: false,

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { isIP } from 'node:net'
-import { Ajv2020 } from 'ajv/dist/2020.js'
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js'
 import addFormats from 'ajv-formats'
 import { keyOf } from './promise.ts'
 
@@ -32,8 +32,14 @@ export const openReference = () => {
   ajv.addFormat('ipvanyaddress', (text) => isIP(text) > 0)
   ajv.addSchema(document, 'reference')
   const escape = (part: string) => encodeURIComponent(part.replaceAll('~', '~0').replaceAll('/', '~1'))
+  const known = new Map<string, ValidateFunction>()
+  const compile = (pointer: string): ValidateFunction => {
+    const validate = known.get(pointer) ?? ajv.compile({ $ref: `reference#/${pointer}` })
+    known.set(pointer, validate)
+    return validate
+  }
   const check = (pointer: string[], value: unknown): string[] => {
-    const validate = ajv.compile({ $ref: `reference#/${pointer.map(escape).join('/')}` })
+    const validate = compile(pointer.map(escape).join('/'))
     return validate(value) ? [] : (validate.errors ?? []).map((error) => `${error.instancePath} ${error.message}`)
   }
   const places = new Map(

@@ -12,9 +12,11 @@ import { catalog } from './stories/catalog.ts'
 import { customers } from './stories/customers.ts'
 import { delivery } from './stories/delivery.ts'
 import { entitlements } from './stories/entitlements.ts'
+import { links } from './stories/links.ts'
 import { money } from './stories/money.ts'
 import { oauth } from './stories/oauth.ts'
 import { organizations } from './stories/organizations.ts'
+import { payers } from './stories/payers.ts'
 import { subscriptions } from './stories/subscriptions.ts'
 import { webhooks as webhookStory } from './stories/webhooks.ts'
 import { openWitness, type Seen } from './witness.ts'
@@ -31,7 +33,19 @@ export interface Stage {
 /** One area, told with both official clients: every operation it has is called and succeeds at least once. */
 export type Story = (stage: Stage) => Promise<void>
 
-const stories: Record<string, Story> = { organizations, oauth, catalog, customers, webhooks: webhookStory, money, subscriptions, entitlements, delivery }
+const stories: Record<string, Story> = {
+  organizations,
+  oauth,
+  catalog,
+  customers,
+  webhooks: webhookStory,
+  money,
+  links,
+  payers,
+  subscriptions,
+  entitlements,
+  delivery,
+}
 
 await beginRun(`conformance${randomText(4, 'abcdefghijklmnopqrstuvwxyz')}`)
 const world = await openWorld({ worker: true, settings: { BURSAR_EGRESS_LOOPBACK: 'true' } })

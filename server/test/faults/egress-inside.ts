@@ -79,7 +79,7 @@ const clock = { wall: () => new Date(Date.now() + ahead), business: () => new Da
 const egress = openEgress({ loopback: false, own_host: 'bursar.test', dns_servers: ['127.0.0.1:5399'] }, clock)
 const call = async (target: string): Promise<string> => {
   try {
-    await egress.post(target, { headers: {}, body: '{}', timeout_ms: 2_000 })
+    await egress.post(target, { headers: {}, body: '{}', timeout_ms: 30_000 })
     return 'answered'
   } catch (error) {
     return error instanceof TargetRefused ? 'refused' : `failed: ${(error as Error).message}`

@@ -6,6 +6,7 @@ import type { Client } from '@bursar/contract/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { copyRow } from '../harness/copies.ts'
 import { openSales } from '../harness/sales.ts'
+import { fairStopwatch } from '../harness/fair.ts'
 import { eventually, openWorld, type World } from '../harness/world.ts'
 
 /** How often a reader goes away in the middle. */
@@ -83,7 +84,7 @@ const copying = () =>
 
 const linesOf = (text: string) => text.split('\r\n').slice(1, -1)
 
-test(`a reader that goes away at any of ${aborts} places: the query ends and its connection is given back within a second`, { timeout: 300_000 }, async () => {
+test(`a reader that goes away at any of ${aborts} places: the query ends and its connection is given back within a second`, async () => {
   const shop = await openShop()
   const whole = (await drain(await ask(shop))).bytes
   expect(whole).toBeGreaterThan(9_000_000)
@@ -91,43 +92,47 @@ test(`a reader that goes away at any of ${aborts} places: the query ends and its
   for (let at = 0; at < aborts; at++) {
     const answer = await ask(shop)
     await drain(answer, Math.floor((whole * ((at * 0.618_034) % 1)) / 1.05))
-    const since = performance.now()
+    const since = fairStopwatch()
     answer.destroy()
-    await eventually(
-      'nothing runs any more',
-      async () => {
-        const { total, idle } = world.api.postgres.use()
-        return total === idle && (await copying()).length === 0
-      },
-      5000,
-    )
-    taken.push(performance.now() - since)
+    await eventually('nothing runs any more', async () => {
+      const { total, idle } = world.api.postgres.use()
+      return total === idle && (await copying()).length === 0
+    })
+    taken.push(since())
   }
   expect(Math.max(...taken)).toBeLessThanOrEqual(1000)
   // And nobody's turn is spent for good.
   expect((await drain(await ask(shop))).complete).toBe(true)
 })
 
-test('a reader of a kilobyte a second does not slow another, and whoever ends while one reads does not wait for it', { timeout: 120_000 }, async () => {
+test('a reader of a kilobyte a second does not slow another, and whoever ends while one reads does not wait for it', async () => {
   const shop = await openShop()
   const time = async () => {
-    const since = performance.now()
+    const since = fairStopwatch()
     expect((await drain(await ask(shop))).complete).toBe(true)
-    return performance.now() - since
+    return since()
+  }
+  const timeBeside = async () => {
+    const slow = await ask(shop)
+    const reading = setInterval(() => slow.read(1024), 1000)
+    const took = await time()
+    clearInterval(reading)
+    expect(slow.complete).toBe(false)
+    slow.destroy()
+    await eventually('it is let go of', async () => (await copying()).length === 0)
+    return took
   }
   await time()
-  const alone = [await time(), await time(), await time()].toSorted((a, b) => a - b)[1]!
-  const slow = await ask(shop)
-  const reading = setInterval(() => slow.read(1024), 1000)
-  const beside = [await time(), await time(), await time()].toSorted((a, b) => a - b)[1]!
-  clearInterval(reading)
-  expect(slow.complete).toBe(false)
-  slow.destroy()
-  await eventually('it is let go of', async () => (await copying()).length === 0)
-  expect(beside / alone).toBeLessThan(2)
+  // In turn, so that what else the machine does falls on both.
+  const ratios: number[] = []
+  for (let turn = 0; turn < 5; turn++) {
+    const alone = await time()
+    ratios.push((await timeBeside()) / alone)
+  }
+  expect(ratios.toSorted((a, b) => a - b)[2]).toBeLessThan(2)
 })
 
-test('what breaks in the middle breaks the answer: it never ends as if it were whole', { timeout: 60_000 }, async () => {
+test('what breaks in the middle breaks the answer: it never ends as if it were whole', async () => {
   // More than any two sockets hold between them, however fast it is made.
   const shop = await openShop(rows * 3)
   const answer = await ask(shop)
@@ -141,8 +146,9 @@ test('what breaks in the middle breaks the answer: it never ends as if it were w
   expect((await drain(await ask(shop))).complete).toBe(true)
 })
 
-test('to a reader of HTTP/1.0, for whom the end of the connection is the end of the file, it is broken off all the same', { timeout: 60_000 }, async () => {
-  const shop = await openShop()
+test('to a reader of HTTP/1.0, for whom the end of the connection is the end of the file, it is broken off all the same', async () => {
+  // Again more than the sockets hold: otherwise it has ended well before it is broken off.
+  const shop = await openShop(rows * 3)
   const socket = connect(world.port, '127.0.0.1')
   socket.write(`GET ${exportOrders.path} HTTP/1.0\r\nhost: x\r\nauthorization: Bearer ${shop.token}\r\n\r\n`)
   const ended = new Promise<string>((resolve) =>
@@ -159,12 +165,13 @@ test('to a reader of HTTP/1.0, for whom the end of the connection is the end of 
     })
   })
   const [running] = await copying()
+  expect(running).toBeDefined()
   await world.database.owner((owner) => owner.query(`select pg_terminate_backend($1)`, [running]))
   socket.resume()
   expect(await ended).toBe('ECONNRESET')
 })
 
-test('a reader that leaves before the first line ends the query as well', { timeout: 60_000 }, async () => {
+test('a reader that leaves before the first line ends the query as well', async () => {
   const shop = await openShop(10)
   await world.database.owner(async (owner) => {
     await owner.query('begin')
@@ -179,10 +186,10 @@ test('a reader that leaves before the first line ends the query as well', { time
     const sent = request({ host: '127.0.0.1', port: world.port, path: exportOrders.path, headers: { authorization: `Bearer ${shop.token}` }, agent: false })
     sent.on('error', () => undefined).end()
     await eventually('it waits', async () => (await waiting()) === 1)
-    const since = performance.now()
+    const since = fairStopwatch()
     sent.destroy()
     await eventually('it does not wait any more', async () => (await waiting()) === 0)
-    expect(performance.now() - since).toBeLessThanOrEqual(1000)
+    expect(since()).toBeLessThanOrEqual(1000)
     await owner.query('rollback')
   })
   expect((await shop.api.send(exportOrders, {})).status).toBe(200)
@@ -197,7 +204,7 @@ test('what is wrong before the first line is answered as such', async () => {
   expect((await shop.api.send(exportOrders, {})).status).toBe(200)
 })
 
-test('the file is one moment, whatever is written while it is read', { timeout: 60_000 }, async () => {
+test('the file is one moment, whatever is written while it is read', async () => {
   const shop = await openShop()
   const answer = await ask(shop, '?columns=product')
   const begun = await drain(answer, 100_000)
@@ -213,7 +220,7 @@ test('the file is one moment, whatever is written while it is read', { timeout: 
   expect(new Set(linesOf((await drain(await ask(shop, '?columns=product'))).text))).toEqual(new Set(['Other']))
 })
 
-test('an organization has two exports at a time; others are not held up by it', { timeout: 60_000 }, async () => {
+test('an organization has two exports at a time; others are not held up by it', async () => {
   const [shop, other] = [await openShop(), await openShop(10)]
   const open = [await ask(shop), await ask(shop)]
   const refused = await shop.api.send(exportOrders, {})
@@ -224,7 +231,7 @@ test('an organization has two exports at a time; others are not held up by it', 
   open[1]!.destroy()
 })
 
-test('a process that ends does not wait for whoever reads slowly, and they see that the end is missing', { timeout: 60_000 }, async () => {
+test('a process that ends does not wait for whoever reads slowly, and they see that the end is missing', async () => {
   const shop = await openShop()
   const slow = await ask(shop)
   // This one has not even begun: it waits for somebody else.
@@ -233,9 +240,9 @@ test('a process that ends does not wait for whoever reads slowly, and they see t
     await owner.query('lock table subscriptions in access exclusive mode')
     const second = ask(shop, '', exportSubscriptions.path).catch(() => undefined)
     await new Promise((resolve) => setTimeout(resolve, 500))
-    const since = performance.now()
+    const since = fairStopwatch()
     await world.api.server.close()
-    const took = performance.now() - since
+    const took = since()
     await owner.query('rollback')
     await second
     return took

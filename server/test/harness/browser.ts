@@ -4,11 +4,13 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
 import { expect } from 'vitest'
-import { noteSecrets } from './secrets.ts'
+import { issuedSecrets, logFile, noteSecrets } from './secrets.ts'
 import { codeIn } from './mail.ts'
 import type { World } from './world.ts'
 
-const flags = [
+/** The system's own browser. */
+export const chromiumPath = process.env.BURSAR_TEST_CHROMIUM ?? '/usr/bin/chromium'
+export const flags = [
   '--no-sandbox',
   '--disable-gpu',
   '--disable-quic',
@@ -18,8 +20,24 @@ const flags = [
   '--disable-sync',
 ]
 
-/** The system's own browser, without a window. */
-export const openBrowser = (): Promise<Browser> => chromium.launch({ executablePath: process.env.BURSAR_TEST_CHROMIUM ?? '/usr/bin/chromium', args: flags })
+/** It, without a window. */
+export const openBrowser = (more: readonly string[] = []): Promise<Browser> => chromium.launch({ executablePath: chromiumPath, args: [...flags, ...more] })
+
+/** Where a browser has been, and what it was shown there. */
+interface Trail {
+  readonly origin: string
+  readonly addresses: string[]
+  readonly documents: { readonly url: string; readonly html: string }[]
+  readonly reading: Set<Promise<void>>
+}
+const trails = new WeakMap<BrowserContext, Trail>()
+
+/** Every page of ours that a browser was shown so far, as it came. */
+export const documentsOf = async (context: BrowserContext): Promise<Trail['documents']> => {
+  const trail = trails.get(context)!
+  await Promise.all(trail.reading)
+  return trail.documents
+}
 
 export interface ContextOptions {
   readonly width?: number
@@ -42,12 +60,34 @@ export const openContext = async (
     locale,
   })
   if (cookie) await context.addCookies([{ name: cookie.split('=')[0]!, value: cookie.slice(cookie.indexOf('=') + 1), url: world.config.public_url.origin }])
-  context.setDefaultTimeout(20_000)
+  context.setDefaultTimeout(180_000)
   const violations: string[] = []
   context.on('console', (message) => {
     if (/Content Security Policy|Refused to/i.test(message.text())) violations.push(message.text())
   })
-  context.on('request', (request) => noteSecrets(request.url()))
+  const trail: Trail = { origin: world.config.public_url.origin, addresses: [], documents: [], reading: new Set() }
+  trails.set(context, trail)
+  context.on('request', (request) => {
+    noteSecrets(request.url())
+    const { referer } = request.headers()
+    if (referer !== undefined) trail.addresses.push(`referrer ${referer}`)
+  })
+  context.on('response', (response) => {
+    const url = response.url()
+    // What sends on is where a secret leaves the address; whatever stays is looked at.
+    if (!url.startsWith(trail.origin) || (response.status() >= 300 && response.status() < 400)) return
+    // What is saved as a file is no place where a browser stays.
+    const { 'content-disposition': saved = '', 'content-type': type = '' } = response.headers()
+    if (saved.startsWith('attachment')) return
+    trail.addresses.push(`address ${url}`)
+    if (!response.request().isNavigationRequest() || !type.startsWith('text/html')) return
+    const read = response.text().then(
+      (html) => void trail.documents.push({ url, html }),
+      () => undefined,
+    )
+    trail.reading.add(read)
+    void read.finally(() => trail.reading.delete(read))
+  })
   return { context, violations, close: () => context.close() }
 }
 
@@ -77,7 +117,7 @@ export const openCallback = async () => {
           // Whoever comes now is not for us.
           waiting.splice(waiting.indexOf(take), 1)
           reject(new Error('no browser came back'))
-        }, 20_000)
+        }, 180_000)
         const take = (url: URL) => {
           clearTimeout(late)
           resolve(url)
@@ -97,6 +137,47 @@ export const signInOn = async (page: Page, world: World, email: string): Promise
   while (!letter.text.includes('is your code')) letter = await world.mail.next(email)
   await page.getByLabel('Code from the mail').fill(codeIn(letter.text))
   await page.getByRole('button', { name: 'Sign in', exact: true }).click()
+}
+
+/**
+ * No secret that this process has issued stands in an address that stayed, in what was sent on as a referrer, in any page as
+ * it came or as it is now, in what pages can store, or in the log. What is shown on purpose is named.
+ */
+export const expectNoSecrets = async (page: Page, shownOnPurpose: readonly string[] = []): Promise<void> => {
+  const context = page.context()
+  for (const { value } of await context.cookies()) noteSecrets(value)
+  const secrets = issuedSecrets()
+  expect(secrets.length).toBeGreaterThan(0)
+  const stored = await page.evaluate('JSON.stringify([{ ...localStorage }, { ...sessionStorage }])')
+  const shown: readonly (readonly [string, string])[] = [
+    ...trails.get(context)!.addresses.map((address) => ['an address', address] as const),
+    ['the address', page.url()],
+    ...(await documentsOf(context)).map(({ url, html }) => [url, html] as const),
+    ['the page', await page.content()],
+    ['storage', String(stored)],
+    ['the log', readFileSync(logFile(), 'utf8')],
+  ]
+  const allowed = (where: string, secret: string) => where !== 'the log' && shownOnPurpose.includes(secret)
+  const found = shown.flatMap(([where, text]) =>
+    secrets.filter((secret) => text.includes(secret) && !allowed(where, secret)).map((secret) => `${secret.slice(0, 20)}… in ${where.replaceAll(secret, '…')}`),
+  )
+  expect(found).toEqual([])
+}
+
+/** How a page looks: by day, by night, and in a hand. */
+export const looks = { light: { width: 1024, dark: false }, dark: { width: 1024, dark: true }, phone: { width: 390, dark: false } }
+
+/** The page as it is now in every look: axe finds nothing, and nothing hangs over the edge; with a picture of each, where they are wanted. */
+export const expectGoodLooks = async (page: Page, name: string): Promise<void> => {
+  const pictures = process.env.BURSAR_TEST_PICTURES
+  for (const [look, { width, dark }] of Object.entries(looks)) {
+    await page.setViewportSize({ width, height: 900 })
+    await page.emulateMedia({ colorScheme: dark ? 'dark' : 'light' })
+    await expectAccessible(page)
+    if (pictures) await page.screenshot({ path: `${pictures}/${name}-${look}.png`, fullPage: true })
+  }
+  await page.setViewportSize({ width: 1024, height: 900 })
+  await page.emulateMedia({ colorScheme: 'light' })
 }
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')

@@ -41,6 +41,7 @@ export const checkAnswer = (operation: Operation, answer: { status: number; head
     want(parsed.success, `with a body that breaks the contract: ${parsed.error?.message}`)
     return want(isDeepStrictEqual(z.encode(operation.returns, parsed.data), body), 'with fields that are not declared')
   }
+  if (status === operation.pending) return want(body === '' && headers.has('retry-after'), 'with more than that it is not there yet')
   want(status >= 400, 'a success that is not declared')
   const invalid = ValidationBody.safeParse(body).success
   // A few rules answer with this status too: those are failures like any other.

@@ -31,7 +31,7 @@ export const loginOf = (database: string): string => urlOf(database).replace(/\/
 const template = () => {
   const read = (path: string) => readFileSync(new URL(path, import.meta.url), 'utf8')
   const queue = (JSON.parse(read('../../package.json')) as { dependencies: Record<string, string> }).dependencies['graphile-worker']
-  const shape = [read('../../migrations/roles.sql'), queue, ...migrations().map(({ checksum }) => checksum)]
+  const shape = [read('../../migrations/roles.sql'), read('../../migrations/schemas.sql'), queue, ...migrations().map(({ checksum }) => checksum)]
   return `bursar_template_${hash('sha256', shape.join('\n')).slice(0, 12)}`
 }
 
@@ -57,7 +57,7 @@ export const pepper = Buffer.alloc(32, 7)
 /** Keys that sign identities take a while to make: they are made once, and every test's database has them. */
 const furnishKeys = async (name: string) => {
   const log = openLog('silent')
-  const postgres = openPostgres(new Secret(loginOf(name)), 'bursar_api', { max: 2, clock: systemClock, log })
+  const postgres = openPostgres(new Secret(loginOf(name)), 'bursar_api', { max: 2, clock: systemClock, log, patience_ms: 40_000 })
   const sealer = new Sealer([{ version: 1, key: sealingKey }])
   await postgres.transact((tx) => ensureKeys(tx, { sealer }))
   await postgres.close()

@@ -64,7 +64,7 @@ export const openMailbox = async () => {
       const at = letters.findIndex((letter) => letter.to === to)
       if (at >= 0) return Promise.resolve(letters.splice(at, 1)[0]!)
       return new Promise((resolve, reject) => {
-        setTimeout(() => reject(new Error(`no letter came to ${to}`)), 60_000).unref()
+        setTimeout(() => reject(new Error(`no letter came to ${to}`)), 180_000).unref()
         waiting.push({ to, resolve })
       })
     },

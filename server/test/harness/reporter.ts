@@ -1,6 +1,6 @@
 import type { Reporter, TestModule } from 'vitest/node'
 
-/** Ends a run with one plain line that any script can read. */
+/** Ends a run with where its time went, and one plain line that any script can read. */
 export default class PlainCount implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
     let passed = 0
@@ -12,6 +12,10 @@ export default class PlainCount implements Reporter {
         else if (test.result().state === 'failed') failed++
       }
     }
+    const slowest = modules
+      .map((module) => ({ file: module.relativeModuleId, seconds: module.diagnostic().duration / 1000 }))
+      .toSorted((a, b) => b.seconds - a.seconds)
+    if (modules.length > 20) for (const { file, seconds } of slowest.slice(0, 25)) process.stdout.write(`${seconds.toFixed(0).padStart(5)} s  ${file}\n`)
     process.stdout.write(`\n${passed} passed, ${failed} failed\n`)
   }
 }

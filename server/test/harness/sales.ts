@@ -1,8 +1,10 @@
 import { newId } from '../../src/kernel/ids.ts'
 import {
+  insertDispute,
   insertOrder,
   insertRefund,
   insertSubscription,
+  type DisputeRow,
   type NewOrderItem,
   type NewOrderTax,
   type OrderRow,
@@ -102,6 +104,7 @@ export const openSales = (world: World) => {
         tax_id_format: null,
         invoice_number: null,
         receipt_number: null,
+        is_invoice_generated: false,
         seats: null,
         customer_id: customer.id,
         product_id: null,
@@ -171,6 +174,8 @@ export const openSales = (world: World) => {
           currency: 'usd',
           trigger: 'purchase',
           reusable: false,
+          sets_default: false,
+          early_dispute: null,
           intent_id: null,
           intent_status: null,
           method: null,
@@ -178,11 +183,35 @@ export const openSales = (world: World) => {
           processor_method: null,
           decline_reason: null,
           decline_message: null,
+          decline_final: false,
           settled_at: status === 'pending' ? null : stamps.created_at,
           ...rest,
         })
         .returningAll()
         .executeTakeFirstOrThrow()
+    })
+
+  const dispute = (sold: OrderRow, paid: PaymentRow, given: Partial<DisputeRow> = {}) =>
+    world.transact((tx) => {
+      const stamps = stamped(tx, sold)
+      return insertDispute(tx, {
+        ...stamps,
+        ...unleased,
+        account_id: paid.account_id,
+        processor_dispute_id: `dispute-${stamps.id}`,
+        order_id: sold.id,
+        payment_id: paid.id,
+        customer_id: sold.customer_id,
+        status: 'under_review',
+        amount: 1000,
+        tax_amount: 0,
+        currency: 'usd',
+        reason: 'fraudulent',
+        evidence_due_by: null,
+        past_due: false,
+        accepted_at: null,
+        ...given,
+      })
     })
 
   const refund = (sold: OrderRow, paid: PaymentRow, given: Partial<RefundRow> = {}) =>
@@ -198,6 +227,7 @@ export const openSales = (world: World) => {
         reason: 'customer_request',
         amount: 100,
         tax_amount: 0,
+        dispute_id: null,
         currency: sold.currency,
         comment: null,
         revoke_benefits: false,
@@ -221,5 +251,5 @@ export const openSales = (world: World) => {
     return made
   }
 
-  return { checkout, order, payment, refund, subscription }
+  return { checkout, dispute, order, payment, refund, subscription }
 }

@@ -1,4 +1,4 @@
-import { appendFileSync, readdirSync, readFileSync } from 'node:fs'
+import { appendFileSync, existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { licenseKeyPattern, tokenPatterns, webhookSecretPattern } from '../../src/kernel/secrets.ts'
 
@@ -11,6 +11,12 @@ const tokens = new RegExp([...tokenPatterns.map(({ pattern }) => pattern), webho
 export const noteSecrets = (text: string): void => {
   const found = text.match(tokens)
   if (found) appendFileSync(join(scratch(), `${process.pid}.secrets`), found.map((token) => `${token}\n`).join(''))
+}
+
+/** Every secret that was issued in this process so far. */
+export const issuedSecrets = (): string[] => {
+  const file = join(scratch(), `${process.pid}.secrets`)
+  return existsSync(file) ? [...new Set(readFileSync(file, 'utf8').split('\n'))].filter((line) => line !== '') : []
 }
 
 /** Where a world of this process writes its log. */

@@ -16,6 +16,7 @@ export const openSink = async () => {
   const received: Received[] = []
   const behaviours = new Map<string, Behaviour>()
   const waiting: (() => void)[] = []
+  let look: ((one: Received) => void) | undefined
   const server = createServer((request, answer) => {
     const chunks: Buffer[] = []
     request.on('data', (chunk: Buffer) => chunks.push(chunk))
@@ -23,6 +24,7 @@ export const openSink = async () => {
     request.on('end', () => {
       const one = { path: request.url!, headers: request.headers as Record<string, string>, body: Buffer.concat(chunks).toString(), at: performance.now() }
       received.push(one)
+      look?.(one)
       for (const wake of waiting.splice(0)) wake()
       const behave = behaviours.get(one.path)
       if (behave) behave(answer, one, request)
@@ -37,11 +39,13 @@ export const openSink = async () => {
     url: (path: string) => `http://127.0.0.1:${port}${path}`,
     received,
     of,
+    /** Each is looked at as it comes: a signature is good for minutes only. */
+    each: (listener: (one: Received) => void) => void (look = listener),
     /** From now on this path answers so. */
     answer: (path: string, behaviour: Behaviour | number) =>
       void behaviours.set(path, typeof behaviour === 'number' ? (answer) => void answer.writeHead(behaviour).end() : behaviour),
     /** Waits until so many have come to a path. */
-    until: async (path: string, count: number, within = 10_000): Promise<Received[]> => {
+    until: async (path: string, count: number, within = 180_000): Promise<Received[]> => {
       const end = performance.now() + within
       for (;;) {
         const own = of(path)

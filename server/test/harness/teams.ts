@@ -60,17 +60,23 @@ export const openTeams = async (world: World, given?: Deployment) => {
   const settle = async () => {
     if (!deployment) return
     await deployment.work()
+    await post('mail.seat_invitation')
+  }
+
+  /** Mail of these kinds that waits goes out. */
+  const post = async (...kinds: (typeof jobs)[number]['name'][]) => {
     for (;;) {
       const next = await world.database.owner(async (owner) => {
-        const { rows } = await owner.query<{ id: string; payload: never }>(
-          `delete from graphile_worker._private_jobs where id = (
+        const { rows } = await owner.query<{ id: string; name: string; payload: never }>(
+          `delete from graphile_worker._private_jobs j using graphile_worker._private_tasks t where t.id = j.task_id and j.id = (
              select j.id from graphile_worker._private_jobs j join graphile_worker._private_tasks t on t.id = j.task_id
-             where t.identifier = 'mail.seat_invitation' order by j.id limit 1) returning id, payload`,
+             where t.identifier = any($1::text[]) order by j.id limit 1) returning j.id, t.identifier as name, j.payload`,
+          [kinds],
         )
         return rows[0]
       })
       if (!next) return
-      await jobs.find(({ name }) => name === 'mail.seat_invitation')!.run(deployment.means, next.payload)
+      await jobs.find(({ name }) => name === next.name)!.run(deployment!.means, next.payload)
     }
   }
 
@@ -166,7 +172,7 @@ export const openTeams = async (world: World, given?: Deployment) => {
     return { seat: answer.seat, token: answer.customer_session_token, portal: world.client({ token: answer.customer_session_token }) }
   }
 
-  return { buy, plain, assign, invited, claim, settle, deployment, close: async () => own?.close() }
+  return { buy, plain, assign, invited, claim, settle, post, deployment, close: async () => own?.close() }
 }
 export type Teams = Awaited<ReturnType<typeof openTeams>>
 export type Team = Awaited<ReturnType<Teams['buy']>>

@@ -17,12 +17,18 @@ import { cloneDatabase, pepper as peppered, sealingKey as sealing } from './data
 import { openMailbox } from './mail.ts'
 import { logFile, noteSecrets } from './secrets.ts'
 
-/** A clock that a test can push forward. */
+/** A clock that a test can push forward, and hold where what it is about must not depend on how fast the machine is. */
 export const openClock = () => {
   let ahead = 0
-  const now = () => new Date(Date.now() + ahead)
+  let held: number | null = null
+  const now = () => new Date((held ?? Date.now()) + ahead)
   const clock: Clock = { wall: now, business: now }
-  return { ...clock, advance: (milliseconds: number) => void (ahead += milliseconds) }
+  return {
+    ...clock,
+    advance: (milliseconds: number) => void (ahead += milliseconds),
+    hold: () => void (held ??= Date.now()),
+    release: () => void (held = null),
+  }
 }
 
 export const sealingKey = sealing.toString('base64')
@@ -33,11 +39,15 @@ export const variables = (database: { url: string; owner_url: string }, mail_url
   BURSAR_DATABASE_URL: database.url,
   BURSAR_DATABASE_OWNER_URL: database.owner_url,
   BURSAR_DATABASE_CONNECTIONS: '10',
+  // A hundred at once on a machine that others use too is no test of patience.
+  BURSAR_DATABASE_PATIENCE_MS: '40000',
+  BURSAR_REDIS_PATIENCE_MS: '40000',
   BURSAR_REDIS_URL: process.env.BURSAR_TEST_REDIS ?? 'redis://127.0.0.1:6379',
   BURSAR_PEPPERS: `1:${pepper}`,
   BURSAR_SEALING_KEYS: `1:${sealingKey}`,
   // Numbers are raised, the stage is never switched off.
   BURSAR_BUDGETS: JSON.stringify({
+    checkout_link: [[1_000_000, 60]],
     api: [[1_000_000, 60]],
     sign_in: [[1_000_000, 60]],
     registration: [[1_000_000, 60]],
@@ -105,6 +115,8 @@ export interface WorldOptions {
   environment?: Environment
   worker?: boolean
   settings?: Record<string, string>
+  /** A clock that others go by too. */
+  clock?: ReturnType<typeof openClock>
   /** Reachable by a real browser: the public address is where it listens. */
   browser?: boolean
 }
@@ -118,9 +130,8 @@ export const freePort = () =>
   })
 
 /** A running system of its own: database, mail server, API on a real port, and people to act in it. */
-export const openWorld = async ({ environment = 'sandbox', worker = false, settings = {}, browser = false }: WorldOptions = {}) => {
+export const openWorld = async ({ environment = 'sandbox', worker = false, settings = {}, browser = false, clock = openClock() }: WorldOptions = {}) => {
   const [database, mail] = await Promise.all([cloneDatabase(environment), openMailbox()])
-  const clock = openClock()
   const lines: string[] = []
   const log = openLog('trace', {
     write: (line: string) => {
@@ -263,7 +274,7 @@ export const find = (method: string, address: string) => {
 }
 
 /** Waits until something is so, asking often; fails loudly when it never is. */
-export const eventually = async <T>(what: string, ask: () => Promise<T | undefined | false>, within = 30_000): Promise<T> => {
+export const eventually = async <T>(what: string, ask: () => Promise<T | undefined | false>, within = 300_000): Promise<T> => {
   const until = performance.now() + within
   for (;;) {
     const answer = await ask()

@@ -26,14 +26,24 @@ test('every command that a page names exists', () => {
   const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> }
   const help = execFileSync(process.execPath, [join(root, 'server/src/main/cli.ts'), '--help'], { encoding: 'utf8' })
   for (const page of pages)
-    for (const [, command, argument] of read(page).matchAll(/\bpnpm ([a-z]+)(?: ([a-z]+))?/g)) {
+    for (const [, command, argument] of read(page).matchAll(/\bpnpm ([a-z]+(?::[a-z]+)?)(?: ([a-z]+))?/g)) {
       expect(Object.keys(scripts), `${page}: pnpm ${command}`).toContain(command)
       if (command === 'bursar' && argument !== undefined) expect(help, `${page}: bursar ${argument}`).toContain(`bursar ${argument}`)
     }
 })
 
+test('every option that a page gives to a command of ours is one', () => {
+  const options = new Set([...read('server/src/main/cli.ts').matchAll(/^ {6}'?([a-z-]+)'?: \{ type:/gm)].map(([, name]) => name!))
+  expect(options.size).toBeGreaterThan(20)
+  for (const page of pages.filter((name) => /^(deploy|docs\/(runbooks|guides\/self-host))/.test(name)))
+    for (const [line] of read(page).matchAll(/\bbursar (doctor|backup|restore|upgrade)\b[^`\n]*/g))
+      for (const [, option] of line.matchAll(/ --([a-z-]+)/g)) expect([...options], `${page}: ${line}`).toContain(option)
+})
+
 test('the page on configuration lists every setting and no other', () => {
-  const listed = [...read('docs/configuration.md').matchAll(/^\| `(BURSAR_\w+)`/gm)].map(([, name]) => name!)
+  const [settings, commands] = read('docs/configuration.md').split('## Read by commands')
+  const named = (part: string) => [...part.matchAll(/^\| `(BURSAR_\w+)`/gm)].map(([, name]) => name!)
+  const listed = named(settings!)
   const unknown = (names: string[]) => {
     try {
       readConfig(Object.fromEntries(names.map((name) => [name, 'x'])))
@@ -45,6 +55,9 @@ test('the page on configuration lists every setting and no other', () => {
   expect(unknown(listed)).not.toContain('not a setting')
   const known = [...read('server/src/platform/config.ts').matchAll(/^ {2}(BURSAR_\w+):/gm)].map(([, name]) => name!)
   expect(listed.toSorted()).toEqual(known.toSorted())
+  // What commands read beside that is no setting of a server, and is not refused as one.
+  expect(named(commands!)).toEqual(['BURSAR_API', 'BURSAR_TOKEN'])
+  expect(unknown(named(commands!))).not.toContain('not a setting')
 })
 
 test('the page on checkout lists every test card and what it does', () => {

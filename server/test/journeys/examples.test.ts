@@ -1,15 +1,19 @@
 import { spawn, type ChildProcess } from 'node:child_process'
+import { createRequire } from 'node:module'
+import { confirmClientCheckout, createDiscount, createProduct, createWebhookEndpoint, listCheckouts } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openBrowser, openContext, signInOn, type Browser } from '../harness/browser.ts'
 import { openApp } from '../harness/visitor.ts'
-import { eventually, openWorld, type World } from '../harness/world.ts'
+import { eventually, freePort, openWorld, type World } from '../harness/world.ts'
+import { Secret } from '../../src/kernel/secrets.ts'
+import { sign, signingKeys } from '../../src/modules/webhooks/index.ts'
 
 // The examples do what their README says, against a running system and with a real browser.
 let world: World
 let browser: Browser
 const children: ChildProcess[] = []
 beforeAll(async () => {
-  ;[world, browser] = await Promise.all([openWorld({ worker: true, browser: true }), openBrowser()])
+  ;[world, browser] = await Promise.all([openWorld({ worker: true, browser: true, settings: { BURSAR_EGRESS_LOOPBACK: 'true' } }), openBrowser()])
 })
 afterAll(async () => {
   for (const child of children) child.kill()
@@ -17,10 +21,10 @@ afterAll(async () => {
   await world.close()
 })
 
-const folder = new URL('../../../examples/oauth-app/', import.meta.url).pathname
+const folderOf = (example: string) => new URL(`../../../examples/${example}/`, import.meta.url).pathname
 
-const run = (script: string, settings: Record<string, string>) => {
-  const child = spawn(process.execPath, [script], { cwd: folder, env: { PATH: process.env.PATH, ISSUER: world.config.public_url.origin, ...settings } })
+const run = (example: string, script: string, settings: Record<string, string>) => {
+  const child = spawn(process.execPath, [script], { cwd: folderOf(example), env: { PATH: process.env.PATH, ...settings } })
   children.push(child)
   let output = ''
   child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()))
@@ -44,7 +48,12 @@ for (const [name, method, port] of [
       token_endpoint_auth_method: method,
       scope: 'openid email organizations:read',
     })
-    const says = run(`${name}.ts`, { CLIENT_ID: app.client_id, PORT: port, ...(app.client_secret === undefined ? {} : { CLIENT_SECRET: app.client_secret }) })
+    const says = run('oauth-app', `${name}.ts`, {
+      ISSUER: world.config.public_url.origin,
+      CLIENT_ID: app.client_id,
+      PORT: port,
+      ...(app.client_secret === undefined ? {} : { CLIENT_SECRET: app.client_secret }),
+    })
     const [, address] = await says(/open (\S+)/)
     const { context, close } = await openContext(browser, world)
     const page = await context.newPage()
@@ -68,3 +77,58 @@ for (const [name, method, port] of [
     }
     await close()
   })
+
+test('the Hono shop sells: its adapter believes what is signed, and reads what it knows', async () => {
+  const { organization, api, events } = await world.shop()
+  const port = await freePort()
+  const home = `http://127.0.0.1:${port}`
+  await api.call(createProduct, { body: { name: 'Field <guide>', prices: [{ amount_type: 'fixed', price_amount: 2900, price_currency: 'usd' }] } })
+  const { secret } = await api.call(createWebhookEndpoint, { body: { url: `${home}/hooks`, format: 'raw', events: ['order.paid'] } })
+  const token = (await organization.token(['products:read', 'checkouts:write', 'customer_sessions:write'])).secret.reveal()
+  await run('hono-shop', 'shop.ts', { BURSAR: world.config.public_url.origin, TOKEN: token, WEBHOOK_SECRET: secret, PORT: String(port) })(/open /)
+
+  const { context, close } = await openContext(browser, world)
+  const page = await context.newPage()
+  await page.goto(`${home}/portal`)
+  expect(page.url(), 'nobody is a customer yet').toBe(`${home}/`)
+  await page.getByRole('listitem').filter({ hasText: 'Field <guide>' }).getByRole('link', { name: 'Buy' }).click()
+  await page.waitForURL(`${world.config.public_url.origin}/**`)
+  await page.getByText('Field <guide>').first().waitFor()
+  const [checkout] = (await api.call(listCheckouts, { query: {} })).items
+  await world.client().call(confirmClientCheckout, {
+    params: { client_secret: checkout!.client_secret },
+    body: { customer_email: 'ada@hono.test', customer_billing_address: { country: 'DE' }, confirmation_token_id: 'tok_visa' },
+  })
+  await eventually('the shop has heard of it', async () => {
+    await page.goto(home)
+    return page.getByText('You have bought: Field <guide>').isVisible()
+  })
+  await page.getByRole('link', { name: 'Your orders' }).click()
+  await page.waitForURL(`${world.config.public_url.origin}/${organization.slug}/portal**`)
+  await page.getByText('Field <guide>').first().waitFor()
+  await close()
+
+  // Every kind of event that a purchase makes, and one that the adapter does not know, signed by us and by somebody else.
+  await api.call(createDiscount, { body: { name: 'Spring', type: 'percentage', basis_points: 1000, duration: 'once' } })
+  const tell = async (body: string, by: string) => {
+    const at = Math.floor(Date.now() / 1000)
+    const headers = { 'webhook-id': 'again', 'webhook-timestamp': String(at), 'webhook-signature': sign(signingKeys(new Secret(by)), 'again', at, body) }
+    return (await fetch(`${home}/hooks`, { method: 'POST', headers, body })).status
+  }
+  const answers: Record<string, [number, number]> = {}
+  for (const event of await events()) {
+    const body = JSON.stringify(event)
+    answers[event.type] = [await tell(body, secret), await tell(body, `${secret}x`)]
+  }
+  const kinds = ['product.created', 'checkout.created', 'checkout.updated', 'customer.created', 'member.created', 'order.created', 'order.paid']
+  expect(answers).toMatchObject({ ...Object.fromEntries(kinds.map((kind) => [kind, [200, 403]])), 'discount.created': [500, 403] })
+})
+
+test("the adapter's Checkout and CustomerPortal take the name of a server, and no address", () => {
+  type Given = { accessToken: string; server: string }
+  const adapter = createRequire(folderOf('hono-shop'))('@polar-sh/hono') as Record<'Checkout' | 'CustomerPortal', (given: Given) => unknown>
+  for (const part of ['Checkout', 'CustomerPortal'] as const) {
+    expect(() => adapter[part]({ accessToken: 'none', server: 'sandbox' })).not.toThrow()
+    expect(() => adapter[part]({ accessToken: 'none', server: world.config.public_url.origin })).toThrow('Invalid URL')
+  }
+})

@@ -26,7 +26,7 @@ const run = async (args: readonly string[], token: string, port = world.port) =>
   return { code: await program.exited, output: program.output() }
 }
 
-test('one command writes all orders to a file, and says how many', { timeout: 60_000 }, async () => {
+test('one command writes all orders to a file, and says how many', async () => {
   const { api, organization } = await world.shop()
   const token = (await organization.token()).secret.reveal()
   const anna = await api.call(createCustomer, { body: { email: 'anna@people.test' } })
@@ -42,7 +42,7 @@ test('one command writes all orders to a file, and says how many', { timeout: 60
   expect(printed.output).toContain('1 customers, 0.0 MB')
 })
 
-test('what is refused is said, and a file that breaks off is not called one', { timeout: 60_000 }, async () => {
+test('what is refused is said, and a file that breaks off is not called one', async () => {
   const { organization } = await world.shop()
   const token = (await organization.token()).secret.reveal()
   expect(await run(['orders', 'export', '--columns', 'email,secrets'], token)).toEqual({

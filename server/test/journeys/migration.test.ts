@@ -27,6 +27,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { golden, importBundle, type Bundle } from '../harness/golden.ts'
 import { openSink, type Sink } from '../harness/sink.ts'
 import { tokenIn } from '../harness/teams.ts'
+import { fairStopwatch } from '../harness/fair.ts'
 import { eventually, openWorld, type World } from '../harness/world.ts'
 
 let world: World
@@ -254,18 +255,24 @@ test('readers and writers go on through both phases: every answer is wholly one 
       await look(`writer ${at}`, async () => again((await ask(api, revokeSeat, { params: { seat_id: seat.id } })).body))
     })
 
+  /** However busy the machine is: nobody misses a phase for want of a turn. */
+  const everybodySees = (view: 1 | 2) =>
+    eventually(`everybody sees phase ${view}`, async () => wrong.length > 0 || [...seen.values()].every((views) => views.at(-1) === view))
   const turn = async (to: 1 | 2) => {
     pace.hurry = true
     await breathe(150)
+    const took = fairStopwatch()
     const step = { asked: performance.now(), answered: Infinity, to }
     turns.push(step)
     const { state } = await api.call(to === 2 ? switchMemberMigration : undoMemberMigration, { body: {} })
     step.answered = performance.now()
     expect(state).toBe(to === 2 ? 'phase2' : 'phase1')
-    expect(step.answered - step.asked).toBeLessThan(5000)
+    // How long it holds everybody up is measured by `pnpm bench migration`; here it only must not starve.
+    expect(took()).toBeLessThan(20_000)
     await breathe(300)
     pace.hurry = false
     await reaches(api, to === 2 ? 'phase2' : 'phase1')
+    await everybodySees(to)
   }
   // Somebody loses a seat from before there were members, in each phase.
   const losing = liveSeats.filter(({ holder: id, subscription_id }) => !pure.includes(id) && subscription_id !== null)
@@ -298,7 +305,7 @@ test('readers and writers go on through both phases: every answer is wholly one 
     own((await ask(office, revokePortalSeat, { params: { seat_id: made.id } })).body)
   })
 
-  await breathe(1000)
+  await eventually('everybody has begun', async () => wrong.length > 0 || seen.size > 12)
   await lose()
   await turn(2)
   await lose()

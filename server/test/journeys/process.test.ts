@@ -183,7 +183,7 @@ test('traces go to the collector: operations and statements, without a value, an
   expect(text).not.toContain(token.slice(-43))
 })
 
-test('it refuses to start wrongly, and says why [S1-09]', { timeout: 120_000 }, async () => {
+test('it refuses to start wrongly, and says why [S1-09]', async () => {
   const refused = async (args: string[], extra: Record<string, string>) => {
     const program = launch(args, { ...settings, ...extra })
     return { code: await program.exited, output: program.output() }

@@ -29,6 +29,11 @@ export interface Target {
   /** Of that customer, as are the payment and the subscription. */
   readonly order_id: string
   readonly payment_id: string
+  readonly refund_id: string
+  /** Of that payment: it is being looked into. */
+  readonly dispute_id: string
+  /** Something that this customer can pay with. */
+  readonly payment_method_id: string
   readonly subscription_id: string
   readonly test_clock_id: string
   /** A subscription with seats, and one of them, to which somebody is invited. */
@@ -41,6 +46,11 @@ export interface Target {
   readonly license_key_id: string
   readonly activation_id: string
   readonly license_key: string
+  /** A link that leads to a checkout, and its secret. */
+  readonly link_id: string
+  readonly link_secret: string
+  /** What that customer has with the seller. */
+  readonly wallet_id: string
 }
 
 export interface Asked {
@@ -930,6 +940,38 @@ export const policy: Record<string, Policy> = {
     ask: () => ({ path: '/v1/customer-portal/customers/me/payment-methods' }),
     granted: 200,
   },
+  'customer_portal:customers:get_payment_form': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: () => ({ path: '/v1/customer-portal/customers/me/payment-methods/form' }),
+    granted: 200,
+  },
+  'customer_portal:customers:add_payment_method': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: () => ({
+      path: '/v1/customer-portal/customers/me/payment-methods',
+      body: { confirmation_token_id: 'tok_visa', set_default: false, return_url: 'https://shop.example/portal' },
+    }),
+    granted: 201,
+  },
+  'customer_portal:customers:confirm_payment_method': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: () => ({ path: '/v1/customer-portal/customers/me/payment-methods/confirm', body: { setup_intent_id: 'made-up', set_default: false } }),
+    granted: [403, 'CustomerNotReady'],
+  },
+  'customer_portal:customers:delete_payment_method': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/customers/me/payment-methods/${t.payment_method_id}` }),
+    granted: 204,
+    foreign: 'absent',
+  },
   'customer_portal:customers:request_email_update': {
     who: 'portal',
     scopes: [],
@@ -1166,6 +1208,63 @@ export const policy: Record<string, Policy> = {
     granted: [422, 'RequestValidationError'],
   },
 
+  'checkout-links:list': {
+    who: tokens,
+    scopes: ['checkout_links:read', 'checkout_links:write'],
+    ask: () => ({ path: '/v1/checkout-links/?limit=100&sorting=created_at' }),
+    granted: 200,
+  },
+  'checkout-links:create': {
+    who: tokens,
+    scopes: ['checkout_links:write'],
+    ask: (t) => ({ path: '/v1/checkout-links/', body: { payment_processor: 'stripe', products: [t.product_id], discount_id: t.discount_id } }),
+    granted: 201,
+    foreign: 'invalid',
+    // Our product, with somebody else's discount.
+    nested: 'product_id',
+  },
+  'checkout-links:get': {
+    who: tokens,
+    scopes: ['checkout_links:read', 'checkout_links:write'],
+    ask: (t) => ({ path: `/v1/checkout-links/${t.link_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'checkout-links:update': {
+    who: tokens,
+    scopes: ['checkout_links:write'],
+    ask: (t) => ({ path: `/v1/checkout-links/${t.link_id}`, body: { label: 'Changed' } }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'checkout-links:delete': {
+    who: tokens,
+    scopes: ['checkout_links:write'],
+    ask: (t) => ({ path: `/v1/checkout-links/${t.link_id}` }),
+    granted: 204,
+    foreign: 'absent',
+  },
+  'checkout-links:redirect': { who: 'open', scopes: [], ask: (t) => ({ path: `/v1/checkout-links/${t.link_secret}/redirect` }), granted: 302 },
+
+  'orders:create': {
+    who: tokens,
+    scopes: ['orders:write'],
+    ask: (t) => ({
+      path: '/v1/orders/',
+      body: { customer_id: t.customer_id, product_id: t.product_id, ...(t.organization_id === '' ? {} : { organization_id: t.organization_id }) },
+    }),
+    granted: 201,
+    foreign: 'invalid',
+    implied: true,
+  },
+  'orders:finalize': {
+    who: tokens,
+    scopes: ['orders:write'],
+    // It is paid already.
+    ask: (t) => ({ path: `/v1/orders/${t.order_id}/finalize`, body: {} }),
+    granted: [412, 'OrderNotDraft'],
+    foreign: 'absent',
+  },
   'orders:list': { who: tokens, scopes: ['orders:read'], ask: () => ({ path: '/v1/orders/?limit=100&sorting=created_at' }), granted: 200 },
   'orders:export': {
     who: tokens,
@@ -1181,6 +1280,54 @@ export const policy: Record<string, Policy> = {
     granted: 200,
     foreign: 'absent',
   },
+  'orders:generate_invoice': {
+    who: tokens,
+    scopes: ['orders:read'],
+    ask: (t) => ({ path: `/v1/orders/${t.order_id}/invoice` }),
+    granted: [422, 'MissingInvoiceBillingDetails'],
+    foreign: 'absent',
+  },
+  'orders:invoice': {
+    who: tokens,
+    scopes: ['orders:read'],
+    ask: (t) => ({ path: `/v1/orders/${t.order_id}/invoice` }),
+    granted: [404, 'ResourceNotFound'],
+    foreign: 'absent',
+  },
+  'orders:receipt': {
+    who: tokens,
+    scopes: ['orders:read'],
+    ask: (t) => ({ path: `/v1/orders/${t.order_id}/receipt` }),
+    granted: 202,
+    foreign: 'absent',
+  },
+  'refunds:credit_note': {
+    who: tokens,
+    scopes: ['refunds:read', 'refunds:write'],
+    ask: (t) => ({ path: `/v1/refunds/${t.refund_id}/credit-note` }),
+    granted: 202,
+    foreign: 'absent',
+  },
+  'seller-identity:get': {
+    who: tokens,
+    scopes: readers,
+    roles: ['owner', 'admin', 'finance'],
+    ask: (t) => ({ path: `/v1/seller-identity/?organization_id=${t.organization_id}` }),
+    granted: 200,
+    foreign: 'invalid',
+  },
+  'seller-identity:update': {
+    who: tokens,
+    scopes: writers,
+    roles: managers,
+    ask: (t) => ({
+      path: '/v1/seller-identity/',
+      body: { legal_name: 'Acme', address: { country: 'DE' }, ...(t.organization_id === '' ? {} : { organization_id: t.organization_id }) },
+    }),
+    granted: 200,
+    foreign: 'invalid',
+    implied: true,
+  },
   'payments:list': { who: tokens, scopes: ['payments:read'], ask: () => ({ path: '/v1/payments/?limit=100&sorting=created_at' }), granted: 200 },
   'payments:get': { who: tokens, scopes: ['payments:read'], ask: (t) => ({ path: `/v1/payments/${t.payment_id}` }), granted: 200, foreign: 'absent' },
   'refunds:list': {
@@ -1188,6 +1335,26 @@ export const policy: Record<string, Policy> = {
     scopes: ['refunds:read', 'refunds:write'],
     ask: () => ({ path: '/v1/refunds/?limit=100&sorting=created_at' }),
     granted: 200,
+  },
+  'disputes:list': {
+    who: tokens,
+    scopes: ['disputes:read', 'disputes:write'],
+    ask: () => ({ path: '/v1/disputes/?limit=100&sorting=created_at' }),
+    granted: 200,
+  },
+  'disputes:get': {
+    who: tokens,
+    scopes: ['disputes:read', 'disputes:write'],
+    ask: (t) => ({ path: `/v1/disputes/${t.dispute_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'disputes:accept': {
+    who: tokens,
+    scopes: ['disputes:write'],
+    ask: (t) => ({ path: `/v1/disputes/${t.dispute_id}/accept` }),
+    granted: [409, 'DisputeNotOpenError'],
+    foreign: 'absent',
   },
   'refunds:create': {
     who: tokens,
@@ -1229,6 +1396,14 @@ export const policy: Record<string, Policy> = {
     granted: 200,
     foreign: 'absent',
   },
+  // It has no seats, and whoever may ask is told so.
+  'subscriptions:preview': {
+    who: tokens,
+    scopes: ['subscriptions:write'],
+    ask: (t) => ({ path: `/v1/subscriptions/${t.subscription_id}/preview`, body: { seats: 2 } }),
+    granted: [400, 'NotASeatBasedSubscription'],
+    foreign: 'absent',
+  },
   'subscriptions:revoke': {
     who: tokens,
     scopes: ['subscriptions:write'],
@@ -1258,6 +1433,14 @@ export const policy: Record<string, Policy> = {
     // No change waits, and whoever may ask is told so.
     ask: (t) => ({ path: `/v1/customer-portal/subscriptions/${t.subscription_id}`, body: { pending_update: null } }),
     granted: [422, 'RequestValidationError'],
+    foreign: 'absent',
+  },
+  'customer_portal:subscriptions:preview': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/subscriptions/${t.subscription_id}/preview`, body: { seats: 2 } }),
+    granted: [400, 'NotASeatBasedSubscription'],
     foreign: 'absent',
   },
   'customer_portal:subscriptions:cancel': {
@@ -1354,6 +1537,21 @@ export const policy: Record<string, Policy> = {
     }),
     granted: [404, 'ResourceNotFound'],
   },
+  'customer_portal:wallets:list': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: () => ({ path: '/v1/customer-portal/wallets/?limit=100&sorting=created_at' }),
+    granted: 200,
+  },
+  'customer_portal:wallets:get': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/wallets/${t.wallet_id}` }),
+    granted: 200,
+    foreign: 'absent',
+  },
   'customer_portal:orders:list': {
     who: 'portal',
     scopes: [],
@@ -1383,6 +1581,47 @@ export const policy: Record<string, Policy> = {
     portal: payers,
     ask: (t) => ({ path: `/v1/customer-portal/orders/${t.order_id}/payment-status` }),
     granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:orders:generate_invoice': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/orders/${t.order_id}/invoice` }),
+    granted: [409, 'OrderNotEligibleForInvoice'],
+    foreign: 'absent',
+  },
+  'customer_portal:orders:invoice': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/orders/${t.order_id}/invoice` }),
+    granted: [404, 'ResourceNotFound'],
+    foreign: 'absent',
+  },
+  'customer_portal:orders:receipt': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/orders/${t.order_id}/receipt` }),
+    granted: [404, 'ResourceNotFound'],
+    foreign: 'absent',
+  },
+  'customer_portal:orders:refunds': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    ask: (t) => ({ path: `/v1/customer-portal/orders/${t.order_id}/refunds` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  'customer_portal:orders:credit_note': {
+    who: 'portal',
+    scopes: [],
+    portal: payers,
+    // What ours has was not given back.
+    ask: (t) => ({ path: `/v1/customer-portal/orders/${t.order_id}/refunds/${t.refund_id}/credit-note` }),
+    granted: [404, 'ResourceNotFound'],
     foreign: 'absent',
   },
   'customer_portal:orders:confirm_retry_payment': {
@@ -1436,6 +1675,12 @@ export const policy: Record<string, Policy> = {
     scopes: [],
     ask: () => ({ path: '/v1/customer-seats/claim', body: { invitation_token: 'bursar_test_sit_made_up' } }),
     granted: [400, 'InvalidInvitationToken'],
+  },
+  'customer-seats:request_invitation': {
+    who: 'open',
+    scopes: [],
+    ask: () => ({ path: '/v1/customer-seats/claim/request', body: { invitation_token: 'bursar_test_sit_made_up' } }),
+    granted: 202,
   },
   'customer_portal:seats:list_seats': {
     who: 'portal',
@@ -1546,6 +1791,26 @@ export const policy: Record<string, Policy> = {
     ask: (t) => ({ path: `/v1/member-migration/readiness?organization_id=${t.organization_id}` }),
     granted: 200,
     foreign: 'invalid',
+  },
+  'payment-accounts:get': {
+    who: tokens,
+    scopes: ['organizations:read', 'organizations:write'],
+    roles: ['owner', 'admin', 'finance'],
+    ask: (t) => ({ path: `/v1/organizations/${t.organization_id}/payment-account` }),
+    granted: 200,
+    foreign: 'absent',
+  },
+  // The keys are of the wrong mode: whoever may connect an account is told so.
+  'payment-accounts:connect': {
+    who: tokens,
+    scopes: ['organizations:write'],
+    roles: ['owner', 'admin'],
+    ask: (t) => ({
+      path: `/v1/organizations/${t.organization_id}/payment-account`,
+      body: { secret_key: 'sk_live_12345678', publishable_key: 'pk_live_12345678' },
+    }),
+    granted: [422, 'RequestValidationError'],
+    foreign: 'absent',
   },
   'payment-accounts:receive_event': {
     who: 'open',

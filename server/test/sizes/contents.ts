@@ -122,6 +122,15 @@ export const contents: Record<string, Contents> = {
     is_bound: 'false',
     knows_customer: 'false',
   },
+  checkout_links: {
+    secret_sealed: `''`,
+    label: named('Link'),
+    allow_discount_codes: 'true',
+    require_billing_address: 'false',
+    metadata: `'{}'`,
+  },
+  // One for each currency; there are not so many.
+  customer_balances: { customer_id: id('customers', either(one(9), buyer, 'n')), currency: `'x' || n`, amount: 'n' },
   subscriptions: {
     status: `case when ${few} then 'active' when ${one(7)} then 'unpaid' else 'canceled' end`,
     customer_id: id('customers', either(`${one(9)} or n = 1`, buyer, 'n')),
@@ -194,6 +203,18 @@ export const contents: Record<string, Contents> = {
     currency: `'usd'`,
     revoke_benefits: 'false',
     metadata: `'{}'`,
+  },
+  disputes: {
+    account_id: id('payment_accounts', '1'),
+    processor_dispute_id: `'dispute-' || n`,
+    order_id: id('orders', either(one(11), '1', 'n')),
+    payment_id: id('payments'),
+    customer_id: id('customers', either(one(9), buyer, 'n')),
+    status: either(one(7), `'needs_response'`, `'lost'`),
+    amount: 'n',
+    tax_amount: '0',
+    currency: `'usd'`,
+    past_due: 'false',
   },
   // A team that has filled what it bought; and its owner, who has a seat in some more.
   seats: {
@@ -290,6 +311,7 @@ export const contents: Record<string, Contents> = {
   discount_products: { discount_id: id('discounts'), product_id: id('products'), position: '0' },
   benefit_files: { benefit_id: id('benefits', either(one(7), '1', '6')), file_id: id('files'), position: 'n', is_archived: 'false' },
   checkout_products: { checkout_id: id('checkouts'), product_id: id('products', either(one(11), '1', 'n')), position: '0' },
+  checkout_link_products: { checkout_link_id: id('checkout_links'), product_id: id('products', either(one(11), '1', 'n')), position: '0' },
   subscription_prices: { subscription_id: id('subscriptions'), price_id: id('product_prices', either(one(11), '1', 'n')), position: '0' },
   subscription_updates: { subscription_id: id('subscriptions'), kind: `'pending'`, seats: '1', restarts: 'false' },
 }
@@ -319,6 +341,7 @@ export const counted = [
   'checkouts',
   'payments',
   'refunds',
+  'disputes',
   'benefit_grants',
   'license_keys',
   'webhook_attempts',

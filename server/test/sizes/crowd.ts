@@ -121,6 +121,7 @@ const finish = async (owner: Client, { platform }: World, organizations: Crowd['
   ])
   for (const [table, column, sealed] of [
     ['checkouts', 'secret_sealed', '%2'],
+    ['checkout_links', 'secret_sealed', '%2'],
     ['license_keys', 'key_sealed', 'license_key:%1:%2'],
   ] as const) {
     const { rows: all } = await owner.query<{ organization_id: string; id: string }>(`select organization_id, id from ${table}`)

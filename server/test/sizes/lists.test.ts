@@ -139,7 +139,7 @@ const fixed = new Set(['deployment', 'event_heads', 'audit_heads', 'payment_acco
 
 const sizes = async () => {
   const { rows: tables } = await database.query<{ name: string; size: number }>(
-    `select relname as name, reltuples::integer as size from pg_class where relkind in ('r', 'p')`,
+    `select relname as name, reltuples::integer as size from pg_class where relkind in ('r', 'p') and relnamespace = 'public'::regnamespace`,
   )
   return new Map(tables.map(({ name, size }) => [name, size]))
 }

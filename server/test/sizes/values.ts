@@ -85,6 +85,7 @@ export const narrow = ({ id: idOf, at: momentOf, organizations }: Crowd, { tenan
     'refunds:list id': id('refunds', 7),
     'subscriptions:list status': 'unpaid',
     'payments:list status': 'failed',
+    'disputes:list status': 'needs_response',
     'checkouts:list status': 'expired',
     'checkouts:list external_customer_id': `${tenant}-2`,
     'license_keys:list status': 'disabled',

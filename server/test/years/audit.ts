@@ -30,7 +30,7 @@ export const openAudit = (world: World, organization_id: string) => {
     const { charges } = await readBooks(world, organization_id)
     const received = await ask<{ reference: string; amount: string }>(
       `select t.reference, e.amount from ledger_transactions t join ledger_entries e on e.organization_id = t.organization_id and e.transaction_id = t.id
-       where e.account = 'processor'`,
+       where e.account = 'processor' and t.kind = 'payment_received'`,
     )
     const theirs = new Map(charges.map(({ metadata, amount }) => [metadata.payment_id, amount]))
     for (const { reference, amount } of received)
@@ -76,7 +76,11 @@ const checks = `
   union all
   select 'the bank holds ' || coalesce(b.amount, 0) || ' ' || coalesce(l.currency, b.currency) || ', the ledger says ' || coalesce(l.amount, 0)
   from (select currency, sum(amount) as amount from ledger_entries where account = 'processor' group by currency) l
-  full join (select currency, sum(amount) as amount from test_processor.charges group by currency) b on b.currency = l.currency
+  full join (select currency, sum(amount) as amount from (
+    select currency, amount from test_processor.charges
+    union all select currency, -amount from test_processor.refunds where status = 'succeeded'
+    union all select currency, -amount from test_processor.disputes where status not in ('early_warning', 'won')
+  ) bank group by currency) b on b.currency = l.currency
   where coalesce(l.amount, 0) <> coalesce(b.amount, 0)
   union all
   select 'a customer has ' || coalesce(b.amount, 0) || ' ' || coalesce(l.currency, b.currency) || ', the ledger says ' || coalesce(l.amount, 0)

@@ -317,12 +317,14 @@ export const Mailbox = ({ view, frame }: Props<'mailbox'>) => {
 
 export const Problem = ({ view, frame }: Props<'problem'>) => {
   const { t } = speak(frame)
+  const waits = view.retry_after ?? null
   return (
-    <Document frame={frame} title={t.problem.title} narrow>
+    <Document frame={frame} title={t.problem.title} narrow script={waits !== null} refresh={waits}>
       <div className="card">
         <h1>{t.problem.title}</h1>
         <p>{t.problem.known[view.error] ?? t.problem.other}</p>
-        {view.status < 500 && <p className="soft">{t.problem.unchanged}</p>}
+        {waits !== null && <p>{t.problem.retrying(waits)}</p>}
+        {view.status < 500 && waits === null && <p className="soft">{t.problem.unchanged}</p>}
         {(view.description !== '' || view.request_id) && (
           <details open={view.description !== ''}>
             <summary>{t.problem.developers}</summary>
@@ -337,9 +339,11 @@ export const Problem = ({ view, frame }: Props<'problem'>) => {
             )}
           </details>
         )}
-        <p>
-          <a href="/settings/apps">{t.problem.home}</a>
-        </p>
+        {!view.visitor && (
+          <p>
+            <a href="/settings/apps">{t.problem.home}</a>
+          </p>
+        )}
       </div>
     </Document>
   )

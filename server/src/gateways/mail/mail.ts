@@ -1,4 +1,4 @@
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
+import { access, constants, mkdir, readdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createTransport } from 'nodemailer'
 import { newId, timeOf } from '../../kernel/ids.ts'
@@ -18,6 +18,8 @@ export interface Message {
 /** Sends mail, or throws: the job that called tries again later. */
 export interface Mail {
   send(message: Message): Promise<void>
+  /** Throws where mail could not be sent now; sends none. */
+  check(): Promise<void>
   close(): void
 }
 
@@ -40,6 +42,9 @@ const smtp = (url: string, from: string): Mail => {
         ...(reply_to === undefined ? {} : { replyTo: { name: '', address: reply_to } }),
       })
     },
+    check: async () => {
+      await transport.verify()
+    },
     close: () => transport.close(),
   }
 }
@@ -55,6 +60,10 @@ const folder = (directory: string, from: string, clock: Clock): Mail => ({
     const head = Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [`${name}: ${line(value)}`]))
     await mkdir(directory, { recursive: true })
     await writeFile(join(directory, `${newId(clock.wall())}.txt`), `${head.join('\n')}\n\n${text}\n`)
+  },
+  check: async () => {
+    await mkdir(directory, { recursive: true })
+    await access(directory, constants.W_OK)
   },
   close: () => {},
 })

@@ -55,7 +55,25 @@ export interface ProcessorRefund {
   readonly metadata: Readonly<Record<string, string>>
 }
 
-export type ProcessorEventKind = 'intent.succeeded' | 'intent.failed' | 'intent.requires_action' | 'refund.updated'
+export type DisputeStatus = 'early_warning' | 'needs_response' | 'under_review' | 'won' | 'lost' | 'prevented'
+
+/** A payer asked their bank for the money back. */
+export interface ProcessorDispute {
+  readonly id: string
+  readonly intent_id: string
+  readonly status: DisputeStatus
+  readonly amount: number
+  readonly currency: string
+  readonly reason: string
+  /** Until when it can be answered; null where nothing can be. */
+  readonly respond_by: Date | null
+  /** The time to answer has passed. */
+  readonly past_due: boolean
+  /** Nothing more is expected of it: if anything comes all the same, it is told. */
+  readonly asleep: boolean
+}
+
+export type ProcessorEventKind = 'intent.succeeded' | 'intent.failed' | 'intent.requires_action' | 'refund.updated' | 'dispute.updated' | 'method.updated'
 
 /** A hint that something happened: it may come late, twice or never, so whoever gets one reads the object itself. */
 export interface ProcessorEvent {
@@ -71,6 +89,8 @@ export interface ProcessorEvent {
  * the same answer, for a day. Calls throw `ProcessorRefusal` or `ProcessorSilent`; a decline is an answer.
  */
 export interface Processor {
+  /** Absent where customers are known by our own names. Gives the processor's name of a customer, which intents are then made for. */
+  createCustomer?(request: { readonly key: string; readonly metadata: Readonly<Record<string, string>> }): Promise<string>
   createIntent(request: {
     readonly key: string
     readonly kind: IntentKind
@@ -106,12 +126,21 @@ export interface Processor {
   readRefund(id: string): Promise<ProcessorRefund>
   /** Every refund of an intent that carries this metadata, oldest first. */
   findRefunds(search: { readonly intent_id: string; readonly metadata: Readonly<Record<string, string>> }): Promise<ProcessorRefund[]>
+  readDispute(id: string): Promise<ProcessorDispute>
+  /** Gives the money up instead of answering. Saying it again changes nothing. */
+  acceptDispute(id: string, request: { readonly key: string }): Promise<ProcessorDispute>
+  /** Every dispute about an intent, oldest first. */
+  findDisputes(search: { readonly intent_id: string }): Promise<ProcessorDispute[]>
   /** After this it can no longer be charged. */
   forgetMethod(id: string): Promise<void>
+  /** What was kept, as it is now; nothing where it cannot be charged any more. Absent where nothing of it ever changes. */
+  readMethod?(id: string): Promise<KeptMethod | null>
   /** What a token stands for, before anything is charged; nothing for one that is not known. */
   previewToken(token: string): Promise<{ readonly type: string; readonly fingerprint: string; readonly name: string | null } | null>
-  /** Reads what was posted to us, or throws `EventRefused` when this account did not sign it just now. */
-  readEvent(headers: IncomingHttpHeaders, body: Buffer): ProcessorEvent
+  /** A page of what it has told since a moment, and where the next one goes on. Absent where nothing that is told can be missed. */
+  listEvents?(since: Date, after: string | null): Promise<{ readonly events: readonly ProcessorEvent[]; readonly next: string | null }>
+  /** Reads what was posted to us, or throws `EventRefused` when this account did not sign it just now; null: nothing that concerns us. */
+  readEvent(headers: IncomingHttpHeaders, body: Buffer): ProcessorEvent | null
 }
 
 /** Whose money: one of an organization's accounts, with the secret that its callbacks are signed with. */
@@ -119,17 +148,23 @@ export interface PaymentAccount {
   readonly id: string
   readonly processor: 'test' | 'stripe'
   readonly secret: Secret
+  /** What opens the account at its processor; null where that is on this machine. */
+  readonly key: Secret | null
 }
 
 /** The processors of this deployment, by account. */
 export interface Payments {
-  /** The processor that new accounts are with; none where this deployment can take no payments. */
-  readonly preferred: PaymentAccount['processor'] | null
+  /** The processor that accounts are with unless another is connected: an account with the test processor is made when it is needed. */
+  readonly preferred: PaymentAccount['processor']
   readonly of: (account: PaymentAccount) => Processor
+  /** Which account at Stripe a key opens. Throws `ProcessorRefusal` where it opens none. */
+  readonly inspect: (key: Secret) => Promise<{ readonly id: string }>
   /** What a processor on this machine wants to tell us: real ones call by themselves. */
   readonly calls: (
     secretOf: (account_id: string) => Promise<Secret | undefined>,
   ) => Promise<{ account_id: string; headers: Readonly<Record<string, string>>; body: string }[]>
+  /** Where the processor plays the payer's bank as well: the payer's answer to it. Knowing the intent's secret is enough. */
+  readonly playBank: (intent_client_secret: string, confirms: boolean) => Promise<void>
   readonly close: () => Promise<void>
 }
 

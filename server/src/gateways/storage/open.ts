@@ -37,6 +37,7 @@ const nowhere = (public_url: URL): Storage => {
     presignPart: refuse,
     completeUpload: refuse,
     abortUpload: refuse,
+    put: refuse,
     head: refuse,
     read: refuse,
     presignDownload: refuse,

@@ -9,6 +9,7 @@ import {
   ListMultipartUploadsCommand,
   ListObjectsV2Command,
   ListPartsCommand,
+  PutObjectCommand,
   S3Client,
   UploadPartCommand,
 } from '@aws-sdk/client-s3'
@@ -192,6 +193,18 @@ const bucketOf = ({ bucket, public_bucket, root, clock }: S3Options, client: S3C
       } catch (error) {
         if (!isClosed(error)) throw error
       }
+    },
+
+    put: async ({ key, content_type, bytes }) => {
+      checkType(content_type)
+      const command = new PutObjectCommand({
+        ...at(key),
+        Body: bytes,
+        ContentType: content_type,
+        ...(name === 'public' && isShownInPlace(content_type) ? {} : { ContentDisposition: 'attachment' }),
+        ...(name === 'public' ? { CacheControl: publicCaching } : {}),
+      })
+      await ask('put', patience, (abortSignal) => client.send(command, { abortSignal }))
     },
 
     head,

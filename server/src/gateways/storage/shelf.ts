@@ -250,6 +250,21 @@ export const openShelf = (root: string, clock: Clock) => {
       const upload = await findUpload(checkKey(key), upload_id)
       if (upload) await discard(upload.path)
     }),
+    put: guarded('put', async ({ key, content_type, bytes }: Parameters<Bucket['put']>[0]) => {
+      checkType(content_type)
+      const md5 = createHash('md5').update(bytes).digest('hex')
+      const stored = { etag: md5, version: null, size: bytes.length, last_modified_at: clock.wall(), content_type, metadata: {} }
+      const [to, whole] = [fileOf(key), await scratch()]
+      const out = await open(whole, 'wx')
+      try {
+        await out.writeFile(header(stored))
+        await out.writeFile(bytes)
+        await out.sync()
+      } finally {
+        await out.close()
+      }
+      await publish(whole, to)
+    }),
     head: guarded('head', head),
     read: guarded('read', async (key: string, range: { readonly start?: number; readonly end?: number } = {}) => {
       checkRange(range)

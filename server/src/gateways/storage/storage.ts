@@ -81,6 +81,8 @@ export interface Bucket {
   completeUpload(upload: { readonly key: string; readonly upload_id: string; readonly parts: readonly UploadedPart[] }): Promise<StoredObject>
   /** Throws away an upload and its parts. Of one that is not open, it changes nothing. */
   abortUpload(upload: { readonly key: string; readonly upload_id: string }): Promise<void>
+  /** Puts down what this server has made itself, and is small: at once and whole, in place of what was there. */
+  put(object: { readonly key: string; readonly content_type: string; readonly bytes: Uint8Array }): Promise<void>
   /** What is under this key now, or nothing. */
   head(key: string): Promise<StoredObject | undefined>
   /**

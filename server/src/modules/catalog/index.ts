@@ -14,6 +14,7 @@ export const area: Area = {
   chores: [],
 }
 
+export { readAnswers } from './custom-fields/answers.ts'
 export { create as createCustomField } from './custom-fields/custom-fields.ts'
 export {
   findBenefit,
@@ -31,6 +32,7 @@ export {
   findByCode as findDiscountByCode,
   findDiscount,
   findDiscountEver,
+  knownProducts as holdProducts,
   loadDiscounts,
   type DiscountRow,
   type DiscountTable,

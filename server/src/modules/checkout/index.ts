@@ -1,9 +1,10 @@
 import type { Area } from '../handlers.ts'
 import * as checkouts from './checkouts/checkouts.api.ts'
+import * as links from './links/links.api.ts'
 
 export const area: Area = {
-  operations: checkouts.operations,
-  jobs: checkouts.jobs,
+  operations: [...checkouts.operations, ...links.operations],
+  jobs: [...checkouts.jobs, ...links.jobs],
   sweeps: checkouts.sweeps,
   chores: [],
   personal: {
@@ -25,8 +26,9 @@ export const area: Area = {
       },
     },
   },
-  secret: { checkouts: ['secret_sealed', 'confirmed_with'] },
+  secret: { checkouts: ['secret_sealed', 'confirmed_with'], checkout_links: ['secret_sealed'] },
 }
 
 export { create as createCheckout } from './checkouts/checkouts.ts'
+export { create as createCheckoutLink } from './links/links.ts'
 export { isConfirming } from './checkouts/checkouts.sql.ts'

@@ -59,5 +59,5 @@ export { findMember, findMemberByEmail, findOwner as findOwnerOf, loadMembers, l
 export { add as addMember, insert as insertMember, nameMember, present as presentMember } from './members/members.ts'
 export { holdStanding, presentOwn } from './portal/portal.ts'
 export { allow, allows } from './portal/roles.ts'
-export { open as openCustomerSession } from './sessions/sessions.ts'
+export { endUnproved, open as openCustomerSession } from './sessions/sessions.ts'
 export { create as createTestClock } from './test-clocks/test-clocks.ts'

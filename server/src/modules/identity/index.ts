@@ -34,7 +34,7 @@ export { InvalidToken, openUsage, resolve, type Keys, type Usage } from './crede
 export { addCredential, dropCredentials, findSubject, forgetSubjects, takeSubject } from './credentials/credentials.sql.ts'
 export { managersOf } from './leaks/leaks.sql.ts'
 export { vouch } from './clients/clients.ts'
-export { rotate as rotateKeys, signClaims } from './keys/keys.ts'
+export { openKeys, rotate as rotateKeys, signClaims } from './keys/keys.ts'
 export { openOAuth, protocolPaths, type OAuth } from './oauth/provider.ts'
 export { pagesOf } from './pages/pages.page.ts'
 export { cookieName, hostCookie, portalCookiePrefix, readCookie, setCookie } from './sessions/cookies.ts'

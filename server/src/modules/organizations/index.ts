@@ -11,6 +11,7 @@ export const area: Area = {
 }
 
 export {
+  allowOffSession,
   changePhase,
   chooseOne,
   chooseOrganization,

@@ -19,9 +19,11 @@ export const catalogue = {
   'mail.customer_session_code': z.object({ organization_id: id, code_id: id }),
   'mail.customer_email_change': z.object({ organization_id: id, change_id: id }),
   'mail.customer_email_changed': z.object({ organization_id: id, change_id: id }),
+  'checkout.product_archived': z.object({ organization_id: id, product_id: id }),
   'checkout.payment_settled': z.object({ organization_id: id, checkout_id: id }),
   'billing.order_payment_settled': z.object({ organization_id: id, payment_id: id }),
   'billing.follow_payment': z.object({ organization_id: id, payment_id: id }),
+  'billing.charge_adopted': z.object({ organization_id: id, payment_id: id }),
   'billing.method_changed': z.object({ organization_id: id, customer_id: id }),
   'billing.customer_deleted': z.object({ organization_id: id, customer_id: id }),
   'mail.order_receipt': z.object({ organization_id: id, order_id: id }),
@@ -29,6 +31,7 @@ export const catalogue = {
   'mail.renewal_reminder': z.object({ organization_id: id, subscription_id: id }),
   'mail.trial_ending': z.object({ organization_id: id, subscription_id: id }),
   'mail.seat_invitation': z.object({ organization_id: id, seat_id: id }),
+  'mail.seat_requested': z.object({ organization_id: id, seat_id: id }),
   'billing.end_seats': z.object({ organization_id: id, subscription_id: id.nullable(), order_id: id.nullable() }),
   'billing.member_deleted': z.object({ organization_id: id, member_id: id }),
   'entitlements.reconcile': z.object({ organization_id: id, subscription_id: id.nullable(), order_id: id.nullable(), seat_id: id.nullable() }),
@@ -39,6 +42,11 @@ export const catalogue = {
   'entitlements.owner_changed': z.object({ organization_id: id, customer_id: id }),
   'entitlements.member_deleted': z.object({ organization_id: id, member_id: id }),
   'billing.follow_refund': z.object({ organization_id: id, account_id: id, processor_refund_id: z.string() }),
+  'billing.follow_dispute': z.object({ organization_id: id, account_id: id, processor_dispute_id: z.string() }),
+  'billing.follow_method': z.object({ organization_id: id, account_id: id, processor_method_id: z.string() }),
+  'billing.method_added': z.object({ organization_id: id, payment_id: id }),
+  'billing.forget_method': z.object({ organization_id: id, payment_method_id: id }),
+  'billing.make_document': z.object({ organization_id: id, document_id: id }),
   'customers.forget': z.object({ organization_id: id, customer_id: id }),
 } as const
 
@@ -56,6 +64,8 @@ export const sweeps = {
   'billing.collect': { table: 'orders', at_once: 16, lease_ms: 60_000 },
   'billing.follow_payments': { table: 'payments', at_once: 8, lease_ms: 60_000 },
   'billing.follow_refunds': { table: 'refunds', at_once: 8, lease_ms: 60_000 },
+  'billing.follow_disputes': { table: 'disputes', at_once: 4, lease_ms: 60_000 },
+  'billing.read_up': { table: 'payment_accounts', at_once: 2, lease_ms: 120_000 },
   'billing.expire_seats': { table: 'seats', at_once: 8, lease_ms: 30_000 },
   'entitlements.apply': { table: 'benefit_grants', at_once: 16, lease_ms: 60_000 },
   'entitlements.end_graces': { table: 'benefit_graces', at_once: 8, lease_ms: 60_000 },
@@ -93,6 +103,7 @@ export const chores = {
   'customers.purge': { every_ms: 600_000 },
   'billing.hear': { every_ms: 1000 },
   'billing.purge': { every_ms: 600_000 },
+  'billing.forget_links': { every_ms: 600_000 },
   'webhooks.keep': { every_ms: 600_000 },
 } as const satisfies Record<string, { every_ms: number }>
 

@@ -47,6 +47,7 @@ const newborn = 2 * seconds
 
 export interface WorkerOptions {
   readonly url: Secret
+  readonly patience_ms: number
   readonly postgres: Postgres
   readonly jobs: JobHandlers
   readonly sweeps: SweepHandlers
@@ -102,14 +103,19 @@ interface Life {
  */
 const live = async (options: WorkerOptions): Promise<Life> => {
   const { log, postgres, telemetry } = options
-  const queue = openPool(options.url, 'bursar_jobs', { max: concurrency + 2, log, settings: { statement_timeout: 30_000, lock_timeout: 30_000 } })
+  const queue = openPool(options.url, 'bursar_jobs', {
+    max: concurrency + 2,
+    log,
+    patience_ms: options.patience_ms,
+    settings: { statement_timeout: 30_000, lock_timeout: 30_000 },
+  })
   const lifeline = new pg.Client({
     connectionString: options.url.reveal(),
     application_name: 'bursar_worker_life',
     options: '-c role=bursar_jobs -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=2',
     keepAlive: true,
-    connectionTimeoutMillis: 5 * seconds,
-    query_timeout: 5 * seconds,
+    connectionTimeoutMillis: options.patience_ms,
+    query_timeout: options.patience_ms,
   })
   const { promise: lost, resolve: lose } = Promise.withResolvers<void>()
   lifeline.on('error', (error) => {

@@ -1,4 +1,5 @@
-import { exponents, stepOf, type Exponents } from '../../kernel/money.ts'
+import { exponents, type Exponents } from '@bursar/contract'
+import { stepOf } from '../../kernel/money.ts'
 
 /**
  * What an export asks of the database. Both texts are put together from our own words alone: whatever a caller sent goes

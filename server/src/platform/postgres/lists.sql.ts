@@ -76,7 +76,14 @@ export const listKeys = async <K extends string>(
   return { ...found, total: Math.max(total, seen) }
 }
 
-const and = (conditions: readonly RawBuilder<unknown>[]) => (conditions.length === 0 ? sql`true` : sql.join(conditions, sql` and `))
+/** Each in brackets: a condition with an `or` of its own does not let rows past the others. */
+const and = (conditions: readonly RawBuilder<unknown>[]) =>
+  conditions.length === 0
+    ? sql`true`
+    : sql.join(
+        conditions.map((condition) => sql`(${condition})`),
+        sql` and `,
+      )
 
 /** The rows of one tenant that pass. */
 const within = (spec: ListSpec<string>, tenant: string, filters: readonly Filter[], besides: readonly RawBuilder<unknown>[] = []): RawBuilder<unknown> => {

@@ -7,7 +7,7 @@ import type { Environment, Secret } from '../../kernel/secrets.ts'
 import type { Clock } from '../clock.ts'
 import type { Log } from '../log.ts'
 import { migrateQueue } from '../jobs/queue.ts'
-import type { Db } from './postgres.ts'
+import { roles, type Db } from './postgres.ts'
 
 export interface Migration {
   readonly version: string
@@ -44,9 +44,10 @@ export const migrate = async (url: Secret, environment: Environment, { clock, lo
   try {
     // Protects the whole run: two deployments that start at once must not migrate side by side.
     await client.query(`select pg_advisory_lock(hashtextextended('bursar.migrate', 0))`)
-    await client.query(readFileSync(new URL('roles.sql', folder), 'utf8'))
+    await makeRoles(client)
+    await client.query(readFileSync(new URL('schemas.sql', folder), 'utf8'))
     const user = login && decodeURIComponent(new URL(login.reveal()).username)
-    if (user && user !== client.user) await client.query(`grant bursar_api, bursar_worker, bursar_jobs, bursar_processor to ${client.escapeIdentifier(user)}`)
+    if (user && user !== client.user) await client.query(`grant ${roles.join(', ')} to ${client.escapeIdentifier(user)}`)
     // The queue's owner may make its schema, and only now.
     const database = client.escapeIdentifier(client.database!)
     await client.query(`grant create on database ${database} to bursar_jobs`)
@@ -70,6 +71,10 @@ export const migrate = async (url: Secret, environment: Environment, { clock, lo
       applied.push(migration.version)
       log.info('migration_applied', { version: migration.version })
     }
+    // Filled and never stamped: a restore that did not come to its end. Nobody knows what was charged since.
+    const filled = await client.query('select 1 where not exists (select from deployment) and exists (select from organizations)')
+    if (filled.rows.length > 0)
+      throw new DatabaseRefused('this database was filled and never stamped: a restore did not come to its end. Drop it, and restore into an empty one')
     await client.query('insert into deployment (id, environment, stamped_at) values ($1, $2, $3) on conflict do nothing', [
       newId(clock.wall()),
       environment,
@@ -83,9 +88,21 @@ export const migrate = async (url: Secret, environment: Environment, { clock, lo
   }
 }
 
+/** Makes the roles that serve, where they are missing: they belong to the whole server, and no backup of a database holds them. */
+export const makeRoles = (client: pg.Client) => client.query(readFileSync(new URL('roles.sql', folder), 'utf8'))
+
 declare module './postgres.ts' {
   interface Tables {
-    deployment: { singleton: boolean; id: string; environment: Environment; stamped_at: Date; sign_up_open: boolean; organization_creation_open: boolean }
+    deployment: {
+      singleton: boolean
+      id: string
+      environment: Environment
+      stamped_at: Date
+      sign_up_open: boolean
+      organization_creation_open: boolean
+      restored_to: Date | null
+      held_at: Date | null
+    }
     schema_migrations: { version: string; checksum: string; applied_at: Date }
   }
 }
@@ -102,15 +119,25 @@ const compare = (known: readonly Migration[], applied: readonly { version: strin
     .map(({ version }) => `changed after it was applied: ${version}`),
 ]
 
-const foreign = (stamped: string | undefined, environment: string) =>
+export const foreign = (stamped: string | undefined, environment: string) =>
   `this database belongs to ${stamped ?? 'nobody'}, and this process runs as ${environment}: they share nothing`
 
-/** Reads the stamp of the database and refuses one that belongs to the other environment. */
+/** Reads the stamp of the database and refuses one that belongs to the other environment, or that is held after it was restored. */
 export const checkStamp = async (db: Db, environment: Environment): Promise<{ deployment_id: string }> => {
-  const stamp = await db.q.selectFrom('deployment').select(['id', 'environment']).executeTakeFirst()
+  const stamp = await readStamp(db)
   if (stamp?.environment !== environment) throw new DatabaseRefused(foreign(stamp?.environment, environment))
+  if (stamp.held_at !== null) throw new DatabaseRefused(`${heldSince(stamp.restored_to)}. Stop whatever ran on the old one, then run: bursar restore --release`)
   return { deployment_id: stamp.id }
 }
+
+/** The stamp as it stands. All of its columns: a database that is not at this version yet lacks some. */
+export const readStamp = async (db: Db) => {
+  const stamp = await db.q.selectFrom('deployment').selectAll().executeTakeFirst()
+  return stamp && { ...stamp, restored_to: stamp.restored_to ?? null, held_at: stamp.held_at ?? null }
+}
+
+export const heldSince = (moment: Date | null): string =>
+  `this database was restored to ${moment?.toISOString() ?? 'an earlier moment'}, and is held until it is known what was charged after that`
 
 /** In production, refuses to serve as somebody who could do everything: what the roles withhold must stay withheld. */
 export const checkLogin = async (db: Db, environment: Environment): Promise<void> => {

@@ -1,7 +1,7 @@
 import { Kysely, PostgresDialect, type Transaction } from 'kysely'
 import pg from 'pg'
 import type { Secret } from '../../kernel/secrets.ts'
-import type { Clock } from '../clock.ts'
+import { seconds, type Clock } from '../clock.ts'
 import type { Log } from '../log.ts'
 import { exportSettings, openExporting, type Exporting } from './exporting.ts'
 
@@ -26,7 +26,9 @@ export type Locked<T> = T & { readonly [locked]: true }
 
 export type Transact = <T>(work: (tx: Tx) => Promise<T>) => Promise<T>
 
-export type Role = 'bursar_api' | 'bursar_worker' | 'bursar_jobs' | 'bursar_processor'
+/** Those who serve; migrations/roles.sql makes them. */
+export const roles = ['bursar_api', 'bursar_worker', 'bursar_jobs', 'bursar_processor'] as const
+export type Role = (typeof roles)[number]
 
 export interface Postgres {
   readonly db: Db
@@ -40,19 +42,23 @@ export interface Postgres {
 /** How many exports one process makes at a time. */
 const exportsAtOnce = 8
 
-const timeouts = { statement_timeout: 15_000, lock_timeout: 5_000, idle_in_transaction_session_timeout: 20_000 }
+/** How long somebody waits for a connection or for a lock, unless it is said; a statement and a pause in a transaction may take a little longer. */
+const usualPatience = 5 * seconds
 
 /** One pool of connections that act under one role and can do no more than that role. */
 export const openPool = (
   url: Secret,
   role: Role,
-  options: { max: number; log: Log; readOnly?: boolean; settings?: Record<string, string | number> },
+  options: { max: number; log: Log; patience_ms?: number; readOnly?: boolean; settings?: Record<string, string | number> },
 ): pg.Pool => {
+  const patience_ms = options.patience_ms ?? usualPatience
   const settings = {
     role,
     search_path: 'public',
     timezone: 'UTC',
-    ...timeouts,
+    lock_timeout: patience_ms,
+    statement_timeout: 3 * patience_ms,
+    idle_in_transaction_session_timeout: 4 * patience_ms,
     ...(options.readOnly ? { default_transaction_read_only: 'on' } : {}),
     ...options.settings,
   }
@@ -63,7 +69,7 @@ export const openPool = (
     options: Object.entries(settings)
       .map(([name, value]) => `-c ${name}=${value}`)
       .join(' '),
-    connectionTimeoutMillis: 5_000,
+    connectionTimeoutMillis: patience_ms,
     idleTimeoutMillis: 30_000,
     types: { getTypeParser: parserOf },
   })
@@ -73,12 +79,13 @@ export const openPool = (
   return pool
 }
 
-export const openPostgres = (url: Secret, role: Role, options: { max: number; clock: Clock; log: Log }): Postgres => {
+export const openPostgres = (url: Secret, role: Role, options: { max: number; clock: Clock; log: Log; patience_ms?: number }): Postgres => {
+  const { log, patience_ms = usualPatience } = options
   const readers = Math.max(1, Math.floor(options.max / 2))
-  const reading = openPool(url, role, { max: readers, log: options.log, readOnly: true })
-  const writing = openPool(url, role, { max: Math.max(1, options.max - readers), log: options.log })
+  const reading = openPool(url, role, { max: readers, log, patience_ms, readOnly: true })
+  const writing = openPool(url, role, { max: Math.max(1, options.max - readers), log, patience_ms })
   // Of their own, opened when somebody exports: a slow reader takes no connection from anybody else.
-  const copying = openPool(url, role, { max: exportsAtOnce, log: options.log, readOnly: true, settings: exportSettings })
+  const copying = openPool(url, role, { max: exportsAtOnce, log, patience_ms, readOnly: true, settings: exportSettings })
   const read = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: reading }) })
   const write = new Kysely<Tables>({ dialect: new PostgresDialect({ pool: writing }) })
   return {
@@ -91,7 +98,7 @@ export const openPostgres = (url: Secret, role: Role, options: { max: number; cl
           if (attempt >= 4 || !isRaceLost(error)) throw error
         }
     },
-    exporting: openExporting(copying, exportsAtOnce, options.log),
+    exporting: openExporting(copying, exportsAtOnce, log),
     use: () => ({
       total: reading.totalCount + writing.totalCount + copying.totalCount,
       idle: reading.idleCount + writing.idleCount + copying.idleCount,

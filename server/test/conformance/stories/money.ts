@@ -63,7 +63,12 @@ const sell = async ({ world, clients }: Stage, sink: Sink): Promise<void> => {
   /** An order that waits for its payment: none comes of a checkout, which is paid before there is an order. */
   const waiting = async (customer_id: string, product_id: string) => {
     const customer = { organization_id: organization.id, id: customer_id }
-    const order = await openSales(world).order(customer, { status: 'pending', product_id, invoice_number: `OWED-${owed.size}` })
+    const order = await openSales(world).order(customer, {
+      status: 'pending',
+      billing_reason: 'subscription_cycle',
+      product_id,
+      invoice_number: `OWED-${owed.size}`,
+    })
     owed.add(order.id)
     return order
   }
@@ -79,12 +84,12 @@ const sell = async ({ world, clients }: Stage, sink: Sink): Promise<void> => {
       left.id,
     ]),
   )
-  await eventually('the checkout expires', async () => (await clients.current(token).checkouts.get(left.id)).status === 'expired', 30_000)
+  await eventually('the checkout expires', async () => (await clients.current(token).checkouts.get(left.id)).status === 'expired')
   // The secret opens nothing any more.
   await assert.rejects(clients.current('undefined').checkouts.clientGet(left.client_secret), (error: { name: string }) => error.name === 'ExpiredCheckoutError')
 
   const kinds = () => new Set(sink.of('/money').map(({ body }) => (JSON.parse(body) as { type: string }).type))
-  await eventually('everything is told', async () => told.every((kind) => kinds().has(kind)), 30_000)
+  await eventually('everything is told', async () => told.every((kind) => kinds().has(kind)))
   const heard: { kind: string; id: string }[] = []
   for (const { body, headers } of sink.of('/money')) {
     const event = await currentWebhooks.validateEvent(body, headers, secret)
@@ -157,8 +162,14 @@ const withCurrent = async (clients: Stage['clients'], token: string, waiting: Wa
     (await orders.list({})).items.map(({ id }) => id),
     [order.id],
   )
+  await seller.orders.generateInvoice(order.id)
+  assert.match((await eventually('the invoice is made', () => seller.orders.invoice(order.id).catch(() => undefined))).url, /\.pdf/)
+  assert.match((await eventually('the receipt is made', async () => (await seller.orders.receipt(order.id).catch(() => undefined)) || undefined)).url, /\.pdf/)
   assert.equal((await orders.get(order.id)).billing_name, 'Ada Ltd')
   assert.equal((await orders.update(order.id, { billing_name: 'Ada & Co' })).billing_name, 'Ada & Co')
+  await orders.generateInvoice(order.id)
+  assert.match((await eventually('the invoice is made anew', () => orders.invoice(order.id).catch(() => undefined))).url, /\.pdf/)
+  assert.match((await eventually('the receipt is made anew', async () => (await orders.receipt(order.id).catch(() => undefined)) || undefined)).url, /\.pdf/)
   assert.equal((await orders.getPaymentStatus(order.id)).status, 'succeeded')
   await assert.rejects(orders.confirmRetryPayment(order.id, { confirmation_token_id: 'tok_visa' }))
   const owed = await waiting(order.customer_id, product.id)
@@ -209,6 +220,8 @@ const withStrict = async (clients: Stage['clients'], token: string, waiting: Wai
   assert.equal((await seller.orders.get({ id: order.id })).totalAmount, 5310)
   assert.match(String(await seller.orders.export({ productId: null })), /^Email,Created At,/)
   assert.equal((await seller.orders.update({ id: order.id, orderUpdate: { billingName: 'Bob Ltd' } })).billingName, 'Bob Ltd')
+  await seller.orders.generateInvoice({ id: order.id })
+  assert.match((await eventually('the invoice is made', () => seller.orders.invoice({ id: order.id }).catch(() => undefined))).url, /\.pdf/)
   const payments = await all(seller.payments.list({ checkoutId: made.id }))
   assert.deepEqual(
     payments.map(({ status }) => status),
@@ -230,6 +243,8 @@ const withStrict = async (clients: Stage['clients'], token: string, waiting: Wai
   )
   assert.equal((await orders.get(session, { id: order.id })).status, 'refunded')
   assert.equal((await orders.update(session, { id: order.id, customerOrderUpdate: { billingName: 'Bob & Co' } })).billingName, 'Bob & Co')
+  await orders.generateInvoice(session, { id: order.id })
+  assert.match((await eventually('the invoice is made anew', () => orders.invoice(session, { id: order.id }).catch(() => undefined))).url, /\.pdf/)
   const owed = await waiting(order.customerId, product.id)
   assert.equal((await orders.getPaymentStatus(session, { id: owed.id })).status, 'no_payment')
   const paid = await orders.confirmRetryPayment(session, { id: owed.id, customerOrderConfirmPayment: { confirmationTokenId: 'tok_visa' } })

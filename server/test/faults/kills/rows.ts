@@ -31,7 +31,11 @@ const draw = (dice: Dice) => {
  * Subscriptions that fall due one after the other from `from` on, written straight into their rows, with the cards known to
  * the processor. What each is to come to stands in a table of its own, beside the system.
  */
-export const writeSubscriptions = async (world: World, dice: Dice, { count, from, over }: { count: number; from: Date; over: number }) => {
+export const writeSubscriptions = async (
+  world: World,
+  dice: Dice,
+  { count, from, over, pause = 0 }: { count: number; from: Date; over: number; pause?: number },
+) => {
   const { organization, api } = await world.shop()
   const organization_id = organization.id
   const price = (price_amount: number, price_currency: 'usd' | 'eur') => ({ amount_type: 'fixed' as const, price_amount, price_currency })
@@ -59,7 +63,8 @@ export const writeSubscriptions = async (world: World, dice: Dice, { count, from
       currency,
       discount_id: fate === 'free' ? gift.id : null,
       fate,
-      due_at: new Date(from.getTime() + Math.floor(dice.roll() * over)).toISOString(),
+      // Every second one after a pause.
+      due_at: new Date(from.getTime() + Math.floor(dice.roll() * over) + (at % 2) * pause).toISOString(),
     }
   })
   await world.database.owner(async (owner) => {
@@ -83,13 +88,13 @@ export const writeSubscriptions = async (world: World, dice: Dice, { count, from
     await owner.query(
       `insert into test_processor.methods (account, id, created_at, customer, token, kept_at)
        select $1, 'test_met_' || at, $2, customer_id::text, token, $2 from fates where token is not null`,
-      [account.id, from],
+      [account!.id, from],
     )
     await owner.query(
       `insert into payment_methods (organization_id, id, created_at, customer_id, processor, type, method_metadata, account_id, processor_method_id, fingerprint)
        select $1, method_id, $2, customer_id, 'stripe', 'card', '{"brand": "visa", "last4": "0001", "exp_month": 12, "exp_year": 2040, "wallet": null}', $3, 'test_met_' || at, 'fp_' || at
        from fates where token is not null`,
-      [organization_id, from, account.id],
+      [organization_id, from, account!.id],
     )
     await owner.query('update customers c set default_payment_method_id = f.method_id from fates f where c.organization_id = $1 and c.id = f.customer_id', [
       organization_id,

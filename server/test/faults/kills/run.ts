@@ -19,8 +19,8 @@ const { values: given } = parseArgs({
     seed: { type: 'string' },
   },
 })
-const kills = Number(given.kills ?? (given.quick ? 60 : 2000))
-const renewals = Number(given.renewals ?? (given.quick ? 900 : 100_000))
+const kills = Number(given.kills ?? (given.quick ? 40 : 2000))
+const renewals = Number(given.renewals ?? (given.quick ? 600 : 100_000))
 const lease_ms = Number(given.lease)
 const seed = given.seed === undefined ? randomInt(2 ** 31) : Number(given.seed)
 const dice = openDice(seed)
@@ -43,11 +43,11 @@ const close = async () => {
 let doing = 'beginning'
 const giveUp = (reason: unknown) => {
   console.error(`${elapsed()} (${doing}):`, reason)
-  setTimeout(() => process.exit(1), 20_000)
+  setTimeout(() => process.exit(1), 60_000)
   void close().finally(() => process.exit(1))
 }
 // Several times what it takes: whatever waits for something that never comes is said, and ends.
-setTimeout(() => giveUp(new Error(`nothing has come of this for too long: ${doing}`)), 180_000 + kills * 5000 + renewals * 60).unref()
+setTimeout(() => giveUp(new Error(`nothing has come of this for too long: ${doing}`)), 900_000 + kills * 25_000 + renewals * 300).unref()
 for (const event of ['SIGINT', 'SIGTERM']) process.once(event, giveUp)
 // Our own connections break with the server that we kill: whoever waits on one is told, and those that nobody waits on do not matter.
 const broken = ['ECONNRESET', 'ECONNREFUSED', 'EPIPE', '57P01', '57P02', '57P03']
@@ -157,12 +157,15 @@ for (const act of acts) {
 const last = performance.now()
 console.log(`${elapsed()}: the last kill`)
 doing = 'settling what is left'
-const ended = await Promise.race([traffic.end().then(() => true), pause(60_000).then(() => false)])
+const ended = await Promise.race([traffic.end().then(() => true), pause(300_000).then(() => false)])
 if (!ended) problems.push('requests are under way that nobody answers')
 let left: Breach[] = []
-for (;;) {
+// As long as something still moves, it is waited for.
+for (let [before, moved] = ['', last]; ;) {
   left = await find(world, unsettled)
-  if (left.length === 0 || performance.now() - last > 60_000) break
+  const now = left.map(({ what, count }) => `${count} ${what}`).join()
+  if (now !== before) [before, moved] = [now, performance.now()]
+  if (left.length === 0 || performance.now() - moved > 120_000) break
   await pause(200)
 }
 const settled = (performance.now() - last) / 1000

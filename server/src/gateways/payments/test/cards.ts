@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
-import { seconds } from '../../../platform/clock.ts'
-import { isFinal, type Decline, type IntentKind, type KeptMethod } from '../payments.ts'
+import { days, seconds } from '../../../platform/clock.ts'
+import { isFinal, type Decline, type DisputeStatus, type IntentKind, type KeptMethod } from '../payments.ts'
 
 /** A test card: how it looks, and what it does. Whatever is not said is as it should be. */
 export interface Card {
@@ -25,6 +25,8 @@ export interface Card {
   readonly settles?: 'succeeded' | 'failed'
   readonly calls_back?: 'twice' | 'late' | 'never'
   readonly refunds?: 'pending' | 'fails_later'
+  /** Every payment is disputed as soon as it is made: how that begins, and what it becomes later by itself. */
+  readonly disputes?: { readonly opens: DisputeStatus; readonly becomes?: DisputeStatus }
 }
 
 const reasons = {
@@ -94,11 +96,46 @@ export const cards = {
   tok_processing_fails: { ...debit, last4: '0091', settles: 'failed', says: 'A bank debit that is declined for want of money after 60 seconds.' },
   tok_refund_pending: { ...visa, last4: '0050', refunds: 'pending', says: 'Pays; a refund is on its way for 60 seconds.' },
   tok_refund_fails_later: { ...visa, last4: '0051', refunds: 'fails_later', says: 'Pays; a refund succeeds, and fails after 60 seconds.' },
+  tok_dispute: { ...visa, last4: '0060', disputes: { opens: 'needs_response' }, says: 'Pays, and is disputed: the bank waits for an answer.' },
+  tok_dispute_lost: {
+    ...visa,
+    last4: '0061',
+    disputes: { opens: 'needs_response', becomes: 'lost' },
+    calls_back: 'twice',
+    says: 'Pays, and is disputed; after 60 seconds the dispute is lost. Every event is told twice.',
+  },
+  tok_dispute_won: {
+    ...visa,
+    last4: '0062',
+    disputes: { opens: 'under_review', becomes: 'won' },
+    says: 'Pays, and is disputed; the bank looks into it, and after 60 seconds the dispute is won.',
+  },
+  tok_dispute_warned: {
+    ...visa,
+    last4: '0063',
+    disputes: { opens: 'early_warning', becomes: 'needs_response' },
+    says: 'Pays, and its bank warns of a dispute, which comes after 60 seconds.',
+  },
+  tok_dispute_prevented: {
+    ...visa,
+    last4: '0064',
+    disputes: { opens: 'early_warning', becomes: 'prevented' },
+    says: 'Pays, and its bank warns of a dispute; after 60 seconds the money has gone back instead.',
+  },
+  tok_dispute_untold: {
+    ...visa,
+    last4: '0065',
+    disputes: { opens: 'needs_response' },
+    calls_back: 'never',
+    says: 'Pays, and is disputed, and nothing is ever told.',
+  },
 } as const satisfies Record<string, Card>
 export type CardToken = keyof typeof cards
 
 export const settlesAfter = 60 * seconds
 export const lateBy = 90 * seconds
+/** How long a bank waits for an answer. */
+export const respondWithin = 7 * days
 
 /**
  * The card behind a token, or nothing. Words after a colon make it another card of the same sort, with a fingerprint of

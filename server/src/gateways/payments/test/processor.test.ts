@@ -6,7 +6,7 @@ import { hours, minutes, seconds } from '../../../platform/clock.ts'
 import { openLog } from '../../../platform/log.ts'
 import { openPool, type Role } from '../../../platform/postgres/postgres.ts'
 import { EventRefused, ProcessorRefusal, ProcessorSilent, type Intent } from '../payments.ts'
-import { cards, type CardToken } from './cards.ts'
+import { cards, respondWithin, settlesAfter, type CardToken } from './cards.ts'
 import { openTestProcessor, type ProcessorCall, type TestAccount, type TestProcessor } from './processor.ts'
 
 const clock = openClock()
@@ -25,6 +25,7 @@ beforeAll(async () => {
     clock,
     log,
     connections: 8,
+    patience_ms: 40_000,
     misbehave: (call) => (fault?.call === call ? fault.when : undefined),
   })
 })
@@ -82,6 +83,12 @@ describe('cards', () => {
     tok_processing_fails: { status: 'processing', charged: false, events: 0 },
     tok_refund_pending: { status: 'succeeded', charged: true, events: 1 },
     tok_refund_fails_later: { status: 'succeeded', charged: true, events: 1 },
+    tok_dispute: { status: 'succeeded', charged: true, events: 2 },
+    tok_dispute_lost: { status: 'succeeded', charged: true, events: 4 },
+    tok_dispute_won: { status: 'succeeded', charged: true, events: 2 },
+    tok_dispute_warned: { status: 'succeeded', charged: true, events: 2 },
+    tok_dispute_prevented: { status: 'succeeded', charged: true, events: 2 },
+    tok_dispute_untold: { status: 'succeeded', charged: true, events: 0 },
   }
 
   test.each(Object.entries(table))('%s does what it says', async (token, { status, charged, decline, events }) => {
@@ -340,7 +347,45 @@ describe('money', () => {
     await expect(create(openAccount().account, request)).rejects.toEqual(refusal(code))
   })
 
-  test('the books add up after 500 random requests', { timeout: 60_000 }, async () => {
+  test('a dispute goes its way by itself, or is lost when it is accepted, once; its money cannot be given back besides', async () => {
+    const { id: name, account } = openAccount()
+    const pay = async (token: string) => {
+      const { id } = await create(account)
+      await confirm(account, id, token)
+      return { id, dispute: (await account.findDisputes({ intent_id: id }))[0]! }
+    }
+    const open = await pay('tok_dispute')
+    expect(open.dispute).toMatchObject({ intent_id: open.id, status: 'needs_response', amount: 1000, past_due: false, respond_by: expect.any(Date) as Date })
+    await expect(refund(account, open.id, 1)).rejects.toEqual(refusal('charge_disputed'))
+    const key = fresh('key')
+    const lost = await account.acceptDispute(open.dispute.id, { key })
+    expect(lost).toMatchObject({ status: 'lost', respond_by: null })
+    expect(await account.acceptDispute(open.dispute.id, { key })).toEqual(lost)
+    expect(await account.acceptDispute(open.dispute.id, { key: fresh('key') })).toEqual(lost)
+    const warned = await pay('tok_dispute_warned')
+    const prevented = await pay('tok_dispute_prevented')
+    const won = await pay('tok_dispute_won')
+    await expect(account.acceptDispute(won.dispute.id, { key: fresh('key') })).rejects.toEqual(refusal('dispute_under_review'))
+    expect(await refund(account, warned.id, 100)).toMatchObject({ status: 'succeeded' })
+    clock.advance(settlesAfter)
+    expect(await account.readDispute(warned.dispute.id)).toMatchObject({ status: 'needs_response' })
+    expect(await account.readDispute(prevented.dispute.id)).toMatchObject({ status: 'prevented' })
+    await expect(refund(account, prevented.id, 1)).rejects.toEqual(refusal('amount_too_large'))
+    expect(await account.readDispute(won.dispute.id)).toMatchObject({ status: 'won' })
+    expect(await refund(account, won.id, 1000)).toMatchObject({ status: 'succeeded' })
+    clock.advance(respondWithin)
+    expect(await account.readDispute(warned.dispute.id)).toMatchObject({ past_due: true })
+    const { disputes } = await processor.books()
+    expect(
+      disputes
+        .filter(({ account: whose }) => whose === name)
+        .map(({ status }) => status)
+        .toSorted(),
+    ).toEqual(['lost', 'needs_response', 'prevented', 'won'])
+    expect((await told(account)).filter(({ kind }) => kind === 'dispute.updated')).toHaveLength(8)
+  })
+
+  test('the books add up after 500 random requests', async () => {
     const { id: name, account } = openAccount()
     // Seeded, so that a failure can be repeated.
     let seed = 20_260_401
@@ -507,9 +552,9 @@ describe('events', () => {
     const late = await pay('tok_callback_late')
     await pay('tok_callback_never')
     expect(await told(account)).toEqual([])
-    clock.advance(89 * seconds)
+    clock.advance(45 * seconds)
     expect(await processor.waitingAccounts()).not.toContain(name)
-    clock.advance(1 * seconds)
+    clock.advance(45 * seconds)
     expect(await told(account)).toMatchObject([{ kind: 'intent.succeeded', object_id: late.id, at: late.charged_at }])
     clock.advance(24 * hours)
     expect(await told(account)).toEqual([])

@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto'
 import { chargeable } from '../../../kernel/money.ts'
 import { randomText, type Environment, type Secret } from '../../../kernel/secrets.ts'
-import { hours, later, type Clock } from '../../../platform/clock.ts'
+import { hours, later, seconds, type Clock } from '../../../platform/clock.ts'
 import type { Log } from '../../../platform/log.ts'
 import { isUnavailable, openPostgres, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
 import {
@@ -11,13 +11,16 @@ import {
   type Intent,
   type IntentStatus,
   type Processor,
+  type ProcessorDispute,
+  type ProcessorEvent,
   type ProcessorEventKind,
   type ProcessorRefund,
 } from '../payments.ts'
-import { declineOf, fingerprintOf, judge, lateBy, methodOf, readCard, settlesAfter, type Card, type DeclineCode, type Verdict } from './cards.ts'
+import { declineOf, fingerprintOf, judge, lateBy, methodOf, readCard, respondWithin, settlesAfter, type Card, type DeclineCode, type Verdict } from './cards.ts'
 import {
   countOthers,
   findByClientSecret,
+  findDispute,
   findIntent,
   findKey,
   findMethod,
@@ -27,22 +30,27 @@ import {
   forgetMethod,
   insertCallbacks,
   insertCharge,
+  insertDispute,
   insertIntent,
   insertMethod,
   insertRefund,
   keepKey,
   keepMethod,
+  listDisputes,
   listIntents,
   listRefunds,
   listWaitingAccounts,
+  lockDispute,
   lockIntent,
   readBooks,
   refundedOf,
   settleRefund,
   takeCallbacks,
   takeKey,
+  updateDispute,
   updateIntent,
   type ChargeRow,
+  type DisputeRow,
   type IntentRow,
   type MethodRow,
   type RefundRow,
@@ -57,6 +65,7 @@ export interface Callback {
 }
 
 export interface TestAccount extends Processor {
+  readEvent(...posted: Parameters<Processor['readEvent']>): ProcessorEvent
   /** Hands out up to so many events that are due, signed now, oldest first, each once: what is then not delivered stays untold. */
   takeCallbacks(limit: number): Promise<Callback[]>
 }
@@ -68,8 +77,8 @@ export interface TestProcessor {
   completeAction(client_secret: string, succeed: boolean): Promise<Intent>
   /** The accounts that have events to be told by now. */
   waitingAccounts(): Promise<string[]>
-  /** Every charge and refund of every account, as the processor knows them. */
-  books(): Promise<{ readonly charges: readonly ChargeRow[]; readonly refunds: readonly RefundRow[] }>
+  /** Every charge, refund and dispute of every account, as the processor knows them. */
+  books(): Promise<{ readonly charges: readonly ChargeRow[]; readonly refunds: readonly RefundRow[]; readonly disputes: readonly DisputeRow[] }>
   close(): Promise<void>
 }
 
@@ -81,6 +90,7 @@ export interface TestProcessorOptions {
   readonly clock: Clock
   readonly log: Log
   readonly connections?: number
+  readonly patience_ms?: number
   /** Goes silent on purpose, before or after the effect of a call. */
   readonly misbehave?: (call: ProcessorCall) => 'before' | 'after' | undefined
 }
@@ -98,16 +108,25 @@ const confirmable: readonly IntentStatus[] = ['requires_confirmation', 'requires
  * Opens the processor of the sandbox: somebody else's system, with connections, books and transactions of its own, that
  * moves no money. It remembers every charge it made, each intent at most once, whatever became of the answer.
  */
-export const openTestProcessor = ({ url, environment, clock, log, connections = 4, misbehave }: TestProcessorOptions): TestProcessor => {
+export const openTestProcessor = ({
+  url,
+  environment,
+  clock,
+  log,
+  connections = 4,
+  patience_ms = 5 * seconds,
+  misbehave,
+}: TestProcessorOptions): TestProcessor => {
   // Whoever sold for test cards would give away for nothing.
   if (environment === 'production') throw new Error('the test processor charges nobody, and is for the sandbox only')
-  const { db, transact, close } = openPostgres(url, 'bursar_processor', { max: connections, clock, log })
+  const { db, transact, close } = openPostgres(url, 'bursar_processor', { max: connections, patience_ms, clock, log })
 
   /** What fell due in the meantime has happened before anybody looks. */
   const settle = async () => {
-    const { intents, refunds } = await findSettling(db, clock.wall())
+    const { intents, refunds, disputes } = await findSettling(db, clock.wall())
     for (const { account, id } of intents) await transact((tx) => settleIntent(tx, account, id))
     for (const { account, id } of refunds) await transact((tx) => concludeRefund(tx, account, id))
+    for (const { account, id } of disputes) await transact((tx) => concludeDispute(tx, account, id))
   }
 
   const call = async <T>(name: ProcessorCall, work: () => Promise<T>): Promise<T> => {
@@ -199,6 +218,8 @@ export const openTestProcessor = ({ url, environment, clock, log, connections = 
           const left = intent.amount - (await refundedOf(tx, intent))
           if (!Number.isSafeInteger(request.amount) || request.amount < 1) throw new ProcessorRefusal('amount_invalid', 'Give a whole amount above nothing.')
           if (request.amount > left) throw new ProcessorRefusal('amount_too_large', `Only ${left} of this charge is left.`)
+          if ((await listDisputes(tx, account, intent.id)).some(({ status }) => withheld.includes(status)))
+            throw new ProcessorRefusal('charge_disputed', 'This charge is disputed: its money is not here.')
           const card = readCard(intent.token!)!
           const now = clock.wall()
           const waits = card.refunds
@@ -221,6 +242,18 @@ export const openTestProcessor = ({ url, environment, clock, log, connections = 
         }),
       readRefund: (id) => call('readRefund', async () => presentRefund(known(await findRefund(db, account, id), 'refund'))),
       findRefunds: ({ intent_id, metadata }) => call('findRefunds', async () => (await listRefunds(db, account, intent_id, metadata)).map(presentRefund)),
+      readDispute: (id) => call('readDispute', async () => presentDispute(known(await findDispute(db, account, id), 'dispute'), clock.wall())),
+      acceptDispute: async (id, { key }) =>
+        reviveDispute(
+          await once('acceptDispute', key, { id }, async (tx) => {
+            const dispute = known(await lockDispute(tx, account, id), 'dispute')
+            if (dispute.status === 'lost') return { answer: presentDispute(dispute, clock.wall()) }
+            if (dispute.status !== 'needs_response') throw new ProcessorRefusal(`dispute_${dispute.status}`, `This dispute is ${dispute.status}.`)
+            return { answer: presentDispute(await turn(tx, dispute, 'lost'), clock.wall()) }
+          }),
+        ),
+      findDisputes: ({ intent_id }) =>
+        call('findDisputes', async () => (await listDisputes(db, account, intent_id)).map((one) => presentDispute(one, clock.wall()))),
       forgetMethod: (id) =>
         call('forgetMethod', async () => {
           const found = await transact((tx) => forgetMethod(tx, account, id, clock.wall()))
@@ -284,7 +317,10 @@ const conclude = async (tx: Tx, intent: Locked<IntentRow>, method_id: string, ca
     settles_at: verdict.status === 'processing' ? later(at, settlesAfter) : null,
   })
   if (verdict.status === 'succeeded') {
-    if (intent.kind === 'payment') await insertCharge(tx, intent, at)
+    if (intent.kind === 'payment') {
+      await insertCharge(tx, intent, at)
+      if (card.disputes) await openDispute(tx, intent, card, card.disputes, at)
+    }
     if (intent.reusable || intent.kind === 'setup') await keepMethod(tx, intent.account, method_id, at)
   }
   if (verdict.status !== 'processing') await tell(tx, intent.account, card, `intent.${verdict.status}`, intent.id, at)
@@ -305,6 +341,42 @@ const concludeRefund = async (tx: Tx, account: string, id: string): Promise<void
   if (!settled) return
   const intent = await findIntent(tx, account, settled.intent_id)
   await tell(tx, account, readCard(intent!.token!)!, 'refund.updated', id, now)
+}
+
+/** Those that keep the money of the charge. */
+const withheld: readonly DisputeRow['status'][] = ['needs_response', 'under_review', 'lost']
+
+const openDispute = async (tx: Tx, { account, id, amount, currency }: IntentRow, card: Card, { opens, becomes }: NonNullable<Card['disputes']>, at: Date) => {
+  const dispute: DisputeRow = {
+    account,
+    id: newName('dis'),
+    created_at: at,
+    intent_id: id,
+    status: opens,
+    amount,
+    currency,
+    reason: 'fraudulent',
+    respond_by: opens === 'needs_response' ? later(at, respondWithin) : null,
+    settles_at: becomes ? later(at, settlesAfter) : null,
+    settles_to: becomes ?? null,
+  }
+  await insertDispute(tx, dispute)
+  await tell(tx, account, card, 'dispute.updated', dispute.id, at)
+}
+
+/** A dispute becomes something else, by itself or because it was accepted. */
+const turn = async (tx: Tx, dispute: Locked<DisputeRow>, status: DisputeRow['status']): Promise<DisputeRow> => {
+  const at = tx.clock.wall()
+  const intent = known(await findIntent(tx, dispute.account, dispute.intent_id), 'intent')
+  const respond_by = status === 'needs_response' ? later(at, respondWithin) : null
+  const after = await updateDispute(tx, dispute, { status, respond_by, settles_at: null, settles_to: null })
+  await tell(tx, dispute.account, readCard(intent.token!)!, 'dispute.updated', dispute.id, at)
+  return after
+}
+
+const concludeDispute = async (tx: Tx, account: string, id: string): Promise<void> => {
+  const dispute = await lockDispute(tx, account, id)
+  if (dispute?.settles_at && dispute.settles_at <= tx.clock.wall()) await turn(tx, dispute, dispute.settles_to!)
 }
 
 /** Lays an event ready to be told: as often and as late as the card has it. */
@@ -357,6 +429,20 @@ const presentRefund = ({ id, intent_id, status, amount, currency, metadata }: Re
   currency,
   metadata,
 })
+
+const presentDispute = ({ id, intent_id, status, amount, currency, reason, respond_by }: DisputeRow, now: Date): ProcessorDispute => ({
+  id,
+  intent_id,
+  status,
+  amount,
+  currency,
+  reason,
+  respond_by,
+  past_due: respond_by !== null && respond_by <= now,
+  asleep: false,
+})
+
+const reviveDispute = (dispute: ProcessorDispute): ProcessorDispute => ({ ...dispute, respond_by: dispute.respond_by && new Date(dispute.respond_by) })
 
 /** An answer that was stored comes back with its time as text. */
 const revive = (intent: Intent): Intent => ({ ...intent, charged_at: intent.charged_at && new Date(intent.charged_at) })

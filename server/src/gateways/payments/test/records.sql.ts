@@ -1,7 +1,7 @@
 import { sql, type Generated } from 'kysely'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { json } from '../../../platform/postgres/parts.sql.ts'
-import type { IntentKind, IntentStatus, ProcessorEventKind, RefundStatus } from '../payments.ts'
+import type { DisputeStatus, IntentKind, IntentStatus, ProcessorEventKind, RefundStatus } from '../payments.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
@@ -9,6 +9,7 @@ declare module '../../../platform/postgres/postgres.ts' {
     'test_processor.intents': IntentTable
     'test_processor.charges': ChargeTable
     'test_processor.refunds': RefundTable
+    'test_processor.disputes': DisputeTable
     'test_processor.keys': { account: string; key: string; fingerprint: string; answer: object; expires_at: Date }
     'test_processor.callbacks': CallbackTable
   }
@@ -65,6 +66,20 @@ interface RefundTable {
   settles_to: 'succeeded' | 'failed' | null
 }
 
+interface DisputeTable {
+  account: string
+  id: string
+  created_at: Date
+  intent_id: string
+  status: DisputeStatus
+  amount: number
+  currency: string
+  reason: string
+  respond_by: Date | null
+  settles_at: Date | null
+  settles_to: DisputeStatus | null
+}
+
 interface CallbackTable {
   account: string
   position: Generated<number>
@@ -79,6 +94,7 @@ interface CallbackTable {
 export type MethodRow = Readonly<MethodTable>
 export type ChargeRow = Readonly<ChargeTable>
 export type RefundRow = Readonly<RefundTable>
+export type DisputeRow = Readonly<DisputeTable>
 export type CallbackRow = Readonly<Omit<CallbackTable, 'position'>>
 /** An intent with the card it was last confirmed with, and when it was charged. */
 export type IntentRow = Readonly<Omit<IntentTable, 'lost'> & { lost: number; token: string | null; charged_at: Date | null }>
@@ -177,17 +193,41 @@ export const insertCharge = async (tx: Tx, intent: Locked<IntentRow>, charged_at
     .execute()
 }
 
-/** How much of an intent has gone back or is on its way. */
-export const refundedOf = async (tx: Tx, intent: Locked<IntentRow>): Promise<number> => {
-  const { sum } = await tx.q
-    .selectFrom('test_processor.refunds')
-    .select(({ fn }) => sql<number>`coalesce(${fn.sum('amount')}, 0)::bigint`.as('sum'))
-    .where('account', '=', intent.account)
-    .where('intent_id', '=', intent.id)
-    .where('status', 'in', ['pending', 'succeeded'])
-    .executeTakeFirstOrThrow()
-  return sum
+/** How much of an intent has gone back or is on its way, by a refund or by a dispute that was prevented. */
+export const refundedOf = async (tx: Tx, { account, id }: Locked<IntentRow>): Promise<number> => {
+  const { rows } = await sql<{ sum: number }>`
+    select coalesce(sum(amount), 0)::bigint as sum from (
+      select amount from test_processor.refunds where account = ${account} and intent_id = ${id} and status in ('pending', 'succeeded')
+      union all
+      select amount from test_processor.disputes where account = ${account} and intent_id = ${id} and status = 'prevented'
+    ) gone`.execute(tx.q)
+  return rows[0]!.sum
 }
+
+export const insertDispute = async (tx: Tx, row: DisputeRow): Promise<void> => {
+  await tx.q.insertInto('test_processor.disputes').values(row).execute()
+}
+
+const disputes = (db: Db, account: string) => db.q.selectFrom('test_processor.disputes').selectAll().where('account', '=', account)
+
+export const findDispute = (db: Db, account: string, id: string): Promise<DisputeRow | undefined> =>
+  disputes(db, account).where('id', '=', id).executeTakeFirst()
+
+/** Protects the dispute's state: accepting it and what becomes of it by itself take turns. */
+export const lockDispute = async (tx: Tx, account: string, id: string): Promise<Locked<DisputeRow> | undefined> =>
+  (await disputes(tx, account).where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<DisputeRow> | undefined
+
+export const listDisputes = (db: Db, account: string, intent_id: string): Promise<DisputeRow[]> =>
+  disputes(db, account).where('intent_id', '=', intent_id).orderBy('created_at').orderBy('id').execute()
+
+export const updateDispute = (tx: Tx, dispute: Locked<DisputeRow>, change: Partial<DisputeTable>): Promise<DisputeRow> =>
+  tx.q
+    .updateTable('test_processor.disputes')
+    .set(change)
+    .where('account', '=', dispute.account)
+    .where('id', '=', dispute.id)
+    .returningAll()
+    .executeTakeFirstOrThrow()
 
 export const insertRefund = async (tx: Tx, row: RefundRow): Promise<void> => {
   await tx.q
@@ -212,11 +252,14 @@ export const listRefunds = (db: Db, account: string, intent_id: string, metadata
 
 /** What should have settled by now. */
 export const findSettling = async (db: Db, now: Date) => {
-  const [intents, refunds] = await Promise.all([
-    db.q.selectFrom('test_processor.intents').select(['account', 'id']).where('settles_at', '<=', now).orderBy('settles_at').execute(),
-    db.q.selectFrom('test_processor.refunds').select(['account', 'id']).where('settles_at', '<=', now).orderBy('settles_at').execute(),
+  const settling = (table: 'test_processor.intents' | 'test_processor.refunds' | 'test_processor.disputes') =>
+    db.q.selectFrom(table).select(['account', 'id']).where('settles_at', '<=', now).orderBy('settles_at').execute()
+  const [intents, refunds, disputes] = await Promise.all([
+    settling('test_processor.intents'),
+    settling('test_processor.refunds'),
+    settling('test_processor.disputes'),
   ])
-  return { intents, refunds }
+  return { intents, refunds, disputes }
 }
 
 /** Ends the wait of a refund, once. Nothing: somebody else has done it. */
@@ -296,10 +339,11 @@ export const takeCallbacks = async (tx: Tx, account: string, limit: number, now:
   return taken.toSorted((a, b) => a.due_at.getTime() - b.due_at.getTime() || a.position - b.position)
 }
 
-export const readBooks = async (db: Db): Promise<{ charges: ChargeRow[]; refunds: RefundRow[] }> => {
-  const [charges, refunds] = await Promise.all([
+export const readBooks = async (db: Db): Promise<{ charges: ChargeRow[]; refunds: RefundRow[]; disputes: DisputeRow[] }> => {
+  const [charges, refunds, disputes] = await Promise.all([
     db.q.selectFrom('test_processor.charges').selectAll().orderBy('charged_at').orderBy('intent_id').execute(),
     db.q.selectFrom('test_processor.refunds').selectAll().orderBy('created_at').orderBy('id').execute(),
+    db.q.selectFrom('test_processor.disputes').selectAll().orderBy('created_at').orderBy('id').execute(),
   ])
-  return { charges, refunds }
+  return { charges, refunds, disputes }
 }

@@ -2,7 +2,7 @@ import { currencies } from '@bursar/contract'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { stepOf } from '../../../kernel/money.ts'
-import { refundTax, taxOf, type Tax } from './taxes.ts'
+import { divideWithin, refundTax, taxOf, type Tax, taxWithin } from './taxes.ts'
 import { refundable } from './totals.ts'
 
 const inclusive = (rate: number): Tax => ({ rate, behavior: 'inclusive' })
@@ -122,10 +122,39 @@ describe('the tax of a refund', () => {
     )
   })
 
+  test('of what a bank takes is the share of the order, and all that is left with all that is left', () => {
+    const order = { net_amount: 2437, tax_amount: 463, refundable_amount: 2437, refundable_tax_amount: 463 }
+    const half = { ...order, refundable_amount: 1437, refundable_tax_amount: 273 }
+    const table: [gross: number, of: typeof order, tax: number][] = [
+      [2900, order, 463],
+      [1450, order, 232],
+      [1, order, 0],
+      [1710, half, 273],
+      [2900, half, 273],
+      [1000, half, 160],
+      [100, { ...order, tax_amount: 0, refundable_tax_amount: 0 }, 0],
+      [100, { net_amount: 0, tax_amount: 0, refundable_amount: 500, refundable_tax_amount: 0 }, 0],
+    ]
+    for (const [gross, of, tax] of table) expect([gross, taxWithin(gross, of)]).toEqual([gross, tax])
+  })
+
   test('with its amount can be paid out, where there is tax enough to round with', () => {
     for (let amount = 1000; amount < 5000; amount++) {
       const tax = refundTax({ currency: 'isk', amount, net_amount: 5645, tax_amount: 1355, refundable_amount: 5645, refundable_tax_amount: 1355 })
       expect((amount + tax) % stepOf('isk')).toBe(0)
     }
   })
+})
+
+test('what a bank takes of an order that was paid with credit divides into what is left of price and tax, and nothing of it vanishes', () => {
+  const order = (credit: number) => ({ net_amount: 1000, tax_amount: 190, refundable_amount: Math.max(0, 1000 - credit), refundable_tax_amount: 190 })
+  const table = [
+    [1190, 0, 1000, 190],
+    [595, 0, 500, 95],
+    [500, 600, 400, 100],
+    [90, 1100, 0, 90],
+    // More than there is: what is left.
+    [2000, 600, 400, 190],
+  ] as const
+  for (const [gross, credit, amount, tax_amount] of table) expect(divideWithin(gross, order(credit))).toEqual({ amount, tax_amount })
 })

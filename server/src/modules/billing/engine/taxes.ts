@@ -40,6 +40,28 @@ export const taxOf = (lines: readonly TaxableLine[], tax: Tax | null, currency: 
 }
 
 /**
+ * How much of a sum that a bank takes back of an order is tax: all that is left of it with all that is left of the order,
+ * else the share that the order has of it, never more than is left.
+ */
+export const taxWithin = (
+  gross: number,
+  order: { net_amount: number; tax_amount: number; refundable_amount: number; refundable_tax_amount: number },
+): number => {
+  const { net_amount, tax_amount, refundable_amount, refundable_tax_amount } = order
+  if (gross >= refundable_amount + refundable_tax_amount) return Math.min(gross, refundable_tax_amount)
+  const total = net_amount + tax_amount
+  if (total <= 0 || tax_amount <= 0) return 0
+  return Math.min(scale(gross, tax_amount, total), refundable_tax_amount)
+}
+
+/** The same as price and tax, as far as anything is left of either: what no longer fits into one of them was the other. */
+export const divideWithin = (gross: number, order: Parameters<typeof taxWithin>[1]): { amount: number; tax_amount: number } => {
+  const sum = Math.min(gross, order.refundable_amount + order.refundable_tax_amount)
+  const tax_amount = Math.max(taxWithin(sum, order), sum - order.refundable_amount)
+  return { amount: sum - tax_amount, tax_amount }
+}
+
+/**
  * The tax that goes back with a part of an order: all that is left with the last part, before that the share of the part,
  * never more than is left. Amount and tax together can be paid out in the currency, so it is their sum that is rounded.
  */

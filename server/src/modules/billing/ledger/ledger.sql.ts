@@ -2,8 +2,17 @@ import { sql } from 'kysely'
 import { newId } from '../../../kernel/ids.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 
-export type FactKind = 'order_billed' | 'order_voided' | 'payment_received' | 'refund_paid' | 'refund_reversed' | 'balance_adjusted'
-export type LedgerAccount = 'processor' | 'receivable' | 'revenue' | 'tax' | 'customer_balance'
+export type FactKind =
+  | 'order_billed'
+  | 'order_voided'
+  | 'payment_received'
+  | 'refund_paid'
+  | 'refund_reversed'
+  | 'balance_adjusted'
+  | 'dispute_withheld'
+  | 'dispute_returned'
+  | 'dispute_lost'
+export type LedgerAccount = 'processor' | 'receivable' | 'revenue' | 'tax' | 'customer_balance' | 'disputed'
 
 /** One side of a fact. */
 export interface Entry {
@@ -17,11 +26,22 @@ export interface Entry {
 export interface Fact {
   readonly organization_id: string
   readonly kind: FactKind
-  /** The order, payment, refund or adjustment that it is about. */
+  /** The order, payment, refund, dispute or adjustment that it is about. */
   readonly reference: string
   readonly customer_id: string
   readonly currency: string
   readonly entries: readonly Entry[]
+}
+
+/** What a customer has with us in a currency: credit above zero, debt below. */
+export interface BalanceRow {
+  organization_id: string
+  id: string
+  created_at: Date
+  modified_at: Date | null
+  customer_id: string
+  currency: string
+  amount: number
 }
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -45,7 +65,7 @@ declare module '../../../platform/postgres/postgres.ts' {
       amount: number
       currency: string
     }
-    customer_balances: { organization_id: string; customer_id: string; currency: string; amount: number }
+    customer_balances: BalanceRow
   }
 }
 
@@ -60,15 +80,16 @@ export interface Written {
  */
 export const insertFacts = async (tx: Tx, facts: readonly Fact[]): Promise<(Written | undefined)[]> => {
   const at = tx.clock.wall()
-  const numbered = facts.map((fact) => ({ ...fact, id: newId(at) }))
+  const numbered = facts.map((fact) => ({ ...fact, id: newId(at), balance_id: newId(at) }))
   const entries = numbered.flatMap((fact) => fact.entries.map((entry, position) => ({ ...entry, position, id: fact.id })))
   const of = <Row, K extends keyof Row>(rows: readonly Row[], column: K): Row[K][] => rows.map((row) => row[column])
   const { rows } = await sql<{ id: string; balance: number | null }>`
     with facts as (
       select * from unnest(
         ${of(numbered, 'organization_id')}::uuid[], ${of(numbered, 'id')}::uuid[], ${of(numbered, 'kind')}::text[], ${of(numbered, 'reference')}::uuid[],
-        ${of(numbered, 'customer_id')}::uuid[], ${of(numbered, 'currency')}::text[], ${numbered.map((fact) => fact.entries.length)}::integer[]
-      ) as f (organization_id, id, kind, reference, customer_id, currency, entry_count)
+        ${of(numbered, 'customer_id')}::uuid[], ${of(numbered, 'currency')}::text[], ${numbered.map((fact) => fact.entries.length)}::integer[],
+        ${of(numbered, 'balance_id')}::uuid[]
+      ) as f (organization_id, id, kind, reference, customer_id, currency, entry_count, balance_id)
     ), written as (
       insert into ledger_transactions (organization_id, id, at, business_at, kind, reference, entry_count)
       select organization_id, id, ${at}, ${tx.clock.business()}, kind, reference, entry_count from facts
@@ -85,10 +106,12 @@ export const insertFacts = async (tx: Tx, facts: readonly Fact[]): Promise<(Writ
       insert into ledger_entries (organization_id, transaction_id, position, account, customer_id, payment_account_id, amount, currency)
       select * from sides
     ), moved as (
-      insert into customer_balances (organization_id, customer_id, currency, amount)
-      select organization_id, customer_id, currency, -sum(amount) from sides where account = 'customer_balance'
-      group by organization_id, customer_id, currency order by organization_id, customer_id, currency
-      on conflict (organization_id, customer_id, currency) do update set amount = customer_balances.amount + excluded.amount
+      insert into customer_balances (organization_id, id, created_at, customer_id, currency, amount)
+      select s.organization_id, (array_agg(f.balance_id))[1], ${tx.clock.business()}, s.customer_id, s.currency, -sum(s.amount)
+      from sides s join facts f on f.id = s.id where s.account = 'customer_balance'
+      group by s.organization_id, s.customer_id, s.currency order by s.organization_id, s.customer_id, s.currency
+      on conflict (organization_id, customer_id, currency) do update
+      set amount = customer_balances.amount + excluded.amount, modified_at = excluded.created_at
       returning organization_id, customer_id, currency, amount
     )
     select w.id, m.amount as balance from written w join facts f on f.id = w.id
@@ -113,7 +136,7 @@ export const lockAmount = async (tx: Tx, organization_id: string, customer_id: s
   // A row that is not there cannot be held: whoever comes first makes it, and the others wait for it.
   await tx.q
     .insertInto('customer_balances')
-    .values({ organization_id, customer_id, currency, amount: 0 })
+    .values({ organization_id, id: newId(tx.clock.wall()), created_at: tx.clock.business(), modified_at: null, customer_id, currency, amount: 0 })
     .onConflict((twin) => twin.columns(['organization_id', 'customer_id', 'currency']).doNothing())
     .execute()
   return (await held())!.amount

@@ -280,7 +280,7 @@ describe('the database', () => {
   })
 })
 
-test('10,000 orders in every currency: nothing is lost, and what was paid is no longer owed', { timeout: 120_000 }, async () => {
+test('10,000 orders in every currency: nothing is lost, and what was paid is no longer owed', async () => {
   const shop = await openShop(20)
   const { organization_id, account_id, customers } = shop
   const bill = fc.record({

@@ -6,16 +6,20 @@ import { findFact, insertFacts, lockAmount, type Entry, type Fact, type LedgerAc
  * What each fact posts: debits above zero, credits below, and every line sums to zero. The charge is what the processor is
  * asked for: total + movement − carried.
  *
- *                      processor        receivable   revenue    tax     customer_balance
- *   order billed       ·                + charge     − net      − tax   + carried − movement
+ *                      processor        receivable   revenue    tax     customer_balance       disputed
+ *   order billed       ·                + charge     − net      − tax   + carried − movement   ·
  *   order voided       the opposite of what the order posted
- *   payment received   + amount         − amount     ·          ·       ·
- *   refund paid        − amount − tax   ·            + amount   + tax   ·
+ *   payment received   + amount         − amount     ·          ·       ·                      ·
+ *   refund paid        − amount − tax   ·            + amount   + tax   ·                      ·
  *   refund reversed    the opposite of what the refund posted
- *   balance adjusted   ·                ·            + amount   ·       − amount
+ *   balance adjusted   ·                ·            + amount   ·       − amount               ·
+ *   dispute withheld   − amount − tax   ·            ·          ·       ·                      + amount + tax
+ *   dispute returned   the opposite of what withholding it posted
+ *   dispute lost       ·                ·            + amount   + tax   ·                      − amount − tax
  *
  * So at any moment: the receivable is what was billed and not yet paid – below zero where a checkout was paid whose order
- * is still to come; what lies with the processor is what came less what went back; and the customer balance, turned
+ * is still to come; what lies with the processor is what came less what went back or is withheld; what is disputed is
+ * what banks have not decided about; and the customer balance, turned
  * around, is what `customer_balances` says, since credit is what we owe. What cannot be charged goes from the order
  * straight to the customer's debt, and comes back to the receivable with the order that collects it.
  */
@@ -105,6 +109,24 @@ export const postRefund = async (tx: Tx, refund: RefundFigures): Promise<Posting
 /** A refund that did not reach its receiver after all is taken back to the unit, once; `nothing` where none was written. */
 export const reverseRefund = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }): Promise<Posting> =>
   reverse(tx, organization_id, 'refund_paid', 'refund_reversed', id)
+
+/** The processor keeps what is disputed until the bank has decided: it is earned still, and not there. Once. */
+export const withholdDispute = async (tx: Tx, dispute: RefundFigures): Promise<Posting> => {
+  const gross = sum([dispute.amount, dispute.tax_amount])
+  return (await postOne(tx, fact('dispute_withheld', dispute, [entry('processor', 0 - gross, dispute.account_id), entry('disputed', gross)])))[0]
+}
+
+/** What was withheld is there again, to the unit, once; `nothing` where none was. */
+export const returnDispute = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }): Promise<Posting> =>
+  reverse(tx, organization_id, 'dispute_withheld', 'dispute_returned', id)
+
+/** What was withheld is gone for good, once: it was neither earned nor owed as tax. */
+export const loseDispute = async (tx: Tx, dispute: RefundFigures): Promise<Posting> => {
+  const { amount, tax_amount } = dispute
+  return (
+    await postOne(tx, fact('dispute_lost', dispute, [entry('revenue', amount), entry('tax', tax_amount), entry('disputed', sum([0 - amount, 0 - tax_amount]))]))
+  )[0]
+}
 
 const reverse = async (tx: Tx, organization_id: string, kind: Fact['kind'], reversed: Fact['kind'], id: string): Promise<Posting> => {
   const fact = await findFact(tx, organization_id, kind, id)

@@ -105,6 +105,16 @@ export const seatInvitation = (seller: Seller, product: string, link: string, un
   ),
 })
 
+/** Somebody who was invited came too late, and asks for another invitation. */
+export const seatRequested = (seller: Seller, who: string, product: string, link: string): Words => ({
+  subject: `${who} asks for a new invitation`,
+  text: paragraphs(
+    [`${who} was given a seat of ${product} from ${seller.name}, but the invitation ran out before it was accepted. They have asked for a new one.`],
+    ['To invite them again, open your team:', link],
+    ['If you do not want that, you need to do nothing.'],
+  ),
+})
+
 const costs = ({ amount, currency, discount, tax_included, metered }: Forecast): Line[] => [
   `It will cost ${written(amount, currency)}${discount === null ? '' : ` with your discount (${discount})`}, ${tax_included ? 'tax included' : 'before tax'}.`,
   metered && 'What you use is added to it.',

@@ -1,10 +1,10 @@
-import { createCustomer, createProduct, deleteCustomer, exportOrders } from '@bursar/contract'
+import { createCustomer, createProduct, deleteCustomer, exponents, exportOrders } from '@bursar/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { digest } from '../../../../test/harness/digest.ts'
 import { openSales } from '../../../../test/harness/sales.ts'
 import { openApp, openVisitor } from '../../../../test/harness/visitor.ts'
 import { exchange, openWorld, type World } from '../../../../test/harness/world.ts'
-import { exponents, formatAmount } from '../../../kernel/money.ts'
+import { formatAmount } from '../../../kernel/money.ts'
 
 let world: World
 let sales: ReturnType<typeof openSales>

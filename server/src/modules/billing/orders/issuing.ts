@@ -11,7 +11,7 @@ import { postOrder } from '../ledger/ledger.ts'
 import { promiseMail } from '../mails/promises.sql.ts'
 import type { Totals } from '../engine/totals.ts'
 import { changeOrder, insertOrder, type LoadedOrder, type OrderItemRow, type OrderRow } from './orders.sql.ts'
-import { nextInvoiceNumber, presentOrder, subjectOf } from './orders.ts'
+import { nextInvoiceNumber, presentOrder, receiptNumberOf, subjectOf } from './orders.ts'
 
 /** What a discount takes off, as the engine wants to know it. */
 export const reductionOf = (discount: Pick<DiscountTable, 'type' | 'basis_points' | 'amounts'>): Reduction =>
@@ -22,8 +22,8 @@ type Line = Pick<OrderItemRow, 'label' | 'amount' | 'discount_amount' | 'net_amo
 export interface Bill {
   readonly seller: { id: string; slug: string }
   readonly parties: Pick<LoadedOrder, 'customer' | 'product' | 'discount' | 'subscription'>
-  /** Paid where nothing is left to charge, or everything was charged already. */
-  readonly status: 'pending' | 'paid'
+  /** Paid where nothing is left to charge, or everything was charged already. A draft owes nothing yet. */
+  readonly status: 'draft' | 'pending' | 'paid'
   readonly billing_reason: OrderRow['billing_reason']
   readonly currency: string
   readonly figures: Omit<Totals<never>, 'lines' | 'charge_amount'>
@@ -42,7 +42,7 @@ export interface Bill {
 
 export type Issued = LoadedOrder & { readonly order: Locked<OrderRow> }
 
-/** Writes an order with its lines, its taxes and its place in the ledger, and says so. The only place where one comes into being. */
+/** Writes an order with its lines, its taxes and, unless it is a draft, its place in the ledger, and says so. The only place where one comes into being. */
 export const issue = async (tx: Tx, bill: Bill): Promise<Issued> => {
   const { parties, quote, seller } = bill
   const { customer, product, discount, subscription } = parties
@@ -71,6 +71,8 @@ export const issue = async (tx: Tx, bill: Bill): Promise<Issued> => {
       }))
     : []
   const { balance_movement_amount, ...stored } = bill.figures
+  // A number is drawn for what is paid: what may yet be called off leaves no gap.
+  const numbers = bill.status === 'paid' ? await numbersOf(tx, seller, customer, stored) : { invoice_number: null, receipt_number: null }
   const { organization_id, id: customer_id } = customer
   const order = await insertOrder(
     tx,
@@ -87,9 +89,8 @@ export const issue = async (tx: Tx, bill: Bill): Promise<Issued> => {
       refunded_tax_amount: 0,
       tax_behavior: quote?.behavior ?? null,
       ...bill.billed_to,
-      // A number is drawn for what is paid: what may yet be called off leaves no gap.
-      invoice_number: bill.status === 'paid' ? await nextInvoiceNumber(tx, seller, customer) : null,
-      receipt_number: null,
+      ...numbers,
+      is_invoice_generated: false,
       seats: bill.seats,
       customer_id,
       product_id: product?.id ?? null,
@@ -111,7 +112,7 @@ export const issue = async (tx: Tx, bill: Bill): Promise<Issued> => {
     items,
     taxes,
   )
-  await postOrder(tx, { ...bill.figures, organization_id, id, customer_id, currency: bill.currency, balance_movement_amount })
+  if (order.status !== 'draft') await postOrder(tx, { ...bill.figures, organization_id, id, customer_id, currency: bill.currency, balance_movement_amount })
   const issued = {
     order,
     items: items.map((item, position) => ({ ...item, organization_id, order_id: id, created_at: now, position })),
@@ -122,11 +123,22 @@ export const issue = async (tx: Tx, bill: Bill): Promise<Issued> => {
   return issued
 }
 
+/** The numbers of what is paid: of its invoice, and of its receipt where anything was charged. */
+const numbersOf = async (
+  tx: Tx,
+  seller: Bill['seller'],
+  customer: { id: string },
+  { due_amount, carried_amount }: Pick<OrderRow, 'due_amount' | 'carried_amount'>,
+): Promise<Pick<OrderRow, 'invoice_number' | 'receipt_number'>> => {
+  const invoice_number = await nextInvoiceNumber(tx, seller, customer)
+  return { invoice_number, receipt_number: due_amount > carried_amount ? receiptNumberOf(invoice_number) : null }
+}
+
 /** An order that is paid has its number from here on. */
 export const markPaid = async (tx: Tx, seller: Bill['seller'], loaded: Issued): Promise<Issued> => {
   const order = await changeOrder(tx, loaded.order, {
     status: 'paid',
-    invoice_number: await nextInvoiceNumber(tx, seller, loaded.customer),
+    ...(await numbersOf(tx, seller, loaded.customer, loaded.order)),
     next_payment_attempt_at: null,
     due_at: null,
   })

@@ -33,6 +33,8 @@ export interface OrderRow {
   tax_id_format: TaxIDFormat | null
   invoice_number: string | null
   receipt_number: string | null
+  /** There is an invoice to fetch, of what the order says now. */
+  is_invoice_generated: boolean
   seats: number | null
   customer_id: string
   product_id: string | null
@@ -91,7 +93,6 @@ declare module '../../../platform/postgres/postgres.ts' {
     order_items: OrderItemRow
     order_taxes: OrderTaxRow
     invoice_counters: { organization_id: string; customer_id: string; last_number: number }
-    customer_balances: { organization_id: string; customer_id: string; currency: string; amount: number }
   }
 }
 
@@ -298,6 +299,10 @@ export const lockOpenOrders = async (tx: Tx, { organization_id, id }: Locked<Sub
   )
   return orders.map((order) => ({ order, charging: rows.some(({ order_id }) => order_id === order.id) }))
 }
+
+/** The orders of a subscription that is held. */
+export const ordersOf = (tx: Tx, { organization_id, id }: Locked<SubscriptionRow>): Promise<OrderRow[]> =>
+  tx.q.selectFrom('orders').selectAll().where('organization_id', '=', organization_id).where('subscription_id', '=', id).execute()
 
 /** The starts of the last periods that were billed since a moment, for the stop-loss. */
 export const periodsBilled = async (tx: Tx, { organization_id, id }: Locked<SubscriptionRow>, since: Date): Promise<Date[]> => {

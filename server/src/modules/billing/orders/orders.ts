@@ -19,16 +19,19 @@ import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { loadProducts, presentBareProduct, presentDiscountBase, presentProduct, type LoadedProduct } from '../../catalog/index.ts'
 import { completeAddress, holdStanding, presentCustomer } from '../../customers/index.ts'
 import { findOrganization, permit, presentSeller, type OrganizationRow } from '../../organizations/index.ts'
+import { remakeInvoice } from '../documents/remaking.ts'
 import { refundable } from '../engine/totals.ts'
 import { changeOrder, countInvoice, findOrder, isInvoiceNumberTaken, loadOrders, lockOrder, type LoadedOrder, type OrderRow } from './orders.sql.ts'
 
 const paid: readonly OrderRow['status'][] = ['paid', 'refunded', 'partially_refunded']
 
+/** It was paid; also where it was given back since. */
+export const isPaid = ({ status }: Pick<OrderRow, 'status'>): boolean => paid.includes(status)
+
 const presentCommon = ({ order, items }: LoadedOrder) => ({
   ...order,
   ...refundable(order),
-  paid: paid.includes(order.status),
-  is_invoice_generated: false,
+  paid: isPaid(order),
   items: items.map((item) => ({ ...item, modified_at: null })),
 })
 
@@ -102,7 +105,7 @@ const correct = async (wall: Tx, reach: Reach, order: Locked<OrderRow>, body: Bi
   if (problems.length > 0) throw new InvalidRequest(problems)
   const billing_name = body.billing_name === undefined ? order.billing_name : body.billing_name
   const changed = billing_name !== order.billing_name || !isDeepStrictEqual(address, order.billing_address)
-  const after = changed ? await changeOrder(tx, order, { billing_name, billing_address: address }) : order
+  const after = changed ? await remakeInvoice(tx, await changeOrder(tx, order, { billing_name, billing_address: address })) : order
   const loaded = (await loadOrders(tx, reach, [after]))[0]!
   if (changed) await emit(tx, orderUpdated, subjectOf(after), presentOrder(loaded))
   return loaded
@@ -138,6 +141,9 @@ export const nextInvoiceNumber = async (tx: Tx, organization: { id: string; slug
     if (!(await isInvoiceNumberTaken(tx, organization.id, number))) return number
   }
 }
+
+/** A receipt is counted with its invoice: the same customer, the same number. */
+export const receiptNumberOf = (invoice_number: string): string => invoice_number.replace(/^[^-]*/, 'RCPT')
 
 const letters = 8
 

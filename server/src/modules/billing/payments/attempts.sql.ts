@@ -6,55 +6,71 @@ import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { json } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { touchState } from '../../customers/index.ts'
-import type { PaymentRow } from './payments.sql.ts'
+import { findDefault } from './accounts.sql.ts'
+import type { PaymentAccountRow, PaymentRow } from './payments.sql.ts'
 
-declare module '../../../platform/postgres/postgres.ts' {
-  interface Tables {
-    processor_events: { organization_id: string; account_id: string; event_id: string; kind: string; object_id: string; received_at: Date }
-  }
-}
-
-export interface AccountRow {
-  readonly organization_id: string
-  readonly id: string
-  readonly processor: PaymentAccount['processor']
-  readonly secret_sealed: string
-}
+/** What it takes to speak with the processor of an account. */
+export type AccountRow = Pick<PaymentAccountRow, 'organization_id' | 'id' | 'processor' | 'secret_sealed' | 'key_sealed'>
 
 export const openAccount = (sealer: Sealer, row: AccountRow): PaymentAccount => ({
   id: row.id,
   processor: row.processor,
   secret: sealer.open(row.secret_sealed, `payment account ${row.id}`),
+  key: row.key_sealed === null ? null : sealer.open(row.key_sealed, `payment account key ${row.id}`),
 })
 
-/** The account that an organization's money goes to; the first one is made when it is first needed, once, however many need it. */
-export const defaultAccount = async (tx: Tx, sealer: Sealer, organization_id: string, processor: PaymentAccount['processor']): Promise<AccountRow> => {
-  const find = async () => {
-    const { rows } = await sql<AccountRow>`
-      select organization_id, id, processor, secret_sealed from payment_accounts where organization_id = ${organization_id} and is_default`.execute(tx.q)
-    return rows[0]
-  }
-  const found = await find()
-  if (found) return found
+const account = sql.raw('organization_id, id, processor, secret_sealed, key_sealed')
+
+/**
+ * The account that an organization's money goes to; nothing where it has connected none. With the test processor the first
+ * one is made when it is first needed, once, however many need it.
+ */
+export const defaultAccount = async (
+  tx: Tx,
+  sealer: Sealer,
+  organization_id: string,
+  processor: PaymentAccount['processor'],
+): Promise<AccountRow | undefined> => {
+  const found = await findDefault(tx, organization_id)
+  if (found || processor !== 'test') return found
   const id = newId(tx.clock.wall())
   const secret: Secret = newWebhookSecret()
   await sql`
     insert into payment_accounts (organization_id, id, created_at, processor, secret_sealed, is_default)
     values (${organization_id}, ${id}, ${tx.clock.wall()}, ${processor}, ${sealer.seal(secret, `payment account ${id}`)}, true)
     on conflict do nothing`.execute(tx.q)
-  return (await find())!
+  return findDefault(tx, organization_id)
 }
 
 export const findAccount = async (db: Db, organization_id: string, id: string): Promise<AccountRow | undefined> => {
   const { rows } = await sql<AccountRow>`
-    select organization_id, id, processor, secret_sealed from payment_accounts where organization_id = ${organization_id} and id = ${id}`.execute(db.q)
+    select ${account} from payment_accounts where organization_id = ${organization_id} and id = ${id}`.execute(db.q)
   return rows[0]
 }
 
 /** By its id alone: only for what a processor on this machine has to say. */
 export const findAccountAnywhere = async (db: Db, id: string): Promise<AccountRow | undefined> => {
-  const { rows } = await sql<AccountRow>`select organization_id, id, processor, secret_sealed from payment_accounts where id = ${id}`.execute(db.q)
+  const { rows } = await sql<AccountRow>`select ${account} from payment_accounts where id = ${id}`.execute(db.q)
   return rows[0]
+}
+
+type Held = Pick<PaymentRow, 'organization_id' | 'account_id' | 'customer_id'>
+
+/** What the processor of an account calls a customer, where it has been told of them. */
+export const findProcessorCustomer = async (db: Db, { organization_id, account_id, customer_id }: Held): Promise<string | undefined> => {
+  const { rows } = await sql<{ processor_customer_id: string }>`
+    select processor_customer_id from processor_customers
+    where organization_id = ${organization_id} and account_id = ${account_id} and customer_id = ${customer_id}`.execute(db.q)
+  return rows[0]?.processor_customer_id
+}
+
+/** Notes that name: the first one stays, and is what everybody goes on with. */
+export const nameProcessorCustomer = async (tx: Tx, held: Held, processor_customer_id: string): Promise<string> => {
+  await sql`
+    insert into processor_customers (organization_id, account_id, customer_id, created_at, processor_customer_id)
+    values (${held.organization_id}, ${held.account_id}, ${held.customer_id}, ${tx.clock.wall()}, ${processor_customer_id})
+    on conflict do nothing`.execute(tx.q)
+  return (await findProcessorCustomer(tx, held))!
 }
 
 export const insertPayment = async (tx: Tx, row: PaymentRow): Promise<void> => {
@@ -108,58 +124,65 @@ export const changePayment = async (tx: Tx, payment: Locked<PaymentRow>, changes
     .execute()
 }
 
-/** True the first time an account tells us of an event. */
-export const takeEvent = async (
-  tx: Tx,
-  event: { organization_id: string; account_id: string; event_id: string; kind: string; object_id: string },
-): Promise<boolean> => {
-  const done = await tx.q
-    .insertInto('processor_events')
-    .values({ ...event, received_at: tx.clock.wall() })
-    .onConflict((conflict) => conflict.doNothing())
-    .executeTakeFirst()
-  return (done.numInsertedOrUpdatedRows ?? 0n) > 0n
-}
-
-export const purgeEvents = async (tx: Tx, before: Date): Promise<void> => {
-  await tx.q.deleteFrom('processor_events').where('received_at', '<', before).execute()
-}
-
-/** Keeps what paid, once, to be charged again; the first one is the customer's default. */
+/**
+ * Keeps what paid, once, to be charged again; the first one is the customer's default, however many are kept at once. Gives
+ * what a subscription keeps of it: nothing where its customer pays everything with that, for it follows when that changes,
+ * and nothing where it was deleted since.
+ */
 export const keepMethod = async (
   tx: Tx,
-  customer: { organization_id: string; id: string; default_payment_method_id: string | null },
+  customer: { organization_id: string; id: string },
   account_id: string,
   method: NonNullable<PaymentRow['processor_method']>,
-): Promise<string> => {
+): Promise<string | null> => {
+  const { organization_id, id: customer_id } = customer
+  const id = await recordMethod(tx, customer, account_id, method)
+  if (id === null) return null
+  const { rows: made } = await sql`
+    update customers set default_payment_method_id = ${id}
+    where organization_id = ${organization_id} and id = ${customer_id} and default_payment_method_id is null returning id`.execute(tx.q)
+  if (made.length > 0) {
+    // What they owe, and had nothing to pay with, is tried at once.
+    await enqueue(tx, 'billing.method_changed', { organization_id, customer_id })
+    await touchState(tx, { organization_id, customer_id })
+    return null
+  }
+  const { rows } = await sql<{ standard: string | null }>`
+    select default_payment_method_id as standard from customers where organization_id = ${organization_id} and id = ${customer_id}`.execute(tx.q)
+  return rows[0]?.standard === id ? null : id
+}
+
+/** What is shown of a method: nothing but of a card. */
+export const metadataOf = (method: NonNullable<PaymentRow['processor_method']>) =>
+  method.type === 'card'
+    ? json({
+        brand: method.brand ?? 'unknown',
+        last4: method.last4 ?? '0000',
+        exp_month: method.exp_month ?? 1,
+        exp_year: method.exp_year ?? 2000,
+        wallet: method.wallet,
+      })
+    : null
+
+/** The record of a kept method: the one there is, or a new one; null for one that its owner has deleted. */
+export const recordMethod = async (
+  tx: Tx,
+  customer: { organization_id: string; id: string },
+  account_id: string,
+  method: NonNullable<PaymentRow['processor_method']>,
+): Promise<string | null> => {
   const { organization_id } = customer
-  const known = await sql<{ id: string }>`
-    select id from payment_methods where organization_id = ${organization_id} and account_id = ${account_id} and processor_method_id = ${method.id} and customer_id = ${customer.id} and deleted_at is null`.execute(
-    tx.q,
-  )
-  if (known.rows[0]) return known.rows[0].id
+  const known = await sql<{ id: string; gone: boolean }>`
+    select id, deleted_at is not null as gone from payment_methods
+    where organization_id = ${organization_id} and account_id = ${account_id} and processor_method_id = ${method.id} and customer_id = ${customer.id}
+    order by gone limit 1`.execute(tx.q)
+  if (known.rows[0]) return known.rows[0].gone ? null : known.rows[0].id
   const id = newId(tx.clock.wall())
-  const card =
-    method.type === 'card'
-      ? json({
-          brand: method.brand ?? 'unknown',
-          last4: method.last4 ?? '0000',
-          exp_month: method.exp_month ?? 1,
-          exp_year: method.exp_year ?? 2000,
-          wallet: method.wallet,
-        })
-      : null
   await sql`
     insert into payment_methods (organization_id, id, created_at, customer_id, processor, type, method_metadata, account_id, processor_method_id, fingerprint)
-    values (${organization_id}, ${id}, ${tx.clock.business()}, ${customer.id}, 'stripe', ${method.type}, ${card}, ${account_id}, ${method.id}, ${method.fingerprint})`.execute(
+    values (${organization_id}, ${id}, ${tx.clock.business()}, ${customer.id}, 'stripe', ${method.type}, ${metadataOf(method)}, ${account_id}, ${method.id}, ${method.fingerprint})`.execute(
     tx.q,
   )
-  if (customer.default_payment_method_id === null) {
-    await sql`update customers set default_payment_method_id = ${id} where organization_id = ${organization_id} and id = ${customer.id}`.execute(tx.q)
-    // What they owe, and had nothing to pay with, is tried at once.
-    await enqueue(tx, 'billing.method_changed', { organization_id, customer_id: customer.id })
-    await touchState(tx, { organization_id, customer_id: customer.id })
-  }
   return id
 }
 
@@ -180,14 +203,57 @@ export const paymentsOfOrder = (db: Db, organization_id: string, order_id: strin
  */
 export const isOpen = ({ status, concluded_at }: Pick<PaymentRow, 'status' | 'concluded_at'>): boolean => status === 'pending' || concluded_at === null
 
-/** What the processor calls a customer's kept method; undefined where there is none of this id. */
-export const methodOf = async (db: Db, organization_id: string, customer_id: string, id: string): Promise<string | undefined> => {
-  const { rows } = await sql<{ processor_method_id: string }>`
-    select processor_method_id from payment_methods
+/** What the processor calls a customer's kept method, and the account that it was kept with; undefined where there is none of this id. */
+export const methodOf = async (db: Db, organization_id: string, customer_id: string, id: string): Promise<{ name: string; account_id: string } | undefined> => {
+  const { rows } = await sql<{ name: string; account_id: string }>`
+    select processor_method_id as name, account_id from payment_methods
     where organization_id = ${organization_id} and customer_id = ${customer_id} and id = ${id} and deleted_at is null and processor_method_id is not null`.execute(
     db.q,
   )
-  return rows[0]?.processor_method_id
+  return rows[0]
+}
+
+export interface HeldMethod {
+  readonly id: string
+  /** What the processor calls it. */
+  readonly name: string
+  /** The account that it was kept with. */
+  readonly account_id: string
+}
+
+/** The same, held so that it is not deleted before this transaction has said what it charges with it. */
+export const holdMethod = async (tx: Tx, customer: { organization_id: string; id: string }, id: string): Promise<HeldMethod | undefined> => {
+  const { rows } = await sql<HeldMethod>`
+    select id, processor_method_id as name, account_id from payment_methods
+    where organization_id = ${customer.organization_id} and customer_id = ${customer.id} and id = ${id} and deleted_at is null and processor_method_id is not null
+    for key share`.execute(tx.q)
+  return rows[0]
+}
+
+/** What a customer pays with by default at this moment, held likewise. */
+export const holdDefault = async (tx: Tx, customer: { organization_id: string; id: string }): Promise<HeldMethod | undefined> => {
+  const { rows } = await sql<HeldMethod>`
+    select m.id, m.processor_method_id as name, m.account_id from customers c
+    join payment_methods m on m.organization_id = c.organization_id and m.id = c.default_payment_method_id and m.customer_id = c.id
+    where c.organization_id = ${customer.organization_id} and c.id = ${customer.id} and m.deleted_at is null and m.processor_method_id is not null
+    for key share of m`.execute(tx.q)
+  return rows[0]
+}
+
+/** What the processor calls that with which an attempt was begun, also where it was deleted since: it is forgotten there only when the attempt is over. */
+export const chargedWith = async (db: Db, { organization_id, payment_method_id }: PaymentRow): Promise<string | undefined> => {
+  if (payment_method_id === null) return undefined
+  const { rows } = await sql<{ name: string }>`
+    select processor_method_id as name from payment_methods
+    where organization_id = ${organization_id} and id = ${payment_method_id} and forgotten_at is null and processor_method_id is not null`.execute(db.q)
+  return rows[0]?.name
+}
+
+/** Whether a method was deleted and its processor does not know yet. */
+export const isDeleted = async (db: Db, organization_id: string, id: string): Promise<boolean> => {
+  const { rows } = await sql`
+    select from payment_methods where organization_id = ${organization_id} and id = ${id} and deleted_at is not null and forgotten_at is null`.execute(db.q)
+  return rows.length > 0
 }
 
 /** Whether an order is still to be paid: not once its subscription has ended, unless it is the last one, which is made then. */
@@ -207,7 +273,14 @@ export const hasPending = async (db: Db, clock: { organization_id: string; id: s
   return rows.length > 0
 }
 
-/** A payment of a checkout is that of the order it became. */
-export const assignPayment = async (tx: Tx, { organization_id, id }: PaymentRow, order_id: string): Promise<void> => {
-  await tx.q.updateTable('payments').set({ order_id }).where('organization_id', '=', organization_id).where('id', '=', id).execute()
+/** A payment of a checkout is that of the order it became. A dispute that was faster is looked into from now on. */
+export const assignPayment = async (tx: Tx, { organization_id, id, account_id }: PaymentRow, order_id: string): Promise<void> => {
+  const { early_dispute } = await tx.q
+    .updateTable('payments')
+    .set({ order_id })
+    .where('organization_id', '=', organization_id)
+    .where('id', '=', id)
+    .returning('early_dispute')
+    .executeTakeFirstOrThrow()
+  if (early_dispute !== null) await enqueue(tx, 'billing.follow_dispute', { organization_id, account_id, processor_dispute_id: early_dispute })
 }

@@ -10,31 +10,33 @@ import { clockOf } from '../../customers/index.ts'
 import { postPayment } from '../ledger/ledger.ts'
 import {
   changePayment,
+  chargedWith,
   findAccount,
-  findAccountAnywhere,
-  findByIntent,
+  findProcessorCustomer,
   insertPayment,
+  isDeleted,
   lockPayment,
   nameIntent,
-  methodOf,
+  nameProcessorCustomer,
   openAccount,
-  purgeEvents,
   readPayment,
-  takeEvent,
   type AccountRow,
   isCalledFor,
 } from './attempts.sql.ts'
 import type { PaymentRow } from './payments.sql.ts'
+import { adopt } from './strays.ts'
 
 /** Whoever began is left alone for so long; then somebody looks what has become of it, and again, ever less often. */
 export const firstLook = 30 * seconds
 /** A processor forgets keys after a day: what got no answer is asked for again until shortly before. */
 export const keysKnown = 20 * hours
+/** Whoever has not answered for so long is not waited for any more. */
+const silentFor = 3 * days
 /** A buyer whose bank asks for more has so long to answer. */
 const actionTime = 1 * hours
 
 type Wish = Pick<PaymentRow, 'organization_id' | 'customer_id' | 'kind' | 'amount' | 'currency' | 'trigger' | 'reusable'> &
-  Partial<Pick<PaymentRow, 'checkout_id' | 'order_id' | 'payment_method_id'>>
+  Partial<Pick<PaymentRow, 'checkout_id' | 'order_id' | 'payment_method_id' | 'sets_default'>>
 
 /** Writes down that money will be asked for, before anybody is asked: whatever happens then, this row is looked after. */
 export const openAttempt = async (tx: Tx, account: AccountRow, wish: Wish): Promise<PaymentRow> => {
@@ -53,8 +55,11 @@ export const openAttempt = async (tx: Tx, account: AccountRow, wish: Wish): Prom
     method_metadata: null,
     processor_method: null,
     payment_method_id: null,
+    sets_default: false,
+    early_dispute: null,
     decline_reason: null,
     decline_message: null,
+    decline_final: false,
     settled_at: null,
     concluded_at: null,
     ...unleased,
@@ -64,10 +69,6 @@ export const openAttempt = async (tx: Tx, account: AccountRow, wish: Wish): Prom
   await insertPayment(tx, row)
   return row
 }
-
-/** What a subscription keeps of what paid for it: nothing where its customer pays everything with that, for it follows when that changes. */
-export const ownMethod = ({ default_payment_method_id: standard }: { default_payment_method_id: string | null }, method_id: string | null): string | null =>
-  standard === null || method_id === standard ? null : method_id
 
 export const processorOf = ({ gateways, platform }: { gateways: Gateways; platform: Platform }, account: AccountRow): Processor =>
   gateways.payments.of(openAccount(platform.sealer, account))
@@ -79,18 +80,68 @@ export const processorFor = async (means: { db: Db; gateways: Gateways; platform
 /** The processor's object for an attempt, and our record of its name: no money moves before that record is committed. */
 const ensureIntent = async (means: Means, processor: Processor, payment: PaymentRow): Promise<string> => {
   if (payment.intent_id !== null) return payment.intent_id
-  const metadata = { payment_id: payment.id, organization_id: payment.organization_id }
+  const adopted = payment.order_id === null ? undefined : await adopt(means, payment)
+  if (adopted !== undefined) return adopted
+  // A creation that got no answer is asked for again under its own key; when that is forgotten, it is looked for.
+  if (ageOf(payment.id, means.platform.clock.wall()) >= keysKnown) return findLost(means, processor, payment)
+  const metadata = { payment_id: payment.id, organization_id: payment.organization_id, trigger: payment.trigger }
   const intent = await processor.createIntent({
     key: payment.id,
     kind: payment.kind,
     amount: payment.amount,
     currency: payment.currency,
-    customer: payment.customer_id,
+    customer: await ensureCustomer(means, processor, payment),
     metadata,
-    reusable: payment.reusable,
+    // What is charged while nobody is there was kept before.
+    reusable: payment.reusable && payment.payment_method_id === null,
   })
   await name(means, payment, intent)
   return intent.id
+}
+
+/** Has everything looked into that went back of a payment, or that a bank wants back, whether or not anybody told us of it. */
+export const lookInto = async ({ transact }: Means, processor: Processor, { organization_id, account_id, intent_id }: PaymentRow): Promise<void> => {
+  const disputes = await processor.findDisputes({ intent_id: intent_id! })
+  const refunds = await processor.findRefunds({ intent_id: intent_id!, metadata: {} })
+  if (disputes.length + refunds.length === 0) return
+  await transact(async (tx) => {
+    for (const { id } of disputes) await enqueue(tx, 'billing.follow_dispute', { organization_id, account_id, processor_dispute_id: id })
+    for (const { id } of refunds) await enqueue(tx, 'billing.follow_refund', { organization_id, account_id, processor_refund_id: id })
+  })
+}
+
+/** What has become of a charge that was adopted was told to a database that nobody has any more. */
+export const charged = async (means: Means, { organization_id, payment_id }: { organization_id: string; payment_id: string }): Promise<void> => {
+  const payment = (await readPayment(means.db, organization_id, payment_id))!
+  await lookInto(means, await processorFor(means, payment), payment)
+}
+
+/** The name of an intent whose creation got no answer, by what it carries. Where there is none, nothing was ever charged, and nothing will be. */
+const findLost = async (means: Means, processor: Processor, payment: PaymentRow): Promise<string> => {
+  const customer = processor.createCustomer ? await findProcessorCustomer(means.db, payment) : payment.customer_id
+  // Nothing was ever asked in the name of somebody whom the processor was not told of.
+  const [found] =
+    customer === undefined
+      ? []
+      : await processor.findIntents({ customer, metadata: { payment_id: payment.id } }).catch((error: unknown) => {
+          if (!(error instanceof ProcessorSilent) || ageOf(payment.id, means.platform.clock.wall()) < silentFor) throw error
+          // Nobody can be asked any more: a closed account, a key that was taken back. What has no name was never confirmed.
+          means.platform.log.error('attempt_lost', { organization_id: payment.organization_id, payment_id: payment.id })
+          return []
+        })
+  if (!found) throw new ProcessorRefusal('lost', 'The processor did not answer.')
+  await name(means, payment, found)
+  return found.id
+}
+
+/** The processor's name of whoever pays, and our record of it: committed before anything is asked in that name, so that it is found again under it. */
+const ensureCustomer = async (means: Means, processor: Processor, payment: PaymentRow): Promise<string> => {
+  const { organization_id, account_id, customer_id } = payment
+  if (!processor.createCustomer) return customer_id
+  const known = await findProcessorCustomer(means.db, payment)
+  if (known !== undefined) return known
+  const made = await processor.createCustomer({ key: `${account_id}:${customer_id}`, metadata: { customer_id, organization_id } })
+  return means.transact((tx) => nameProcessorCustomer(tx, payment, made))
 }
 
 const name = ({ transact }: Means, { organization_id, id }: PaymentRow, intent: Intent): Promise<void> =>
@@ -212,6 +263,7 @@ export const settle = async (
             due_at: null,
             decline_reason: intent.decline?.code ?? 'canceled',
             decline_message: intent.decline?.message ?? 'The payment was given up.',
+            decline_final: intent.decline?.final ?? false,
           }
         : seen
   await changePayment(tx, payment, changes)
@@ -221,6 +273,11 @@ export const settle = async (
     await enqueue(tx, 'checkout.payment_settled', { organization_id, checkout_id: settled.checkout_id })
   if (settled.status !== 'pending' && settled.order_id !== null && !concludes)
     await enqueue(tx, 'billing.order_payment_settled', { organization_id, payment_id: id })
+  if (settled.status === 'succeeded' && settled.kind === 'setup' && settled.checkout_id === null && !concludes)
+    await enqueue(tx, 'billing.method_added', { organization_id, payment_id: id })
+  // Whoever deleted it while it was being charged has waited for this.
+  if (settled.status !== 'pending' && settled.payment_method_id !== null && (await isDeleted(tx, organization_id, settled.payment_method_id)))
+    await enqueue(tx, 'billing.forget_method', { organization_id, payment_method_id: settled.payment_method_id })
   return settled
 }
 
@@ -236,18 +293,15 @@ export const follow = async (means: Means, organization_id: string, id: string):
   const age = ageOf(id, means.platform.clock.wall())
   let intent: Intent
   try {
-    const intent_id = payment.intent_id ?? (await recover(means, processor, payment, age))
-    // It was never made, so nothing was ever charged.
-    if (intent_id === undefined) intent = refused(payment, new ProcessorRefusal('lost', 'The processor did not answer.'))
-    else intent = await close(processor, await processor.readIntent(intent_id))
+    intent = await close(processor, await processor.readIntent(await ensureIntent(means, processor, payment)))
   } catch (error) {
     if (!(error instanceof ProcessorRefusal) || payment.intent_id !== null) throw error
     intent = refused(payment, error)
   }
   // Nobody else can go on with what is charged while nobody is there: it is confirmed as it was meant to be. What was called
   // off says no longer why; asked under its own key once more, the processor tells again how it was declined.
-  if ((intent.status === 'requires_confirmation' || intent.status === 'canceled') && payment.payment_method_id !== null)
-    intent = await goOn(means, processor, payment, intent)
+  const unexplained = intent.status === 'canceled' && intent.decline === null
+  if ((intent.status === 'requires_confirmation' || unexplained) && payment.payment_method_id !== null) intent = await goOn(means, processor, payment, intent)
   // What nobody has to be there for is never given up: it is asked again.
   const abandoned =
     (payment.payment_method_id === null && intent.status === 'requires_confirmation') || (intent.status === 'requires_action' && age > actionTime)
@@ -257,24 +311,17 @@ export const follow = async (means: Means, organization_id: string, id: string):
 
 const goOn = async (means: Means, processor: Processor, payment: PaymentRow, intent: Intent): Promise<Intent> => {
   if (!(await isCalledFor(means.db, payment))) return callOff(processor, intent)
-  const method = await methodOf(means.db, payment.organization_id, payment.customer_id, payment.payment_method_id!)
-  return method === undefined
-    ? callOff(processor, intent)
-    : close(processor, await confirm(processor, intent.id, payment, { kind: 'method', id: method }, true))
+  const method = await chargedWith(means.db, payment)
+  if (method === undefined) return callOff(processor, intent)
+  const said = await close(processor, await confirm(processor, intent.id, payment, { kind: 'method', id: method }, true))
+  // Under its key an old answer comes again: why it was declined is in there, but not how it stands now.
+  return intent.status === 'canceled' ? { ...intent, decline: said.decline } : said
 }
 
 /** What failed was called off, so this cannot be; if it ever is, somebody must know that we hold money for nothing. */
 const watchOver = async ({ platform }: Means, processor: Processor, { organization_id, id, intent_id }: PaymentRow): Promise<void> => {
   if (intent_id !== null && (await processor.readIntent(intent_id)).status === 'succeeded')
     platform.log.error('payment_after_all', { organization_id, payment_id: id })
-}
-
-/** The name of an intent whose creation got no answer: by asking again under its own key, or when that is forgotten by looking for it. */
-const recover = async (means: Means, processor: Processor, payment: PaymentRow, age: number): Promise<string | undefined> => {
-  if (age < keysKnown) return ensureIntent(means, processor, payment)
-  const [found] = await processor.findIntents({ customer: payment.customer_id, metadata: { payment_id: payment.id } })
-  if (found) await name(means, payment, found)
-  return found?.id
 }
 
 /** The sweep over attempts that nobody has settled: asks, and comes back later while there is nothing to know. */
@@ -296,32 +343,3 @@ export const nextLook = (id: string, now: Date): Date => later(now, Math.min(Mat
 
 /** How long ago a row was made, by the clock on the wall: its id tells. */
 export const ageOf = (id: string, now: Date): number => now.getTime() - timeOf(id).getTime()
-
-/** Takes down what a processor tells, once, and has it looked into: the event is a hint, the processor's object is the truth. */
-export const receive = async (tx: Tx, account: AccountRow, event: { id: string; kind: string; object_id: string }): Promise<void> => {
-  const { organization_id, id: account_id } = account
-  if (!(await takeEvent(tx, { organization_id, account_id, event_id: event.id, kind: event.kind, object_id: event.object_id }))) return
-  if (event.kind === 'refund.updated') return enqueue(tx, 'billing.follow_refund', { organization_id, account_id, processor_refund_id: event.object_id })
-  const payment = await findByIntent(tx, organization_id, account_id, event.object_id)
-  // The event may be faster than our own record of the name: then the attempt is looked after in any case.
-  // And what is charged stays so: there is nothing to look into.
-  if (payment && payment.status !== 'succeeded') await enqueue(tx, 'billing.follow_payment', { organization_id, payment_id: payment.id })
-}
-
-/** Hears what a processor on this machine has to say, through the same ear as those that call by HTTP. */
-export const hearCalls = async (means: Means): Promise<void> => {
-  const known = new Map<string, AccountRow>()
-  const calls = await means.gateways.payments.calls(async (account_id) => {
-    const account = await findAccountAnywhere(means.db, account_id)
-    if (account) known.set(account_id, account)
-    return account && openAccount(means.platform.sealer, account).secret
-  })
-  for (const { account_id, headers, body } of calls) {
-    const account = known.get(account_id)!
-    const event = processorOf(means, account).readEvent(headers, Buffer.from(body))
-    await means.transact((tx) => receive(tx, account, event))
-  }
-}
-
-/** What a processor told is remembered for a month: it does not repeat itself later. */
-export const purge = ({ transact }: Means): Promise<void> => transact((tx) => purgeEvents(tx, later(tx.clock.wall(), -30 * days)))

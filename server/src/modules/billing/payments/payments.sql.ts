@@ -24,6 +24,10 @@ export interface PaymentRow {
   trigger: PaymentTrigger
   /** What pays is kept, to be charged again. */
   reusable: boolean
+  /** What is kept by it becomes the customer's default. */
+  sets_default: boolean
+  /** What the processor calls a dispute that came before the order. */
+  early_dispute: string | null
   /** What is charged while nobody is there. */
   payment_method_id: string | null
   /** What the processor calls it, and where it stands there. */
@@ -34,6 +38,8 @@ export interface PaymentRow {
   processor_method: KeptMethod | null
   decline_reason: string | null
   decline_message: string | null
+  /** The processor says that it is not to be tried again. */
+  decline_final: boolean
   settled_at: Date | null
   /** What follows for its order has happened. */
   concluded_at: Date | null
@@ -51,7 +57,21 @@ export interface PaymentAccountRow {
   modified_at: Date | null
   processor: 'test' | 'stripe'
   secret_sealed: string
+  /** What opens the account at its processor, where that is not on this machine. */
+  key_sealed: string | null
+  key_hint: string | null
+  webhook_hint: string | null
+  publishable_key: string | null
+  /** What the processor calls the account. */
+  processor_account_id: string | null
   is_default: boolean
+  /** Until when all is known that the processor has told; null where it is on this machine. */
+  heard_until: Date | null
+  due_at: Date | null
+  clock_id: null
+  lease_until: Date | null
+  lease_token: string | null
+  lease_holder: string | null
 }
 
 declare module '../../../platform/postgres/postgres.ts' {

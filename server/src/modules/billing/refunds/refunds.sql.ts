@@ -5,6 +5,7 @@ import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts
 import { anyOf, isOneOf, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { findCustomerIds } from '../../customers/index.ts'
+import { presentBare, type DisputeRow } from '../disputes/disputes.sql.ts'
 
 export interface RefundRow {
   organization_id: string
@@ -23,6 +24,8 @@ export interface RefundRow {
   comment: string | null
   revoke_benefits: boolean
   metadata: Metadata
+  /** The dispute that it prevented. */
+  dispute_id: string | null
   /** What the processor calls it. */
   processor_refund_id: string | null
   due_at: Date | null
@@ -39,7 +42,7 @@ declare module '../../../platform/postgres/postgres.ts' {
 }
 
 /** The refund as the wire shows it: its comment, which is for the seller's own people, is not declared there and does not leave. */
-export const presentRefund = (row: RefundRow): Refund => ({ ...row, dispute: null })
+export const presentRefund = (row: RefundRow, dispute: DisputeRow | null = null): Refund => ({ ...row, dispute: dispute && presentBare(dispute) })
 
 const list = {
   table: 'refunds',
@@ -91,6 +94,8 @@ export const changeRefund = async (tx: Tx, refund: Locked<RefundRow>, changes: P
     .returningAll()
     .executeTakeFirstOrThrow()) as Locked<RefundRow>
 
+export const findRefund = (db: Db, reach: Reach, id: string): Promise<RefundRow | undefined> => selected(db, reach).where('id', '=', id).executeTakeFirst()
+
 export const readRefund = (db: Db, organization_id: string, id: string): Promise<RefundRow | undefined> =>
   db.q.selectFrom('refunds').selectAll().where('organization_id', '=', organization_id).where('id', '=', id).executeTakeFirst()
 
@@ -109,12 +114,12 @@ export const pendingOf = async (tx: Tx, order: { organization_id: string; id: st
   return rows[0]!
 }
 
-/** Whether another refund of the order has taken back what it gave. */
+/** Whether another refund of the order, or a dispute that was lost, has taken back what it gave. */
 export const isRevokedBesides = async (tx: Tx, { organization_id, order_id, id }: Pick<RefundRow, 'organization_id' | 'order_id' | 'id'>): Promise<boolean> => {
   const { rows } = await sql`
-    select from refunds where organization_id = ${organization_id} and order_id = ${order_id} and id <> ${id} and revoke_benefits and status = 'succeeded' limit 1`.execute(
-    tx.q,
-  )
+    select from refunds where organization_id = ${organization_id} and order_id = ${order_id} and id <> ${id} and revoke_benefits and status = 'succeeded'
+    union all
+    select from disputes where organization_id = ${organization_id} and order_id = ${order_id} and status = 'lost' limit 1`.execute(tx.q)
   return rows.length > 0
 }
 

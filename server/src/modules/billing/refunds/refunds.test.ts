@@ -242,7 +242,10 @@ test('old news does not undo new: a refund that has settled does not wait again,
     follow(
       {
         ...deployment.means,
-        gateways: { ...deployment.means.gateways, payments: { of: () => ({ readRefund: async () => ({ id: 'any', status }) }) } as never },
+        gateways: {
+          ...deployment.means.gateways,
+          payments: { of: () => ({ readRefund: async () => ({ id: 'any', status }), findDisputes: async () => [], findRefunds: async () => [] }) } as never,
+        },
       },
       organization.id,
       id,
@@ -258,7 +261,7 @@ test('old news does not undo new: a refund that has settled does not wait again,
 
 for (const [side, calls, status] of [
   ['after', ['findRefunds'], 'succeeded'],
-  // Nobody can tell then: it counts as gone until a person has looked.
+  // Nobody can tell yet: it counts as gone until no list can lack it any more.
   ['before', ['findRefunds'], 'pending'],
 ] as const)
   test(`a refund that got no answer for 20 hours is looked for by what it carries (${side} it happened: ${status})`, async () => {

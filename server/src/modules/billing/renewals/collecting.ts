@@ -1,26 +1,30 @@
 import type { Reach } from '../../../kernel/actors.ts'
 import { within } from '../../../kernel/actors.ts'
-import { isFinal, type Intent, type Payments } from '../../../gateways/payments/payments.ts'
+import { isFinal, type Intent } from '../../../gateways/payments/payments.ts'
 import { hours, later, minutes, seconds } from '../../../platform/clock.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { checkHeld, checkLease, releaseLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means, Platform } from '../../handlers.ts'
+import type { Means } from '../../handlers.ts'
 import { loadCustomers, lockCustomers } from '../../customers/index.ts'
 import { capabilities, findLivingOrganization, type OrganizationRow } from '../../organizations/index.ts'
+import { bill, reopen } from '../drafts/drafts.ts'
 import { nextAttempt } from '../engine/dunning.ts'
 import { promiseMail } from '../mails/promises.sql.ts'
 import { markPaid, type Issued } from '../orders/issuing.ts'
 import { changeOrder, findOpenFailures, findOwed, loadOrders, lockOrder, readOrder, type OrderRow } from '../orders/orders.sql.ts'
-import { ageOf, charge, openAttempt, ownMethod, settle } from '../payments/attempts.ts'
+import { ageOf, charge, openAttempt, settle } from '../payments/attempts.ts'
 import {
   changePayment,
-  defaultAccount,
+  chargedWith,
+  findAccount,
   type AccountRow,
+  type HeldMethod,
+  holdDefault,
+  holdMethod,
   isOpen,
   keepMethod,
   lockPayment,
-  methodOf,
   paymentsOfOrder,
   readPayment,
 } from '../payments/attempts.sql.ts'
@@ -33,7 +37,7 @@ import { deleteUpdate, findPaying } from '../subscriptions/updates.sql.ts'
 import { callOff, callOffOpen, ended } from './ending.ts'
 
 /** An order and what it belongs to, held in the order in which everybody holds them: customer, subscription, order. */
-interface Held {
+export interface Held {
   /** In the time of the customer. */
   readonly tx: Tx
   readonly reach: Reach
@@ -42,7 +46,7 @@ interface Held {
   readonly order: Locked<OrderRow>
 }
 
-const hold = async (tx: Tx, organization_id: string, order_id: string, { customer = false } = {}): Promise<Held | undefined> => {
+export const hold = async (tx: Tx, organization_id: string, order_id: string, { customer = false } = {}): Promise<Held | undefined> => {
   const seller = await findLivingOrganization(tx, { id: organization_id })
   const found = await readOrder(tx, organization_id, order_id)
   if (!seller || !found) return undefined
@@ -63,25 +67,16 @@ export interface Charge {
   readonly lease: Lease
 }
 
-/** What a subscription is paid with: its own card, or else whatever its customer pays with. */
+/** What a subscription is paid with: its own card, or else whatever its customer pays with. It is held: nobody deletes it before there is an attempt with it. */
 export const methodFor = async (
   tx: Tx,
   subscription: Pick<SubscriptionRow, 'organization_id' | 'customer_id' | 'payment_method_id'> | null,
-  customer: { id: string; organization_id: string; default_payment_method_id: string | null },
-): Promise<{ id: string; name: string } | undefined> => {
-  for (const id of [subscription?.payment_method_id, customer.default_payment_method_id]) {
-    const name = id ? await methodOf(tx, customer.organization_id, customer.id, id) : undefined
-    if (id && name !== undefined) return { id, name }
-  }
-  return undefined
+  customer: { id: string; organization_id: string },
+): Promise<HeldMethod | undefined> => {
+  const own = subscription?.payment_method_id ? await holdMethod(tx, customer, subscription.payment_method_id) : undefined
+  // One that was deleted while we waited for it has made room for another default.
+  return own ?? (await holdDefault(tx, customer)) ?? holdDefault(tx, customer)
 }
-
-/** What an attempt is opened with. */
-export interface Till {
-  readonly processor: Payments['preferred']
-  readonly platform: Platform
-}
-export const tillOf = ({ gateways, platform }: Means): Till => ({ processor: gateways.payments.preferred, platform })
 
 /**
  * Opens an attempt to collect an order with what its customer has left with us; the order is held. Nothing where there is
@@ -89,14 +84,14 @@ export const tillOf = ({ gateways, platform }: Means): Till => ({ processor: gat
  */
 export const prepare = async (
   tx: Tx,
-  { processor, platform }: Till,
   { order, customer }: Pick<Issued, 'order' | 'customer'>,
   subscription: SubscriptionRow | null,
   trigger: PaymentRow['trigger'],
 ): Promise<Omit<Charge, 'lease'> | undefined> => {
   const method = await methodFor(tx, subscription, customer)
-  if (processor === null || !method) return undefined
-  const account = await defaultAccount(tx, platform.sealer, order.organization_id, processor)
+  if (!method) return undefined
+  // Only the account that it was kept with can charge it, whichever the seller has come to prefer.
+  const account = (await findAccount(tx, order.organization_id, method.account_id))!
   const payment = await openAttempt(tx, account, {
     organization_id: order.organization_id,
     customer_id: order.customer_id,
@@ -132,7 +127,7 @@ const begin = async (wall: Tx, means: Means, lease: Lease): Promise<Charge | und
   if (underWay && underWay.status !== 'pending') return leave(await conclude(held, (await lockPayment(tx, order.organization_id, underWay.id))!))
   if (underWay) {
     // Somebody was stopped in the middle, and it goes on under its own keys; or the customer is just paying by hand.
-    const method = underWay.payment_method_id === null ? undefined : await methodOf(tx, order.organization_id, order.customer_id, underWay.payment_method_id)
+    const method = await chargedWith(tx, underWay)
     return method === undefined ? leave(later(now, 1 * hours)) : { payment: underWay, method, lease }
   }
   // The last order of a subscription is made when it has ended; those before it are not asked for any more.
@@ -149,7 +144,7 @@ const begin = async (wall: Tx, means: Means, lease: Lease): Promise<Charge | und
     await callOff(tx, reach, order)
     return leave(null)
   }
-  const begun = await prepare(tx, tillOf(means), { order, customer }, subscription, order.first_failed_at === null ? 'subscription_cycle' : 'retry_dunning')
+  const begun = await prepare(tx, { order, customer }, subscription, order.first_failed_at === null ? 'subscription_cycle' : 'retry_dunning')
   if (begun) return { ...begun, lease }
   return leave(await failed(held, { final: false }))
 }
@@ -218,7 +213,7 @@ export const methodChanged = async (means: Means, { organization_id, customer_id
       // Whoever changes cards to and fro has as many tries as by hand.
       if (attempts.some(isOpen) || attempts.filter(({ trigger }) => trigger === 'retry_payment_method_update').length >= tries) return undefined
       const customer = (await loadCustomers(tx, held.reach, [customer_id]))[0]!
-      return prepare(held.tx, tillOf(means), { order: held.order, customer }, held.subscription, 'retry_payment_method_update')
+      return prepare(held.tx, { order: held.order, customer }, held.subscription, 'retry_payment_method_update')
     })
     if (!begun) continue
     const intent = await charge(means, begun.payment, { kind: 'method', id: begun.method }, { off_session: true })
@@ -233,6 +228,10 @@ const conclude = async (held: Held, payment: Locked<PaymentRow>): Promise<Date |
   await changePayment(tx, payment, { concluded_at: tx.clock.business() })
   if (order.status !== 'pending') return null
   if (payment.status === 'succeeded') return paid(held, payment)
+  if (isFinalized(order)) {
+    await reopen(tx, reach, order)
+    return null
+  }
   const change = await findPaying(tx, order.organization_id, order.id)
   // A change that nobody paid for does not happen; and what has ended is not asked for again.
   if (change || (subscription && subscription.ended_at !== null)) {
@@ -242,18 +241,21 @@ const conclude = async (held: Held, payment: Locked<PaymentRow>): Promise<Date |
   // A try of the customer's own changes nothing about ours; one that was given up was none.
   if (payment.trigger === 'retry_customer' || payment.trigger === 'retry_payment_method_update') return order.next_payment_attempt_at ?? order.due_at
   if (payment.decline_reason === 'canceled') return tx.clock.business()
-  return failed(held, { final: isFinal(payment.decline_reason ?? '') })
+  return failed(held, { final: payment.decline_final || isFinal(payment.decline_reason ?? '') })
 }
 
+/** It was a draft: of a checkout there is no order before it is paid, and everything else is billed before it is asked for. */
+const isFinalized = ({ billing_reason, checkout_id }: OrderRow): boolean => billing_reason === 'purchase' && checkout_id === null
+
 const paid = async ({ tx, reach, seller, subscription, order }: Held, payment: Locked<PaymentRow>): Promise<null> => {
+  if (isFinalized(order)) await bill(tx, order)
   const [loaded] = await loadOrders(tx, reach, [order])
   const issued = await markPaid(tx, seller, { ...loaded!, order })
   if (!subscription) return null
   const changes: Partial<SubscriptionRow> = {}
   // It goes on with what it was rescued with.
   if (payment.trigger === 'retry_customer' && payment.processor_method) {
-    const method_id = await keepMethod(tx, issued.customer, payment.account_id, payment.processor_method)
-    const own = ownMethod(issued.customer, method_id)
+    const own = await keepMethod(tx, issued.customer, payment.account_id, payment.processor_method)
     if (own !== subscription.payment_method_id) changes.payment_method_id = own
   }
   const change = await findPaying(tx, order.organization_id, order.id)

@@ -80,7 +80,7 @@ const open = async () => {
     },
   }
 }
-const succeeded = { status: 'succeeded', client_secret: null, error: null }
+const succeeded = { status: 'succeeded', client_secret: null, publishable_key: null, error: null }
 
 test('an order that waits is paid with a new card, once, and whoever listens hears it', async () => {
   const { organization, pay, seen, attempts, charged, events, portal, params } = await open()
@@ -110,7 +110,7 @@ test('or with a card that was kept: their own, and one of the two', async () => 
 
 test('a declined card is an answer; the next one pays', async () => {
   const { pay, seen, attempts, portal, params } = await open()
-  const declined = { status: 'failed', client_secret: null, error: 'The card has insufficient funds.' }
+  const declined = { status: 'failed', client_secret: null, publishable_key: null, error: 'The card has insufficient funds.' }
   expect(await pay({ confirmation_token_id: 'tok_insufficient_funds' })).toMatchObject({ status: 200, body: declined })
   await deployment.work()
   expect((await seen()).status).toBe('pending')

@@ -15,8 +15,9 @@ import type { Means, Platform } from '../../handlers.ts'
 import { holdStanding } from '../../customers/index.ts'
 import { capabilities, findLivingOrganization } from '../../organizations/index.ts'
 import { lockOrder } from '../orders/orders.sql.ts'
+import { formOf } from '../payments/accounts.sql.ts'
 import { charge, openAttempt } from '../payments/attempts.ts'
-import { defaultAccount, isOpen, methodOf, paymentsOfOrder, readPayment } from '../payments/attempts.sql.ts'
+import { defaultAccount, findAccount, isOpen, holdMethod, paymentsOfOrder, readPayment } from '../payments/attempts.sql.ts'
 import { settleOrder, tries } from './collecting.ts'
 
 export interface Intended extends Readonly<Record<string, string | null>> {
@@ -52,7 +53,7 @@ export const begin = async (
   const attempts = await paymentsOfOrder(tx, order.organization_id, id)
   if (attempts.some(isOpen)) throw new PaymentAlreadyInProgress()
   if (attempts.filter(({ trigger }) => trigger === 'retry_customer').length >= tries) throw new ManualRetryLimitExceeded()
-  const method = body.payment_method_id ? await methodOf(tx, order.organization_id, order.customer_id, body.payment_method_id) : null
+  const method = body.payment_method_id ? await holdMethod(tx, { organization_id: order.organization_id, id: order.customer_id }, body.payment_method_id) : null
   if (method === undefined)
     throw new InvalidRequest({
       loc: ['body', 'payment_method_id'],
@@ -61,8 +62,11 @@ export const begin = async (
       input: body.payment_method_id,
     })
   const seller = (await findLivingOrganization(tx, { id: order.organization_id }))!
-  if (processor === null || !capabilities[seller.status].checkout_payments) throw new OrderNotEligibleForRetry('The seller cannot take payments now.')
-  const account = await defaultAccount(tx, platform.sealer, order.organization_id, processor)
+  if (!capabilities[seller.status].checkout_payments) throw new OrderNotEligibleForRetry('The seller cannot take payments now.')
+  const account = method
+    ? await findAccount(tx, order.organization_id, method.account_id)
+    : await defaultAccount(tx, platform.sealer, order.organization_id, processor)
+  if (!account) throw new OrderNotEligibleForRetry('The seller cannot take payments now.')
   const payment = await openAttempt(await inTimeOf(tx, order), account, {
     organization_id: order.organization_id,
     customer_id: order.customer_id,
@@ -73,7 +77,7 @@ export const begin = async (
     trigger: 'retry_customer',
     reusable: order.subscription_id !== null,
   })
-  return { organization_id: order.organization_id, payment_id: payment.id, method }
+  return { organization_id: order.organization_id, payment_id: payment.id, method: method?.name ?? null }
 }
 
 export const proceed = async (means: Means, token: string | null, { organization_id, payment_id, method }: Intended) => {
@@ -84,6 +88,7 @@ export const proceed = async (means: Means, token: string | null, { organization
   return {
     status: settled.status === 'pending' ? (intent?.status ?? 'processing') : settled.status,
     client_secret: intent?.status === 'requires_action' ? intent.client_secret : null,
+    publishable_key: (await formOf(means.db, payment)).publishable_key ?? null,
     error: settled.decline_message,
   }
 }

@@ -31,7 +31,7 @@ import {
 import { dueOf, keep, tell } from '../subscriptions/telling.ts'
 import { assignEntries, deleteUpdate, openEntries, type EntryRow } from '../subscriptions/updates.sql.ts'
 import { needTax, quoteTax, TaxUnknown } from '../taxes/taxes.ts'
-import { failed, pay, prepare, tillOf, type Charge } from './collecting.ts'
+import { failed, pay, prepare, type Charge } from './collecting.ts'
 import { callOffOpen, ended } from './ending.ts'
 
 /** Everything that a renewal is made of, held, in the customer's time. */
@@ -118,7 +118,8 @@ const pause = async (means: Means, turn: Turn, holder: string): Promise<Step> =>
   return bill(means, turn, holder, { turn: { ...turn, subscription: after, loaded: paused }, lines: [], period: undefined })
 }
 
-const end = async ({ tx, reach, subscription, loaded }: Turn, at: Date): Promise<Locked<SubscriptionRow>> => {
+/** It is over at once, and what is still open of it is called off. */
+export const end = async ({ tx, reach, subscription, loaded }: Turn, at: Date): Promise<Locked<SubscriptionRow>> => {
   const after = await keep(tx, subscription, ended(subscription, at))
   await tell(tx, subscription, { ...loaded, subscription: after, pending: null })
   await callOffOpen(tx, reach, after)
@@ -243,7 +244,7 @@ const bill = async (means: Means, turn: Turn, holder: string, cycled: Cycled | u
   })
   if (issued?.order.status !== 'pending') return { next: dueOf(subscription) }
   const lease: Lease = { table: 'orders', organization_id: subscription.organization_id, id: issued.order.id, token, holder }
-  const begun = await prepare(tx, tillOf(means), issued, subscription, 'subscription_cycle')
+  const begun = await prepare(tx, issued, subscription, 'subscription_cycle')
   if (begun) return { next: dueOf(subscription), charge: { ...begun, lease } }
   await releaseLease(tx, lease, await failed({ tx, reach, seller, subscription, order: issued.order }, { final: false }))
   const after = await lockSubscription(tx, reach, subscription.id)

@@ -2,17 +2,19 @@ import { customerSeatClaimed, InvalidInvitationToken, ResourceNotFound, SeatNotP
 import type { z } from 'zod'
 import { within, type Reach } from '../../../kernel/actors.ts'
 import { newToken, Secret } from '../../../kernel/secrets.ts'
-import { later } from '../../../platform/clock.ts'
+import { days, later } from '../../../platform/clock.ts'
 import { inTimeOf, timeOf } from '../../../platform/clocks.sql.ts'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means, Platform } from '../../handlers.ts'
-import { loadProductRows } from '../../catalog/index.ts'
-import { findCustomers, findMember, loadMembers, openCustomerSession } from '../../customers/index.ts'
+import { loadProductRows, loadProducts } from '../../catalog/index.ts'
+import { findCustomers, findMember, findOwnerOf, loadMembers, openCustomerSession } from '../../customers/index.ts'
 import { addCredential, dropCredentials, findSubject } from '../../identity/index.ts'
 import { findSeller, holdPhase, type OrganizationRow } from '../../organizations/index.ts'
-import { seatInvitation } from '../mails/letters.ts'
+import { seatInvitation, seatRequested } from '../mails/letters.ts'
 import { invitationLife, nameHolder } from './assigning.ts'
+import { endLink, findEndedLink, noteRequest, purgeLinks, type InvitationEnd } from './links.sql.ts'
 import { findPool, lockPool } from './pools.ts'
 import type { Pool } from './pools.sql.ts'
 import { changeSeat, claimPending, findSeat, lockSeat, type SeatRow } from './seats.sql.ts'
@@ -72,32 +74,92 @@ const invited = async (db: Db, seat: SeatRow): Promise<string | null> => {
   return addressOf(seat, member_id === null ? undefined : (await loadMembers(db, [{ organization_id, id: member_id }]))[0])
 }
 
-/** What a link leads to, whether it can still be used or not. */
-const lookUp = async (db: Db, platform: Platform, token: string): Promise<{ seat: SeatRow; seller: OrganizationRow } | undefined> => {
-  const subject = await findSubject(db, platform.hasher, new Secret(token))
-  if (subject?.kind !== 'seat_invitation' || subject.organization_id === null) return undefined
-  const seller = await findSeller(db, { id: subject.organization_id })
-  const seat = seller && (await findSeat(db, within(seller.id, 'portal', seller.member_phase), subject.subject_id))
-  return seat && { seat, seller }
+interface Invitation {
+  readonly seat: SeatRow
+  readonly seller: OrganizationRow
+  /** What became of the link; null as long as it counts. */
+  readonly ended: InvitationEnd | null
 }
 
-/** What an invitation is for; it uses nothing up. One that has run out is answered like none. */
+/** What a link leads to, whether it can still be used or not. One that was replaced, or never was, leads nowhere. */
+const lookUp = async (db: Db, platform: Platform, token: string): Promise<Invitation | undefined> => {
+  const secret = new Secret(token)
+  const subject = await findSubject(db, platform.hasher, secret)
+  const live = subject?.kind === 'seat_invitation' && subject.organization_id !== null ? { ...subject, organization_id: subject.organization_id } : undefined
+  const dead = live ? undefined : await findEndedLink(db, platform.hasher.candidates(secret))
+  const [organization_id, seat_id] = [live?.organization_id ?? dead?.organization_id, live?.subject_id ?? dead?.seat_id]
+  if (organization_id === undefined || seat_id === undefined) return undefined
+  const seller = await findSeller(db, { id: organization_id })
+  const seat = seller && (await findSeat(db, within(seller.id, 'portal', seller.member_phase), seat_id))
+  if (!seat) return undefined
+  // What was claimed can have been taken back since. What has run out may wait for the sweep.
+  if (dead) return { seat, seller, ended: dead.ended === 'claimed' && seat.status === 'revoked' ? 'revoked' : dead.ended }
+  return { seat, seller, ended: isOpen(seat, await timeOf(db, platform.clock, seat)) ? null : 'expired' }
+}
+
+/** What an invitation is or was for; it uses nothing up. One that never was is answered like none. */
 export const inform = async (db: Db, platform: Platform, token: string): Promise<z.output<typeof SeatClaimInfo>> => {
   const found = await lookUp(db, platform, token)
-  if (!found || !isOpen(found.seat, await timeOf(db, platform.clock, found.seat))) throw new ResourceNotFound()
-  const { seat, seller } = found
+  if (!found) throw new ResourceNotFound()
+  const { seat, seller, ended } = found
   await needSeats(db, seller.id)
-  const pool = await findPool(db, within(seller.id, 'portal', seller.member_phase), seat)
-  const [product, to] = [await productOf(db, pool), await invited(db, seat)]
-  if (!pool || !product || to === null) throw new ResourceNotFound()
+  const reach = within(seller.id, 'portal', seller.member_phase)
+  const [pool, to, [buyer]] = [await findPool(db, reach, seat), await invited(db, seat), await findCustomers(db, reach, { id: seat.buyer_customer_id })]
+  const [loaded] = pool && pool.product_id !== null ? await loadProducts(db, [{ tenant: pool.organization_id, id: pool.product_id }]) : []
+  if (!pool || !loaded || to === null) throw new ResourceNotFound()
   return {
-    product_name: product.name,
-    product_id: product.id,
+    product_name: loaded.product.name,
+    product_id: loaded.product.id,
     organization_name: seller.name,
     organization_slug: seller.slug,
     customer_email: to,
-    can_claim: pool.closed === null,
+    can_claim: ended === null && pool.closed === null,
+    status: ended ?? 'pending',
+    invited_by: buyer?.name ?? null,
+    // What the seller keeps to itself stays there.
+    benefits: loaded.benefits.filter(({ visibility }) => visibility === 'public').map(({ id, type, description }) => ({ id, type, description })),
   }
+}
+
+const oncePer = 1 * days
+
+/** Whoever has a link that ran out can ask for another, once a day; what happens looks the same for every token. */
+export const requestAgain = async (tx: Tx, platform: Platform, token: string): Promise<void> => {
+  const found = await lookUp(tx, platform, token)
+  if (found?.ended !== 'expired') return
+  const { organization_id, id } = await lockSeat(tx, found.seat)
+  if (await noteRequest(tx, found.seat, later(tx.clock.wall(), -oncePer))) await enqueue(tx, 'mail.seat_requested', { organization_id, seat_id: id })
+}
+
+/** Tells whoever leads the team that an invitation ran out before it was accepted, and where to give it anew. */
+export const mailRequest = async (
+  { db, gateways, platform }: Means,
+  { organization_id, seat_id }: { organization_id: string; seat_id: string },
+): Promise<void> => {
+  const seller = await findSeller(db, { id: organization_id })
+  const reach = seller && within(organization_id, 'machine', seller.member_phase)
+  const seat = reach && (await findSeat(db, reach, seat_id))
+  if (!seat || seat.status === 'claimed') return
+  const [who, product, [buyer]] = [
+    await invited(db, seat),
+    await productOf(db, await findPool(db, reach, seat)),
+    await findCustomers(db, reach, { id: seat.buyer_customer_id }),
+  ]
+  const to = buyer && ((await findOwnerOf(db, buyer))?.email ?? buyer.email)
+  if (!product || who === null || !to) return
+  const link = new URL(`/${seller.slug}/portal?flow=team`, platform.config.public_url).href
+  await gateways.mail.send({ ...seatRequested(seller, who, product.name, link), to, from_name: seller.name, reply_to: seller.email ?? undefined })
+}
+
+/** For so long somebody with a dead link is told what became of it. */
+const remembered = 30 * days
+
+export const forgetLinks = ({ transact }: Means): Promise<void> => transact((tx) => purgeLinks(tx, later(tx.clock.wall(), -remembered)))
+
+const ends: Record<InvitationEnd, string> = {
+  claimed: 'This invitation has been accepted already.',
+  expired: 'This invitation has run out. Ask for a new one.',
+  revoked: 'This invitation was withdrawn.',
 }
 
 /**
@@ -107,6 +169,7 @@ export const inform = async (db: Db, platform: Platform, token: string): Promise
 export const claim = async (wall: Tx, platform: Platform, token: string): Promise<{ reach: Reach; seat: SeatRow; token: Secret }> => {
   const found = await lookUp(wall, platform, token)
   if (!found) throw new InvalidInvitationToken()
+  if (found.ended !== null) throw new InvalidInvitationToken(ends[found.ended])
   const { organization_id } = found.seat
   await needSeats(wall, organization_id)
   const phase = await holdPhase(wall, organization_id)
@@ -125,7 +188,7 @@ export const claim = async (wall: Tx, platform: Platform, token: string): Promis
   const tx = await inTimeOf(wall, named)
   const seat = await claimPending(tx, pool, named, platform.hasher.candidates(new Secret(token)))
   if (!seat) throw new InvalidInvitationToken()
-  await dropCredentials(tx, 'seat_invitation', seat.id)
+  await endLink(tx, seat, 'claimed')
   await emit(tx, customerSeatClaimed, subjectOf(seat), await showOne(tx, reach, seat))
   await entitle(tx, seat)
   const opened = await openCustomerSession(tx, platform, { organization_id, customer_id: customer.id, member_id: member?.id ?? null })

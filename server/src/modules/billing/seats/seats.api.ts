@@ -8,6 +8,7 @@ import {
   listPortalSeats,
   listSeats,
   paginate,
+  requestSeatInvitation,
   resendPortalSeatInvitation,
   resendSeatInvitation,
   ResourceNotFound,
@@ -15,14 +16,14 @@ import {
   revokeSeat as revokeSeatOperation,
 } from '@bursar/contract'
 import { within, type PortalActor } from '../../../kernel/actors.ts'
-import { job, read, sweep, write } from '../../handlers.ts'
+import { chore, job, read, sweep, write } from '../../handlers.ts'
 import { allow } from '../../customers/index.ts'
 import { permit } from '../../organizations/index.ts'
 import { showOwn } from '../subscriptions/portal.ts'
 import { listSubscriptionsSeating } from '../subscriptions/subscriptions.sql.ts'
 import { assign, assignOwn } from './assigning.ts'
 import { endSeats, expire, memberDeleted } from './ending.ts'
-import { claim, inform, mailInvitation, resend } from './invitations.ts'
+import { claim, forgetLinks, inform, mailInvitation, mailRequest, requestAgain, resend } from './invitations.ts'
 import { findPool } from './pools.ts'
 import { find, findManaged, findOwn, list, needSeats, revokeSeat, showOne } from './seats.ts'
 
@@ -55,6 +56,9 @@ export const operations = [
     const { reach, seat, token } = await claim(tx, platform, body.invitation_token)
     return { seat: await showOne(tx, reach, seat), customer_session_token: token.reveal() }
   }),
+  write(requestSeatInvitation, async (tx, { body, platform }) => {
+    await requestAgain(tx, platform, body.invitation_token)
+  }),
 
   read(listPortalSeats, async (db, { actor, reach, query, platform }) => {
     allow(actor.role, 'seats:manage')
@@ -79,5 +83,11 @@ export const operations = [
   }),
 ]
 
-export const jobs = [job('mail.seat_invitation', mailInvitation), job('billing.end_seats', endSeats), job('billing.member_deleted', memberDeleted)]
+export const jobs = [
+  job('mail.seat_invitation', mailInvitation),
+  job('mail.seat_requested', mailRequest),
+  job('billing.end_seats', endSeats),
+  job('billing.member_deleted', memberDeleted),
+]
 export const sweeps = [sweep('billing.expire_seats', expire)]
+export const chores = [chore('billing.forget_links', forgetLinks)]

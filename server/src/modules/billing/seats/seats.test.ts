@@ -20,6 +20,7 @@ import {
   listBenefitGrants,
   listCustomers,
   listSeats,
+  requestSeatInvitation,
   resendSeatInvitation,
   revokeSeat,
   revokeSubscription,
@@ -34,6 +35,7 @@ import { openTeams, tokenIn, type Team, type Teams } from '../../../../test/harn
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { hours, minutes } from '../../../platform/clock.ts'
+import { forgetLinks } from './invitations.ts'
 
 let world: World
 let teams: Teams
@@ -105,6 +107,9 @@ describe.each(['before', 'phase1', 'phase2'] as const)('%s', (phase) => {
       organization_slug: team.organization.slug,
       customer_email: 'Ada@people.test',
       can_claim: true,
+      status: 'pending',
+      invited_by: 'Works',
+      benefits: [],
     })
     const claimed = await anyone.call(claimSeat, { body: { invitation_token } })
     const { claimed_at, modified_at } = claimed.seat
@@ -118,7 +123,7 @@ describe.each(['before', 'phase1', 'phase2'] as const)('%s', (phase) => {
     expect(await portal.call(getPortalUser, {})).toMatchObject({ email: 'Ada@people.test' })
     expect(claimed.customer_session_token).toMatch(enabled ? /^bursar_test_mst_/ : /^bursar_test_cst_/)
     expect(errorOf(await claimWith(invitation_token))).toBe('400 InvalidInvitationToken')
-    expect((await anyone.send(getSeatClaimInfo, { params: { invitation_token } })).status).toBe(404)
+    expect(await anyone.call(getSeatClaimInfo, { params: { invitation_token } })).toMatchObject({ can_claim: false, status: 'claimed' })
     expect(await team.seats()).toMatchObject({ available_seats: 1, total_seats: 2 })
     expect((await query(`select from credentials where subject_id = $1`, [seat.id])).length).toBe(0)
   })
@@ -347,7 +352,7 @@ test('an invitation that has run out frees its seat: for whoever is next, and by
   expect(errorOf(await tried(team, { email: 'pia@people.test' }))).toBe('400 SeatNotAvailable')
   world.clock.advance(1 * minutes)
   expect(errorOf(await claimWith(token))).toBe('400 InvalidInvitationToken')
-  expect((await world.client().send(getSeatClaimInfo, { params: { invitation_token: token } })).status).toBe(404)
+  expect(await world.client().call(getSeatClaimInfo, { params: { invitation_token: token } })).toMatchObject({ can_claim: false, status: 'expired' })
   expect(await team.seats()).toMatchObject({ available_seats: 1, items: [{ status: 'pending' }] })
   expect(errorOf(await team.api.send(resendSeatInvitation, { params: { seat_id: seat.id } }))).toBe('400 SeatNotPending')
   const before = (await team.events()).length
@@ -363,6 +368,49 @@ test('an invitation that has run out frees its seat: for whoever is next, and by
   expect((await news(team, before)).slice(2)).toEqual(['customer_seat.revoked pia@people.test'])
   await teams.deployment!.sweep('billing.expire_seats')
   expect(await news(team, before)).toHaveLength(3)
+})
+
+test('whoever has a link that is over learns what became of it, for a month; a link that never was is answered like none', async () => {
+  const team = await teams.buy({ seats: 9 })
+  const seats = await Promise.all(['taken', 'lapsed', 'withdrawn'].map((who) => teams.assign(team, { email: `${who}@ends.test` })))
+  const [taken, lapsed, withdrawn] = [await teams.invited(seats[0]!), await teams.invited(seats[1]!), await teams.invited(seats[2]!)]
+  const anyone = world.client()
+  const ended = async (invitation_token: string) => {
+    const { status, body } = await anyone.send(getSeatClaimInfo, { params: { invitation_token } })
+    return status === 200 ? `${body.status} ${body.customer_email} ${body.can_claim}` : status
+  }
+  const revoke = (at: number) => team.api.call(revokeSeat, { params: { seat_id: seats[at]!.id } })
+  expect((await claimWith(taken)).status).toBe(200)
+  await revoke(2)
+  world.clock.advance(24 * hours)
+  await teams.deployment!.sweep('billing.expire_seats')
+  expect(await Promise.all([taken, lapsed, withdrawn].map(ended))).toEqual([
+    'claimed taken@ends.test false',
+    'expired lapsed@ends.test false',
+    'revoked withdrawn@ends.test false',
+  ])
+  expect(await Promise.all([taken, lapsed, withdrawn].map(async (token) => detailOf(await claimWith(token))))).toEqual([
+    'This invitation has been accepted already.',
+    'This invitation has run out. Ask for a new one.',
+    'This invitation was withdrawn.',
+  ])
+  // Whoever had it and lost it.
+  await revoke(0)
+  expect(await ended(taken)).toBe('revoked taken@ends.test false')
+
+  // Asked for by as many as like, heard of once a day, and only of what ran out; nobody can tell which was which.
+  const asks = () =>
+    Promise.all([lapsed, lapsed, taken, withdrawn, 'made-up'].map((invitation_token) => anyone.send(requestSeatInvitation, { body: { invitation_token } })))
+  expect((await asks()).map(({ status, body }) => `${status} ${JSON.stringify(body)}`)).toEqual(Array(5).fill('202 ""'))
+  const promised = async () => (await query(`select from mails where kind = 'mail.seat_requested' and organization_id = $1`, [team.organization.id])).length
+  expect(await promised()).toBe(1)
+  world.clock.advance(24 * hours)
+  await asks()
+  expect(await promised()).toBe(2)
+
+  world.clock.advance(29 * 24 * hours)
+  await forgetLinks(teams.deployment!.means)
+  expect(await Promise.all([taken, lapsed, withdrawn].map(ended))).toEqual([404, 404, 404])
 })
 
 test('an invitation of a customer on a clock of the sandbox runs out by that clock', async () => {

@@ -16,8 +16,8 @@ import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { holdStanding, loadMembers, presentMember, shownCustomer, type MemberRow } from '../../customers/index.ts'
-import { dropCredentials } from '../../identity/index.ts'
 import { findLivingOrganization, holdPhase, permit } from '../../organizations/index.ts'
+import { endLink } from './links.sql.ts'
 import type { Pool } from './pools.sql.ts'
 import { changeSeat, countInvitations, countTaken, findSeat, listSeats, lockSeat, noteInvitation, type SeatRow } from './seats.sql.ts'
 
@@ -115,8 +115,9 @@ export const revokeSeat = async (tx: Tx, reach: Reach, { organization_id, id }: 
 export const revoke = async (wall: Tx, reach: Reach, seat: Locked<SeatRow>): Promise<SeatRow> => {
   if (seat.status === 'revoked') return seat
   const tx = await inTimeOf(wall, seat)
-  const revoked = await changeSeat(tx, seat, { status: 'revoked', revoked_at: tx.clock.business(), invitation_expires_at: null, due_at: null })
-  await dropCredentials(tx, 'seat_invitation', seat.id)
+  const now = tx.clock.business()
+  const revoked = await changeSeat(tx, seat, { status: 'revoked', revoked_at: now, invitation_expires_at: null, due_at: null })
+  await endLink(tx, seat, seat.invitation_expires_at !== null && seat.invitation_expires_at <= now ? 'expired' : 'revoked')
   await emit(tx, customerSeatRevoked, subjectOf(revoked), await showOne(tx, reach, revoked))
   if (seat.status === 'claimed') await entitle(tx, revoked)
   return revoked

@@ -127,7 +127,10 @@ export const reshape = async (
   restarts_at: Date | null,
   others: Partial<SubscriptionRow> = {},
 ): Promise<Locked<SubscriptionRow>> => {
-  const { after, loaded } = await takeShape(tx, reach, { subscription, pending }, shape, { ...changesOf(shape, restarts_at), ...others })
+  const changes = changesOf(shape, restarts_at)
+  // Whoever canceled while it was being paid for leaves with the period that they paid for.
+  const leaves = subscription.cancel_at_period_end && changes.current_period_end ? { ends_at: changes.current_period_end } : {}
+  const { after, loaded } = await takeShape(tx, reach, { subscription, pending }, shape, { ...changes, ...leaves, ...others })
   await tell(tx, subscription, loaded)
   return after
 }

@@ -1,5 +1,7 @@
 import {
+  addPortalPaymentMethod,
   createCustomer,
+  createCustomerSession,
   createDiscount,
   createProduct,
   createSubscription,
@@ -957,9 +959,11 @@ test('while nobody knows whether it was paid there is no other change; when it i
   const { change, changed, grand, find, charged, told, api, params, orders } = await open({ card: 'tok_processing' })
   const pending = await change({ product_id: grand.id, proration_behavior: 'invoice', metadata: { a: 1 } })
   expect(errorOf(pending)).toBe('409 SubscriptionLocked')
-  for (const body of [{ metadata: { b: 2 } }, { cancel_at_period_end: true }, { revoke: true }])
+  for (const body of [{ metadata: { b: 2 } }, { pause_at_period_end: true }, { seats: 2 }, { revoke: true }])
     expect(errorOf(await change(body))).toBe('409 SubscriptionLocked')
   expect(errorOf(await api.send(revokeSubscription, { params }))).toBe('409 SubscriptionLocked')
+  // Whoever may not even know of it is not told.
+  expect(errorOf(await (await world.shop()).api.send(updateSubscription, { params, body: { metadata: { b: 2 } } }))).toBe('404 ResourceNotFound')
   // What is on sale meanwhile makes no difference.
   await api.call(updateProduct, { params: { id: grand.id }, body: { prices: [fixed(7000)] } })
   expect(await find()).toMatchObject({ amount: 1000, metadata: {} })
@@ -971,4 +975,46 @@ test('while nobody knows whether it was paid there is no other change; when it i
   expect((await told()).filter((kind) => kind.startsWith('subscription'))).toEqual(['subscription.updated'])
   expect((await api.call(getOrder, { params: { id: (await orders())[0]!.id } })).status).toBe('paid')
   await changed({ metadata: { b: 2 } })
+})
+
+test('who wants to leave does not wait for the bank: what is paid for comes, and ends with the period that was paid for', async () => {
+  const { shop, change, changed, find, charged, told } = await open({ card: 'tok_processing' })
+  const yearly = await plan(shop, [fixed(9000)], { name: 'Yearly', recurring_interval: 'year' })
+  expect(errorOf(await change({ product_id: yearly.id, proration_behavior: 'invoice' }))).toBe('409 SubscriptionLocked')
+  await changed({ cancel_at_period_end: true })
+  await changed({ cancel_at_period_end: false })
+  await changed({ cancel_at_period_end: true, customer_cancellation_reason: 'unused' })
+  expect(await find()).toMatchObject({ cancel_at_period_end: true, ends_at: june.end.toISOString(), amount: 1000 })
+  world.clock.advance(61_000)
+  await people.deployment.sweep()
+  await people.deployment.work()
+  const after = await find()
+  expect(after).toMatchObject({ product_id: yearly.id, cancel_at_period_end: true, customer_cancellation_reason: 'unused', status: 'active' })
+  expect(after.ends_at).toBe(after.current_period_end)
+  expect(new Date(after.current_period_end).getUTCFullYear()).toBe(june.end.getUTCFullYear() + 1)
+  expect(await charged()).toHaveLength(1)
+  expect((await told()).filter((kind) => kind.startsWith('subscription'))).toEqual([
+    'subscription.updated',
+    'subscription.canceled',
+    'subscription.updated',
+    'subscription.uncanceled',
+    'subscription.updated',
+    'subscription.canceled',
+    'subscription.updated',
+  ])
+})
+
+test('who canceled while a change was being paid for and refused leaves with the period that there was', async () => {
+  const { change, changed, grand, find, charged, orders, api, customer } = await open()
+  const portal = world.client({ token: (await api.call(createCustomerSession, { body: { customer_id: customer.id } })).token })
+  await portal.call(addPortalPaymentMethod, {
+    body: { confirmation_token_id: 'tok_processing_fails', set_default: true, return_url: 'https://shop.example' },
+  })
+  expect(errorOf(await change({ product_id: grand.id, proration_behavior: 'invoice' }))).toBe('409 SubscriptionLocked')
+  await changed({ cancel_at_period_end: true })
+  world.clock.advance(61_000)
+  await people.deployment.sweep()
+  await people.deployment.work()
+  expect(await find()).toMatchObject({ amount: 1000, cancel_at_period_end: true, ends_at: june.end.toISOString(), status: 'active' })
+  expect([await charged(), (await orders()).map(({ status }) => status)]).toEqual([[], ['void']])
 })

@@ -20,7 +20,7 @@ import { newId } from '../../../kernel/ids.ts'
 import { sum } from '../../../kernel/money.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
-import { refuse, type Means, type Refusal } from '../../handlers.ts'
+import { refuse, type Means, type Platform, type Refusal } from '../../handlers.ts'
 import { findDiscount } from '../../catalog/index.ts'
 import { findLivingOrganization, permit } from '../../organizations/index.ts'
 import { applicable } from '../engine/discounts.ts'
@@ -30,14 +30,14 @@ import { charge } from '../payments/attempts.ts'
 import { readPayment } from '../payments/attempts.sql.ts'
 import { personKey } from '../redemptions/persons.ts'
 import { insertRedemption, reserveUse } from '../redemptions/redemptions.sql.ts'
-import { settleOrder, type Till } from '../renewals/collecting.ts'
+import { settleOrder } from '../renewals/collecting.ts'
 import { callOffOpen, ended } from '../renewals/ending.ts'
 import { billedAlready, billPeriod, resumed, type Turn } from '../renewals/renewals.ts'
 import { loadSubscriptions, lockSubscription } from './subscriptions.sql.ts'
 import { changeProduct, changeSeats, nothingToPay, type Begun } from './switching.ts'
 import { keep, tell } from './telling.ts'
 import { changeWithin, refuseEnding, tellAgain, type Asking, type Wished } from './trials.ts'
-import { deleteUpdate, findUpdate, openEntries } from './updates.sql.ts'
+import { deleteUpdate, openEntries } from './updates.sql.ts'
 
 /** What a request needs to find its change again. */
 export interface Intended extends Readonly<Record<string, string | null>> {
@@ -47,24 +47,26 @@ export interface Intended extends Readonly<Record<string, string | null>> {
   readonly method: string | null
 }
 
-/**
- * Holds a subscription for whoever wants to change it, in its customer's time. While a change is being paid for there is
- * no other.
- */
-export const hold = async (wall: Tx, reach: Reach, till: Till, id: string): Promise<Asking> => {
+/** Holds a subscription for whoever wants to change it, in its customer's time. */
+export const hold = async (wall: Tx, reach: Reach, platform: Platform, id: string): Promise<Asking> => {
   const subscription = await lockSubscription(wall, reach, id)
   if (!subscription) throw new ResourceNotFound()
   const tx = await inTimeOf(wall, subscription)
   const seller = (await findLivingOrganization(tx, { id: subscription.organization_id }))!
-  if (await findUpdate(tx, subscription, 'paying')) throw new SubscriptionLocked('A change of this subscription is being paid for. Try again in a moment.')
-  return { ...till, tx, reach, seller, subscription, loaded: (await loadSubscriptions(tx, reach, [subscription]))[0]! }
+  return { platform, tx, reach, seller, subscription, loaded: (await loadSubscriptions(tx, reach, [subscription]))[0]! }
+}
+
+/** While a change is being paid for there is no other; but whoever wants to leave with the period, or to stay after all, does not wait for a bank. */
+export const refusePaying = ({ loaded }: Asking, body: object = {}): void => {
+  if (loaded.paying && !('cancel_at_period_end' in body)) throw new SubscriptionLocked()
 }
 
 /** The seller's door: any of the eight shapes. */
-export const begin = async (tx: Tx, reach: Reach, till: Till, id: string, body: SubscriptionUpdate): Promise<Intended> => {
-  const asking = await hold(tx, reach, till, id)
+export const begin = async (tx: Tx, reach: Reach, platform: Platform, id: string, body: SubscriptionUpdate): Promise<Intended> => {
+  const asking = await hold(tx, reach, platform, id)
   const { organization_id } = asking.subscription
   permit(reach, organization_id, 'sales:manage')
+  refusePaying(asking, body)
   return { organization_id, subscription_id: id, ...(await withTax(() => apply(asking, body))) }
 }
 

@@ -16,13 +16,12 @@ export const operations = [
     return (await showOwn(db, reach, actor, [await findOwn(db, reach, actor, params.id)]))[0]!
   }),
   steps(updatePortalSubscription, {
-    look: async ({ gateways }) => gateways.payments.preferred,
-    begin: (tx, { actor, reach, params, body, platform }, processor) => beginOwn(tx, reach, { processor, platform }, actor, params.id, body),
+    begin: (tx, { actor, reach, params, body, platform }) => beginOwn(tx, reach, platform, actor, params.id, body),
     proceed: (means, { actor, reach }, intended) =>
       proceed(means, intended, async (db) => (await showOwn(db, reach, actor, [await findOwn(db, reach, actor, intended.subscription_id)]))[0]!),
   }),
   write(cancelPortalSubscription, async (tx, { actor, reach, params, platform }) => {
-    const canceled = await cancelOwn(tx, reach, { processor: null, platform }, actor, params.id)
+    const canceled = await cancelOwn(tx, reach, platform, actor, params.id)
     return (await showOwn(tx, reach, actor, [canceled]))[0]!
   }),
 ]

@@ -5,6 +5,7 @@ import {
   createMember,
   createProduct,
   createSubscription,
+  getOrder,
   getPortalSubscription,
   listCustomerMembers,
   listPortalSubscriptions,
@@ -247,14 +248,13 @@ test('canceled by either door it runs out with the period; it is taken back only
   ])
 })
 
-test('paused and resumed, with something to pay with; a pause has no period to cancel', async () => {
-  const { portal, params, change, travel, dropCard, find, told, customer } = await open()
+test('paused and resumed, with something to pay with', async () => {
+  const { change, travel, dropCard, find, told, customer } = await open()
   expect((await change({ pause_at_period_end: true, resumes_at: '2026-09-01T00:00:00Z' })).body).toMatchObject({ pause_at_period_end: true })
   expect((await change({ pause_at_period_end: false })).body).toMatchObject({ pause_at_period_end: false, resumes_at: null })
   await change({ pause_at_period_end: true })
   await travel(june.end)
   expect((await find()).status).toBe('paused')
-  expect(errorOf(await portal.send(cancelPortalSubscription, { params }))).toBe('403 InactiveSubscription')
   const [{ default_payment_method_id }] = (await people.query<{ default_payment_method_id: string }>(
     'select default_payment_method_id from customers where id = $1',
     [customer.id],
@@ -272,6 +272,19 @@ test('paused and resumed, with something to pay with; a pause has no period to c
     'subscription.cycled',
     'order.created',
   ])
+})
+
+test('a pause has no period to end with: whoever leaves then has left, and what is open of it is called off', async () => {
+  const { portal, params, change, travel, told, api, customer } = await open()
+  await change({ pause_at_period_end: true, resumes_at: '2026-09-01T00:00:00Z' })
+  await travel(june.end)
+  const owed = await sales.order(customer, { status: 'pending', billing_reason: 'subscription_update', subscription_id: params.id })
+  const left = await portal.call(cancelPortalSubscription, { params })
+  expect(left).toMatchObject({ status: 'canceled', ended_at: june.end.toISOString(), resumes_at: null, cancel_at_period_end: false })
+  expect((await told()).slice(-4)).toEqual(['subscription.updated', 'subscription.canceled', 'subscription.revoked', 'order.updated'])
+  expect((await api.call(getOrder, { params: { id: owed.id } })).status).toBe('void')
+  expect(errorOf(await portal.send(cancelPortalSubscription, { params }))).toBe('403 AlreadyCanceledSubscription')
+  expect(errorOf(await change({ resume: true }))).toBe('409 NotPausedSubscription')
 })
 
 test('what is free is taken up again without a card', async () => {

@@ -9,10 +9,11 @@ import {
 } from '@bursar/contract'
 import type { PortalActor, Reach } from '../../../kernel/actors.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Platform } from '../../handlers.ts'
 import { allows, holdStanding } from '../../customers/index.ts'
 import { findOrganization, presentSeller, type OrganizationRow } from '../../organizations/index.ts'
-import { methodFor, type Till } from '../renewals/collecting.ts'
-import { cancel, clearPending, hold, pause, resume, uncancel, unpause, withTax, type Intended } from './changing.ts'
+import { methodFor } from '../renewals/collecting.ts'
+import { cancel, clearPending, hold, pause, refusePaying, resume, revoke, uncancel, unpause, withTax, type Intended } from './changing.ts'
 import { findSubscription, type LoadedSubscription } from './subscriptions.sql.ts'
 import { presentSubscription } from './subscriptions.ts'
 import { changeProduct, changeSeats, nothingToPay, type Begun } from './switching.ts'
@@ -54,20 +55,30 @@ export const findOwn = async (db: Db, reach: Reach, { customer_id }: PortalActor
 }
 
 /** The customer's door: whoever pays, as far as the seller allows. The customer is held first, then the subscription. */
-export const beginOwn = async (tx: Tx, reach: Reach, till: Till, actor: PortalActor, id: string, body: CustomerSubscriptionUpdate): Promise<Intended> => {
-  const asking = await holdOwn(tx, reach, till, actor, id)
+export const beginOwn = async (
+  tx: Tx,
+  reach: Reach,
+  platform: Platform,
+  actor: PortalActor,
+  id: string,
+  body: CustomerSubscriptionUpdate,
+): Promise<Intended> => {
+  const asking = await holdOwn(tx, reach, platform, actor, id)
+  refusePaying(asking, body)
   const { organization_id } = asking.subscription
-  return { organization_id, subscription_id: id, ...(await withTax(() => apply(asking, body))) }
+  return { organization_id, subscription_id: id, ...(await withTax(() => changeOwn(asking, body))) }
 }
 
-const holdOwn = async (tx: Tx, reach: Reach, till: Till, actor: PortalActor, id: string): Promise<Asking> => {
+/** Whoever pays, held with what they pay for. */
+export const holdOwn = async (tx: Tx, reach: Reach, platform: Platform, actor: PortalActor, id: string): Promise<Asking> => {
   await holdStanding(tx, reach, actor, 'billing:manage')
-  const asking = await hold(tx, reach, till, id)
+  const asking = await hold(tx, reach, platform, id)
   if (asking.subscription.customer_id !== actor.customer_id) throw new ResourceNotFound()
   return asking
 }
 
-const apply = async (asking: Asking, body: CustomerSubscriptionUpdate): Promise<Begun> => {
+/** A change that its customer wants, as far as the seller lets them. */
+export const changeOwn = async (asking: Asking, body: CustomerSubscriptionUpdate): Promise<Begun> => {
   const { customer_portal_settings, subscription_settings } = asking.seller
   const allowed = customer_portal_settings.subscription
   if ('product_id' in body) {
@@ -83,7 +94,7 @@ const apply = async (asking: Asking, body: CustomerSubscriptionUpdate): Promise<
     if ('resume' in body) await needMethod(asking)
     await ('resume' in body ? resume(asking) : body.pause_at_period_end ? pause(asking, body.resumes_at ?? null) : unpause(asking))
   } else if ('pending_update' in body) await clearPending(asking)
-  else if (body.cancel_at_period_end === true) await cancel(asking, body.cancellation_reason, body.cancellation_comment)
+  else if (body.cancel_at_period_end === true) await leave(asking, body.cancellation_reason, body.cancellation_comment)
   else if (body.cancel_at_period_end === false) {
     await needMethod(asking)
     await uncancel(asking)
@@ -96,9 +107,12 @@ const needMethod = async ({ tx, subscription, loaded }: Asking): Promise<void> =
   if (subscription.amount > 0 && !(await methodFor(tx, subscription, loaded.customer))) throw new PaymentMethodRequired()
 }
 
-/** In the portal a subscription ends with the period that is paid for, never at once. */
-export const cancelOwn = async (tx: Tx, reach: Reach, till: Till, actor: PortalActor, id: string): Promise<LoadedSubscription> => {
-  const asking = await holdOwn(tx, reach, till, actor, id)
-  await cancel(asking, null, null)
+/** In the portal a subscription ends with the period that is paid for. One that is paused has none, and nothing to lose: it ends at once. */
+const leave = (asking: Asking, reason: Parameters<typeof cancel>[1], comment: Parameters<typeof cancel>[2]): Promise<void> =>
+  asking.subscription.status === 'paused' ? revoke(asking, reason, comment) : cancel(asking, reason, comment)
+
+export const cancelOwn = async (tx: Tx, reach: Reach, platform: Platform, actor: PortalActor, id: string): Promise<LoadedSubscription> => {
+  const asking = await holdOwn(tx, reach, platform, actor, id)
+  await leave(asking, null, null)
   return findOwn(tx, reach, actor, id)
 }

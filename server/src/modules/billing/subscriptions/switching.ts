@@ -245,7 +245,7 @@ const change = async (
     } as Besides,
     order_id: issued.order.id,
   })
-  const attempt = await prepare(tx, asking, issued, subscription, 'purchase')
+  const attempt = await prepare(tx, issued, subscription, 'purchase')
   if (!attempt) throw new PaymentFailed('There is no payment method to charge, so nothing was changed. The customer can add one.')
   return { payment_id: attempt.payment.id, method: attempt.method }
 }

@@ -1,13 +1,15 @@
 import { AlreadyCanceledSubscription, InactiveSubscription, invalidAt, InvalidRequest, SubscriptionLocked } from '@bursar/contract'
+import type { Platform } from '../../handlers.ts'
 import { loadSubscriptions, type SubscriptionRow } from './subscriptions.sql.ts'
-import type { Till } from '../renewals/collecting.ts'
 import { anchorOf, trialEnd } from '../engine/periods.ts'
 import { billPeriod, cycle, type Turn, billedAlready } from '../renewals/renewals.ts'
 import { changesOf, discountWith, reshape, takeShape, type Shape } from './applying.ts'
 import { keep, tell } from './telling.ts'
 
 /** Whoever asks, and what they ask through. */
-export interface Asking extends Turn, Till {}
+export interface Asking extends Turn {
+  readonly platform: Platform
+}
 
 /** What may be asked for together with anything else. */
 export type Wished = Partial<Pick<SubscriptionRow, 'metadata' | 'discount_id' | 'discount_applied_at' | 'period_discount_id'>>

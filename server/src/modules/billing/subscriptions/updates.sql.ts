@@ -6,7 +6,7 @@ import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 /** A subscription that is held, as far as it is needed here. */
 type Held = Locked<{ organization_id: string; id: string }>
 
-/** What else is different with a change that waits for its money: nobody changes the subscription meanwhile. */
+/** What else is different with a change that waits for its money: nobody makes another change meanwhile. */
 export interface Besides {
   readonly metadata?: Metadata
   readonly discount_id?: string | null

@@ -398,7 +398,7 @@ test('a store that does not answer is no fault of the request: 503, and what to 
   expect((await due())[0]!.due_at.getTime()).toBeGreaterThan(world.clock.wall().getTime() + 50_000)
   await deployment.close()
   await world.close()
-}, 60_000)
+})
 
 test('a deployment without a store says so', async () => {
   const world = await openWorld({ settings: { BURSAR_STORAGE_DIR: '' } })

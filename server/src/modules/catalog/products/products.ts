@@ -167,6 +167,8 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: Update): Pr
     ...(body.trial_interval === undefined ? {} : { trial_interval: body.trial_interval, trial_interval_count: body.trial_interval_count ?? null }),
     ...(plan ? leading(plan.lasting) : {}),
   })
+  // What is not sold any more leaves the links that offer it.
+  if (body.is_archived && !product.is_archived) await enqueue(tx, 'checkout.product_archived', { organization_id, product_id: id })
   const [after] = await loadProducts(tx, [{ tenant: organization_id, id }])
   await emit(tx, productUpdated, { organization_id, resource_id: id }, present(after!))
   return after!

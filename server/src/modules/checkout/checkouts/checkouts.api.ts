@@ -15,7 +15,7 @@ import { job, read, steps, sweep, write } from '../../handlers.ts'
 import { defaultAccount, processorOf } from '../../billing/index.ts'
 import { confine, permit } from '../../organizations/index.ts'
 import { create, findBySecret, hold, holdOpen, inItsTime, isExpired, isOver, update } from './checkouts.ts'
-import { findCheckout, listCheckouts as list } from './checkouts.sql.ts'
+import { findCheckout, lastDecline, listCheckouts as list } from './checkouts.sql.ts'
 import { begin, proceed } from './confirm.ts'
 import { paymentSettled, watch } from './fulfilment.ts'
 import { openAll, openOne, present, presentPublic } from './opening.ts'
@@ -47,7 +47,10 @@ export const operations = [
   read(getClientCheckout, async (db, { params, platform }) => {
     const { checkout } = await findBySecret(db, platform.hasher, params.client_secret)
     if (await isOver(db, platform, checkout)) throw new ExpiredCheckoutError()
-    return presentPublic(await openOne(db, checkout), platform)
+    const shown = presentPublic(await openOne(db, checkout), platform)
+    // Whoever comes back to a form that was open already is told what became of their payment.
+    const declined = checkout.status === 'open' ? await lastDecline(db, checkout) : null
+    return declined === null ? shown : { ...shown, payment_processor_metadata: { ...shown.payment_processor_metadata, declined } }
   }),
   write(updateClientCheckout, async (wall, { params, body, platform }) => {
     const found = await findBySecret(wall, platform.hasher, params.client_secret)
@@ -60,9 +63,9 @@ export const operations = [
       const { seller } = await findBySecret(means.db, platform.hasher, params.client_secret)
       const { preferred: processor } = means.gateways.payments
       const token = body.confirmation_token_id
-      if (processor === null || !token) return { processor, card: null }
+      if (!token) return { processor, card: null }
       const account = await means.transact((tx) => defaultAccount(tx, platform.sealer, seller.id, processor))
-      return { processor, card: await processorOf(means, account).previewToken(token) }
+      return { processor, card: account ? await processorOf(means, account).previewToken(token) : null }
     },
     begin: (tx, { params, body, platform }, seen) => begin(tx, platform, seen, params.client_secret, body),
     proceed: (means, { params, body }, confirmed) => proceed(means, params.client_secret, body.confirmation_token_id ?? null, confirmed),

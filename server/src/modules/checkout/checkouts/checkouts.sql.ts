@@ -232,6 +232,20 @@ export const productsOf = async (db: Db, checkouts: readonly CheckoutRow[]): Pro
         .orderBy('position')
         .execute()
 
+/** Why the last attempt to pay it failed, in the processor's words; null where it did not. */
+export const lastDecline = async (db: Db, { organization_id, id }: { organization_id: string; id: string }): Promise<string | null> => {
+  const last = await db.q
+    .selectFrom('payments')
+    .select(['status', 'decline_message'])
+    .where('organization_id', '=', organization_id)
+    .where('checkout_id', '=', id)
+    .orderBy('created_at', 'desc')
+    .orderBy('id', 'desc')
+    .limit(1)
+    .executeTakeFirst()
+  return last?.status === 'failed' ? last.decline_message : null
+}
+
 /** How often a person has used a discount: by account, by address however it is spelled, or by card. Fully refunded uses do not count. */
 export const usesOf = async (
   tx: Tx,
@@ -277,6 +291,28 @@ export const isSubscribing = async (tx: Tx, organization_id: string, customer_id
   const { rows } = await sql`
     select 1 from checkouts c join products p on p.organization_id = c.organization_id and p.id = c.product_id
     where c.organization_id = ${organization_id} and c.customer_id = ${customer_id} and c.status = 'confirmed' and c.id <> ${besides} and p.recurring_interval is not null limit 1`.execute(
+    tx.q,
+  )
+  return rows.length > 0
+}
+
+/**
+ * Whether the last attempt to pay this checkout was this customer's, and nothing else is known of them: nobody has proved
+ * to own the address, and no order, attempt, subscription, seat, session, colleague or other checkout is theirs.
+ */
+export const isOnlyHere = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }, customer_id: string): Promise<boolean> => {
+  const { rows } = await sql`
+    select 1 where ${customer_id} = (select customer_id from payments where organization_id = ${organization_id} and checkout_id = ${id} order by created_at desc, id desc limit 1)
+      and not exists (select 1 from payments where organization_id = ${organization_id} and customer_id = ${customer_id} and checkout_id is distinct from ${id})
+      and not exists (select 1 from checkouts where organization_id = ${organization_id} and customer_id = ${customer_id} and id <> ${id})
+      and not exists (select 1 from orders where organization_id = ${organization_id} and customer_id = ${customer_id})
+      and not exists (select 1 from subscriptions where organization_id = ${organization_id} and customer_id = ${customer_id})
+      and not exists (select 1 from seats where organization_id = ${organization_id} and (holder_customer_id = ${customer_id} or buyer_customer_id = ${customer_id}))
+      and not exists (select 1 from customer_sessions where organization_id = ${organization_id} and customer_id = ${customer_id})
+      and not exists (select 1 from members where organization_id = ${organization_id} and customer_id = ${customer_id} and (role <> 'owner' or modified_at is not null))
+      and exists (
+        select 1 from customers u join checkouts k on k.organization_id = u.organization_id and k.id = ${id}
+        where u.organization_id = ${organization_id} and u.id = ${customer_id} and not u.email_verified and u.external_id is not distinct from k.external_customer_id)`.execute(
     tx.q,
   )
   return rows.length > 0

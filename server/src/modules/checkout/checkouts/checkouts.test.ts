@@ -1,4 +1,6 @@
 import {
+  addPortalMember,
+  authenticatePortalCode,
   confirmClientCheckout,
   createCheckout,
   createCustomer,
@@ -17,17 +19,22 @@ import {
   listOrders,
   listPayments,
   listSubscriptions,
+  requestEmailUpdate,
+  requestPortalCode,
   updateCheckout,
   updateClientCheckout,
   updateDiscount,
+  updatePortalMember,
   updateProduct,
   updateTaxSettings,
 } from '@bursar/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { readBooks } from '../../../../test/harness/books.ts'
 import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { codeIn } from '../../../../test/harness/mail.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { newId } from '../../../kernel/ids.ts'
+import { mailCode } from '../../customers/sessions/sessions.ts'
 import { jobs } from './checkouts.api.ts'
 
 let world: World
@@ -680,6 +687,72 @@ describe('confirming', () => {
     // The seller says who it is.
     expect((await pay(await checkout({ products, customer_id: id }))).customer_session_token).not.toBeNull()
     expect((await pay(await checkout({ products, external_customer_id: 'ada' }))).customer_session_token).not.toBeNull()
+  })
+
+  test('whoever has only typed the address they buy with gives no roles in its portal, until they have proved it', async () => {
+    const { checkout, product } = await open()
+    const team = await product([seated])
+    const bought = await pay(await checkout({ products: [team.id], seats: 3 }), { customer_email: 'typed@people.test' })
+    const typed = world.client({ token: bought.customer_session_token! })
+    const add = (portal: typeof typed, role: 'member' | 'billing_manager', email: string) => portal.send(addPortalMember, { body: { email, role } })
+    expect(errorOf(await add(typed, 'billing_manager', 'friend@people.test'))).toBe('403 AddressNotProved')
+    const guest = await add(typed, 'member', 'guest@people.test')
+    expect(guest.status).toBe(201)
+    const raise = (portal: typeof typed, role: 'billing_manager' | 'owner') =>
+      portal.send(updatePortalMember, { params: { id: (guest.body as { id: string }).id }, body: { role } })
+    for (const role of ['billing_manager', 'owner'] as const) expect(errorOf(await raise(typed, role))).toBe('403 AddressNotProved')
+    expect(errorOf(await typed.send(requestEmailUpdate, { body: { email: 'mine@people.test' } }))).toBe('403 AddressNotProved')
+    // Where the seller says who it is, nothing was only typed.
+    const again = await pay(await checkout({ products: [team.id], seats: 2, customer_id: bought.customer_id }))
+    const known = world.client({ token: again.customer_session_token! })
+    expect((await add(known, 'billing_manager', 'friend@people.test')).status).toBe(201)
+    expect((await raise(known, 'billing_manager')).status).toBe(200)
+  })
+
+  test('whoever has typed an address first is shown out as soon as anybody else buys with it, or proves that it is theirs', async () => {
+    const { checkout, book, organization } = await open()
+    const enter = async (customer_email: string) => {
+      const { customer_session_token } = await pay(await checkout({ products: [book.id] }), { customer_email })
+      const portal = world.client({ token: customer_session_token! })
+      expect((await portal.send(getPortalCustomer, {})).status).toBe(200)
+      return async () => (await portal.send(getPortalCustomer, {})).status
+    }
+    const bought = await enter('victim@people.test')
+    await pay(await checkout({ products: [book.id] }), { customer_email: 'Victim@people.test' })
+    expect(await bought()).toBe(401)
+    const proved = await enter('other@people.test')
+    const email = 'other@people.test'
+    await world.client().call(requestPortalCode, { body: { organization_id: organization.id, email } })
+    const { rows } = await world.database.owner((owner) => owner.query<{ id: string }>('select id from customer_session_codes where email = $1', [email]))
+    await mailCode(deployment.means, { organization_id: organization.id, code_id: rows[0]!.id })
+    const code = codeIn((await world.mail.next(email)).text)
+    const { token } = await world.client().call(authenticatePortalCode, { body: { organization_id: organization.id, email, code } })
+    expect(await proved()).toBe(401)
+    expect((await world.client({ token: token! }).send(getPortalCustomer, {})).status).toBe(200)
+  })
+
+  test('a card that was declined makes nobody a stranger: who came with this checkout is still let in, unless the address is or became somebody’s', async () => {
+    const { api, checkout, book } = await open()
+    const declined = async (ticket: Ticket, customer_email: string) =>
+      expect(errorOf(await confirm(ticket, buyer({ customer_email, confirmation_token_id: 'tok_do_not_honor' })))).toBe('400 PaymentError')
+    const tried = async (...addresses: string[]) => {
+      const made = await checkout({ products: [book.id] })
+      for (const address of addresses) await declined(made, address)
+      return made
+    }
+    const entered = async (ticket: Ticket, customer_email: string) => (await pay(ticket, { customer_email })).customer_session_token !== null
+    expect(await entered(await tried('new1@people.test'), 'new1@people.test')).toBe(true)
+    expect(await entered(await tried('new2@people.test', 'new2@people.test'), 'new2@people.test')).toBe(true)
+    // Somebody whom the seller knows, typed once before, or between two that were new.
+    await api.call(createCustomer, { body: { email: 'known@people.test' } })
+    expect(await entered(await tried('known@people.test'), 'known@people.test')).toBe(false)
+    expect(await entered(await tried('new3@people.test'), 'known@people.test')).toBe(false)
+    await api.call(createCustomer, { body: { email: 'known2@people.test' } })
+    expect(await entered(await tried('known2@people.test', 'new4@people.test'), 'known2@people.test')).toBe(false)
+    // Somebody who was new, and has bought something by another checkout since.
+    const waiting = await tried('new5@people.test')
+    expect(await entered(await checkout({ products: [book.id] }), 'new5@people.test')).toBe(false)
+    expect(await entered(waiting, 'new5@people.test')).toBe(false)
   })
 
   test('a customer who pays keeps their name; what they are billed as is what they said last', async () => {

@@ -14,7 +14,7 @@ import {
   type Invalid,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import { organizationIds, within, type Reach } from '../../../kernel/actors.ts'
+import { within, type Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { newToken, readToken, Secret, type Hasher } from '../../../kernel/secrets.ts'
 import { days, later } from '../../../platform/clock.ts'
@@ -27,46 +27,31 @@ import {
   findDiscount,
   findDiscountByCode,
   insertPrices,
-  loadProducts,
   metersOf,
   priceProblems,
   priceRow,
+  readAnswers,
   type DiscountRow,
   type LoadedProduct,
   type PriceRow,
 } from '../../catalog/index.ts'
 import { clockOf, findCustomers, findOwnerOf, type CustomerRow } from '../../customers/index.ts'
 import { addCredential, findSubject } from '../../identity/index.ts'
-import { findLivingOrganization, permit } from '../../organizations/index.ts'
-import { readAnswers } from './answers.ts'
+import { findLivingOrganization } from '../../organizations/index.ts'
 import { changeCheckout, findCheckout, insertCheckout, isSubscribing, lockCheckout, usesOf, type CheckoutRow } from './checkouts.sql.ts'
 import { chooseCurrency, figured, fit, isUsedUp, readBilling } from './choices.ts'
 import { countingDiscount, pricesIn } from './figures.ts'
+import { nameProducts } from './offering.ts'
 import { basisOf, openOne, present, subject, tellUpdated, type Opened, type Seller } from './opening.ts'
 
 const life = 1 * days
 
-type Create = z.output<typeof CheckoutCreate>
+export type Create = z.output<typeof CheckoutCreate>
 
 /** A checkout that exists can be paid: its products are on sale, its currency has prices, its numbers fit, its discount counts. */
 export const create = async (wall: Tx, reach: Reach, platform: Platform, body: Create): Promise<Opened> => {
-  const loaded = await loadProducts(
-    wall,
-    body.products.flatMap((id) => organizationIds(reach).map((tenant) => ({ tenant, id }))),
-  )
-  const problems: Invalid[] = body.products.flatMap((id, at) => {
-    const found = loaded.find(({ product }) => product.id === id)
-    if (!found) return [invalidAt(['body', 'products', at], 'There is no product with this id.', id)]
-    if (found.product.is_archived) return [invalidAt(['body', 'products', at], 'This product is archived.', id)]
-    return found.product.visibility === 'draft' ? [invalidAt(['body', 'products', at], 'This product is a draft.', id)] : []
-  })
-  if (problems.length > 0) throw new InvalidRequest(problems)
-  const products = body.products.map((id) => loaded.find(({ product }) => product.id === id)!)
-  const organization_id = products[0]!.product.organization_id
-  const stray = products.findIndex(({ product }) => product.organization_id !== organization_id)
-  if (stray > 0)
-    throw new InvalidRequest(invalidAt(['body', 'products', stray], 'All products of a checkout belong to one organization.', body.products[stray]))
-  permit(reach, organization_id, 'sales:manage')
+  const products = await nameProducts(wall, reach, body.products)
+  const { organization_id } = products[0]!.product
   const seller = (await findLivingOrganization(wall, { id: organization_id }))!
   const upgraded = body.subscription_id ? await nameUpgrade(wall, reach, organization_id, body.subscription_id, products) : undefined
   const named = upgraded ? { ...body, customer_id: nameTwice(body, upgraded.customer_id) } : body
@@ -152,7 +137,7 @@ export const create = async (wall: Tx, reach: Reach, platform: Platform, body: C
     ...(currency === undefined ? [invalidAt(['body', 'currency'], 'The product has no price in this currency.', body.currency)] : []),
   ]
   if (all.length > 0) throw new InvalidRequest(all)
-  const opened = await figured(tx, { checkout: fitted.checkout, seller, products: priced, discount }, { strict: true })
+  const opened = await figured(tx, { checkout: fitted.checkout, seller, products: priced, discount, publishable_key: null }, { strict: true })
   await insertCheckout(tx, opened.checkout, clock_id, body.products)
   await insertPrices(
     tx,

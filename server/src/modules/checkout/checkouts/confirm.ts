@@ -22,10 +22,23 @@ import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Means, Platform } from '../../handlers.ts'
-import { cardKey, charge, defaultAccount, insertRedemption, look, openAttempt, personKey, readPayment, reserveUse, settle } from '../../billing/index.ts'
+import {
+  cardKey,
+  charge,
+  defaultAccount,
+  formOf,
+  insertRedemption,
+  look,
+  openAttempt,
+  personKey,
+  readPayment,
+  reserveUse,
+  settle,
+} from '../../billing/index.ts'
 import {
   changeCustomer,
   createCustomer,
+  endUnproved,
   findCustomers,
   holdAddress,
   lockCustomerByEmail,
@@ -36,7 +49,7 @@ import {
 } from '../../customers/index.ts'
 import { capabilities } from '../../organizations/index.ts'
 import { apply, findBySecret, hold, holdOpen, refuseSecondSubscription } from './checkouts.ts'
-import { changeCheckout, hadTrial, holdPerson, insertTrial, usesOf, type CheckoutRow } from './checkouts.sql.ts'
+import { changeCheckout, hadTrial, holdPerson, insertTrial, isOnlyHere, usesOf, type CheckoutRow } from './checkouts.sql.ts'
 import { addressFields, figure } from './figures.ts'
 import { reopen } from './fulfilment.ts'
 import { basisOf, openOne, presentPublic, tellUpdated, type Opened, type Seller } from './opening.ts'
@@ -59,7 +72,7 @@ export interface Card {
 
 /** What was found out before anything is held: which processor new accounts are with, and what it says of the token. */
 export interface Seen {
-  readonly processor: PaymentAccount['processor'] | null
+  readonly processor: PaymentAccount['processor']
   readonly card: Card | null
 }
 
@@ -83,8 +96,9 @@ export const begin = async (wall: Tx, platform: Platform, { processor, card }: S
   const { confirmation_token_id: _, ...choice } = body
   const opened = await apply(offered, checkout, choice, { complete: true })
   const shown = figure(basisOf(opened, offered.clock.business()))
-  refuse([...surprises(checkout, opened.checkout, choice), ...problemsOf(opened, shown, token, card)])
+  // Whoever cannot be paid says so before anything is asked of the buyer.
   const account = shown.is_payment_form_required ? await accountFor(wall, platform, seller, processor) : null
+  refuse([...surprises(checkout, opened.checkout, choice), ...problemsOf(opened, shown, token, card)])
   const { customer, known } = await customerFor(wall, reach, opened.checkout)
   // Whoever turns out to be buying may live by another clock than the checkout did: their trial ends by theirs.
   const tx = await inTimeOf(wall, customer)
@@ -125,10 +139,12 @@ export const begin = async (wall: Tx, platform: Platform, { processor, card }: S
   return { ...ref, payment_id: payment?.id ?? null }
 }
 
-/** Where the money goes: nowhere, where this deployment or this seller cannot take any. */
-const accountFor = (tx: Tx, platform: Platform, seller: Seller, processor: Seen['processor']) => {
-  if (processor === null || !capabilities[seller.status].checkout_payments) throw new PaymentNotReady()
-  return defaultAccount(tx, platform.sealer, seller.id, processor)
+/** Where the money goes: nowhere, where this seller cannot take any. */
+const accountFor = async (tx: Tx, platform: Platform, seller: Seller, processor: Seen['processor']) => {
+  if (!capabilities[seller.status].checkout_payments) throw new PaymentNotReady()
+  const account = await defaultAccount(tx, platform.sealer, seller.id, processor)
+  if (!account) throw new PaymentNotReady()
+  return account
 }
 
 /** A discount that ran out since the buyer saw it: they look again before they pay. */
@@ -183,6 +199,7 @@ const customerFor = async (tx: Tx, reach: Reach, checkout: CheckoutRow): Promise
   if (checkout.customer_id !== null) {
     const [bound] = await lockCustomers(tx, reach, { id: checkout.customer_id })
     if (!bound) throw new CheckoutCustomerDeleted()
+    if (checkout.is_bound) await endUnproved(tx, bound)
     return { customer: await changeCustomer(tx, reach, bound, merged(bound)), known: checkout.knows_customer }
   }
   const email = checkout.customer_email!
@@ -195,7 +212,10 @@ const customerFor = async (tx: Tx, reach: Reach, checkout: CheckoutRow): Promise
   if (found) {
     // Whoever types an address may be anybody: what its owner has told us stays, and only what is missing is filled in.
     const blanks = Object.fromEntries(Object.entries(merged(found)).filter(([column]) => column === 'metadata' || found[column as keyof CustomerRow] === null))
-    return { customer: await changeCustomer(tx, reach, found, blanks), known: false }
+    // Whom the attempt before has brought, and nobody else has met since, is who they were when they typed it first.
+    const known = checkout.knows_customer && (await isOnlyHere(tx, checkout, found.id))
+    if (!known) await endUnproved(tx, found)
+    return { customer: await changeCustomer(tx, reach, found, blanks), known }
   }
   const made = await createCustomer(tx, reach, {
     email,
@@ -268,7 +288,7 @@ export const proceed = async (
       }
       metadata.intent_status = intent?.status ?? 'processing'
     } else if (payment.intent_status !== null) metadata.intent_status = payment.intent_status
-    metadata.customer_id = payment.customer_id
+    Object.assign(metadata, await formOf(means.db, payment))
     if (payment.status === 'failed') throw new PaymentError(payment.decline_message ?? undefined)
   }
   return means.transact(async (tx) => {
@@ -278,15 +298,16 @@ export const proceed = async (
     const isFresh = checkout.confirmed_at !== null && later(checkout.confirmed_at, welcome) > tx.clock.wall()
     const session = checkout.knows_customer && isFresh ? await openPortal(tx, platform, reach, checkout) : null
     const shown = presentPublic(await openOne(tx, checkout), platform)
-    return { ...shown, payment_processor_metadata: metadata, status: 'confirmed', customer_session_token: session }
+    return { ...shown, payment_processor_metadata: { ...shown.payment_processor_metadata, ...metadata }, status: 'confirmed', customer_session_token: session }
   })
 }
 
 /** The buyer is somebody we know by more than a typed address: they may see what they bought. */
-const openPortal = async (tx: Tx, platform: Platform, reach: Reach, { organization_id, customer_id }: CheckoutRow): Promise<string | null> => {
+const openPortal = async (tx: Tx, platform: Platform, reach: Reach, { organization_id, customer_id, is_bound }: CheckoutRow): Promise<string | null> => {
   const [customer] = await findCustomers(tx, reach, { id: customer_id! })
   if (!customer) return null
   const owner = reach.phases.get(organization_id) === 'phase2' ? await findOwnerOf(tx, customer) : undefined
-  const { token } = await openCustomerSession(tx, platform, { organization_id, customer_id: customer.id, member_id: owner?.id ?? null })
+  const whose = { organization_id, customer_id: customer.id, member_id: owner?.id ?? null }
+  const { token } = await openCustomerSession(tx, platform, whose, { unproved: !is_bound })
   return token.reveal()
 }

@@ -15,7 +15,6 @@ import {
   labelOf,
   untouched,
   nextPeriod,
-  ownMethod,
   readPayment,
   seatBuyer,
   startSubscription,
@@ -57,8 +56,8 @@ export const reopen = async (wall: Tx, platform: Platform, ref: Ref, payment_id:
     payment_id: null,
     confirmed_with: null,
     confirmed_at: null,
-    // Who they are was said by somebody who did not pay: it is asked again.
-    ...(checkout.is_bound ? {} : { customer_id: null, knows_customer: false }),
+    // Who they are was said by somebody who did not pay: it is asked again. That this checkout brought them is not forgotten.
+    ...(checkout.is_bound ? {} : { customer_id: null }),
     due_at: checkout.expires_at,
     clock_id: checkout.is_bound ? clock.clock_id : null,
   })
@@ -91,8 +90,8 @@ const fulfil = async (wall: Tx, platform: Platform, checkout: Locked<CheckoutRow
   const tx = await inTimeOf(wall, customer)
   await becomeBuyer(tx, reach, customer, { seats: checkout.seats !== null })
   const recurring = chosen(opened).recurring_interval !== null
-  const method_id = recurring && payment?.processor_method ? await keepMethod(tx, customer, payment.account_id, payment.processor_method) : null
-  const subscription = recurring ? await subscribe(tx, reach, opened, customer, ownMethod(customer, method_id)) : null
+  const own = recurring && payment?.processor_method ? await keepMethod(tx, customer, payment.account_id, payment.processor_method) : null
+  const subscription = recurring ? await subscribe(tx, reach, opened, customer, own) : null
   const order_id = await bill(tx, opened, customer, subscription)
   // Whoever is sent elsewhere afterwards is seated by whoever sends them there.
   if (checkout.seats !== null && checkout.success_url === null) {

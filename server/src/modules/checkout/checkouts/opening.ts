@@ -14,6 +14,7 @@ import {
   type LoadedProduct,
   type PriceRow,
 } from '../../catalog/index.ts'
+import { publishableKeyOf } from '../../billing/index.ts'
 import { findLivingOrganization, presentOrganization } from '../../organizations/index.ts'
 import { productsOf, type CheckoutRow } from './checkouts.sql.ts'
 import { addressFields, figure, pricesIn, trialOf, type Basis } from './figures.ts'
@@ -26,6 +27,8 @@ export interface Opened {
   readonly seller: Seller
   readonly products: readonly (LoadedProduct & { readonly prices: readonly PriceRow[] })[]
   readonly discount: DiscountRow | null
+  /** What the form of the seller's processor is opened with. */
+  readonly publishable_key: string | null
 }
 
 /** Loads all that hangs on checkouts. A price that was made for the checkout stands in the place of the catalog's, whatever is changed later. */
@@ -38,9 +41,11 @@ export const openAll = async (db: Db, checkouts: readonly CheckoutRow[]): Promis
     ]),
   )
   const sellers = new Map<string, Seller>()
+  const keys = new Map<string, string | null>()
   for (const organization_id of new Set(checkouts.map((one) => one.organization_id))) {
     const seller = await findLivingOrganization(db, { id: organization_id })
     if (seller) sellers.set(organization_id, seller)
+    keys.set(organization_id, await publishableKeyOf(db, organization_id))
   }
   const opened: Opened[] = []
   for (const checkout of checkouts) {
@@ -53,7 +58,7 @@ export const openAll = async (db: Db, checkouts: readonly CheckoutRow[]): Promis
         return product ? [special.length > 0 ? { ...product, prices: special } : product] : []
       })
     const discount = await discountOf(db, checkout)
-    opened.push({ checkout, seller: sellers.get(checkout.organization_id)!, products, discount })
+    opened.push({ checkout, seller: sellers.get(checkout.organization_id)!, products, discount, publishable_key: keys.get(checkout.organization_id)! })
   }
   return opened
 }
@@ -123,7 +128,7 @@ const common = (opened: Opened, platform: Platform) => {
     is_payment_required: figured.is_payment_required,
     is_payment_setup_required: figured.is_payment_setup_required,
     is_payment_form_required: figured.is_payment_form_required,
-    payment_processor_metadata: {} as Record<string, string>,
+    payment_processor_metadata: (opened.publishable_key === null ? {} : { publishable_key: opened.publishable_key }) as Record<string, string>,
     billing_address_fields: addressFields(checkout),
     products: shown,
     product: chosen,

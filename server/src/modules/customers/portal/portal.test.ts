@@ -87,11 +87,16 @@ test('who pays sees and keeps the billing details; a plain member sees whom they
     default_payment_method_id: null,
   })
   const changed = await portal.billing_manager.call(updatePortalCustomer, {
-    body: { billing_name: 'Works Ltd', billing_address: { country: 'GB' }, tax_id: 'GB 980 7806 84', default_payment_method_id: null },
+    body: { billing_name: 'Works Ltd', billing_address: { country: 'GB' }, tax_id: 'GB 980 7806 84' },
   })
   expect(changed).toMatchObject({ billing_name: 'Works Ltd', name: 'Works', billing_address: { country: 'GB' }, tax_id: ['GB980780684', 'gb_vat'] })
   expect((await events('customer.updated')).map(({ data }) => data.billing_name)).toEqual(['Works Ltd'])
-  for (const body of [{ billing_address: null }, { tax_id: 'x' }, { default_payment_method_id: newId(world.clock.wall()) }])
+  for (const body of [
+    { billing_address: null },
+    { tax_id: 'x' },
+    { default_payment_method_id: newId(world.clock.wall()) },
+    { default_payment_method_id: null },
+  ])
     expect((await portal.owner.sendRaw(updatePortalCustomer, { body })).status).toBe(422)
   expect((await portal.owner.call(listPortalPaymentMethods, {})).items).toEqual([])
 })
@@ -118,11 +123,14 @@ test('a plain member is refused every operation of the team, and never sees a co
   const bodies: Record<string, unknown> = {
     'customer_portal:customers:update': { billing_name: 'X' },
     'customer_portal:customers:request_email_update': { email: 'x@people.test' },
+    'customer_portal:customers:add_payment_method': { confirmation_token_id: 'tok_visa', set_default: true, return_url: 'https://shop.example' },
+    'customer_portal:customers:confirm_payment_method': { setup_intent_id: 'x', set_default: true },
     'customer_portal:members:add_member': { email: 'x@people.test', role: 'owner' },
     'customer_portal:members:update_member': { name: 'X' },
     'customer_portal:orders:update': { billing_name: 'X' },
     'customer_portal:orders:confirm_retry_payment': { confirmation_token_id: 'tok_visa' },
     'customer_portal:subscriptions:update': { cancel_at_period_end: true },
+    'customer_portal:subscriptions:preview': { seats: 2 },
     'customer_portal:benefit-grants:update': { benefit_type: 'custom' },
     'customer_portal:seats:assign_seat': { subscription_id: people.owner.id, email: 'x@people.test' },
   }
@@ -130,7 +138,7 @@ test('a plain member is refused every operation of the team, and never sees a co
   for (const operation of operations.filter(({ access }) => access.kind === 'portal')) {
     if (operation.id === 'customer_portal:customer-session:end') continue
     const answer = await portal.member.sendRaw(operation, {
-      params: { id: people.owner.id, seat_id: people.owner.id },
+      params: { id: people.owner.id, seat_id: people.owner.id, refund_id: people.owner.id },
       ...(operation.id === 'customer_portal:seats:list_seats' ? { query: { subscription_id: people.owner.id } } : {}),
       ...(operation.body ? { body: bodies[operation.id] } : {}),
     })

@@ -1,4 +1,5 @@
 import {
+  AddressNotProved,
   EmailUpdateInvalidOrExpired,
   InvalidRequest,
   NotPermitted,
@@ -23,6 +24,7 @@ import { findCustomers, findTaken, isMethodOf, lockCustomers, type CustomerRow }
 import { change, changeBilling, present, withdrawEmailChange } from '../customers/customers.ts'
 import { findMember, findMemberByEmail, findOwner, type MemberRow } from '../members/members.sql.ts'
 import { find as findMemberOf, add, remove, update } from '../members/members.ts'
+import { findSession } from '../sessions/sessions.sql.ts'
 import { holdOwn, open } from '../sessions/sessions.ts'
 import { countWishes, findChange, insertChange, markDone } from './portal.sql.ts'
 import { allow, allows } from './roles.ts'
@@ -65,7 +67,8 @@ export const updateOwn = async (tx: Tx, reach: Reach, actor: PortalActor, body: 
   const { changes, problems } = changeBilling(customer, body)
   if (body.billing_name !== undefined) changes.billing_name = body.billing_name
   if (body.default_payment_method_id !== undefined) {
-    if (body.default_payment_method_id === null || (await isMethodOf(tx, customer, body.default_payment_method_id)))
+    // Whoever wants none deletes it.
+    if (body.default_payment_method_id !== null && (await isMethodOf(tx, customer, body.default_payment_method_id)))
       changes.default_payment_method_id = body.default_payment_method_id
     else
       problems.push({
@@ -112,6 +115,11 @@ export const refuseIndividual = (customer: CustomerRow): void => {
   if (customer.type !== 'team') throw new NotPermitted('This customer is one person, and has no team to manage.')
 }
 
+/** Whoever has only typed an address gives nobody a lasting hold on what its owner may buy some day. */
+const refuseUnproved = async (tx: Tx, { organization_id, credential_id }: PortalActor): Promise<void> => {
+  if ((await findSession(tx, organization_id, credential_id))?.unproved) throw new AddressNotProved()
+}
+
 /** Leaders add members and other leaders, never a second owner. */
 export const addToTeam = async (
   tx: Tx,
@@ -121,6 +129,7 @@ export const addToTeam = async (
 ): Promise<MemberRow> => {
   const customer = await holdTeam(tx, reach, actor)
   if (body.role === 'owner') throw invalid(['body', 'role'], 'A team has one owner: add the member first, then hand the team over.', body.role)
+  if (body.role !== 'member') await refuseUnproved(tx, actor)
   return add(tx, customer, { email: body.email, name: body.name ?? null, external_id: null, role: body.role })
 }
 
@@ -137,6 +146,7 @@ export const updateInTeam = async (
   if (body.role && body.role !== member.role) {
     if (member.id === actor.member_id) throw invalid(['body', 'role'], 'Nobody changes their own role: ask another leader of the team.', body.role)
     if (body.role === 'owner') allow(customer.standing, 'team:hand_over')
+    await refuseUnproved(tx, actor)
   }
   return update(tx, customer, member, body)
 }
@@ -155,6 +165,7 @@ const invalid = (loc: string[], msg: string, input: unknown) => new InvalidReque
 export const requestEmailChange = async (tx: Tx, reach: Reach, actor: PortalActor, email: string): Promise<void> => {
   const { organization_id, customer_id, member_id } = actor
   const customer = await holdStanding(tx, reach, actor, 'billing:manage')
+  await refuseUnproved(tx, actor)
   const { customer_portal_settings } = (await findOrganization(tx, reach, organization_id))!
   if (!customer_portal_settings.customer?.allow_email_change)
     throw new NotPermitted('This seller does not let customers change their address here. Write to them.')

@@ -28,6 +28,8 @@ export interface SessionRow {
   created_at: Date
   expires_at: Date
   return_url: string | null
+  /** It came of an address that was only typed. */
+  unproved: boolean
 }
 
 export const insertSession = async (tx: Tx, session: SessionRow): Promise<void> => {
@@ -39,6 +41,18 @@ export const findSession = (db: Db, organization_id: string, id: string): Promis
 
 export const deleteSession = async (tx: Tx, organization_id: string, id: string): Promise<void> => {
   await tx.q.deleteFrom('customer_sessions').where('organization_id', '=', organization_id).where('id', '=', id).execute()
+}
+
+/** Removes the sessions of a customer that came of an address that was only typed. */
+export const deleteUnproved = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }): Promise<string[]> => {
+  const gone = await tx.q
+    .deleteFrom('customer_sessions')
+    .where('organization_id', '=', organization_id)
+    .where('customer_id', '=', id)
+    .where('unproved', '=', true)
+    .returning('id')
+    .execute()
+  return gone.map((session) => session.id)
 }
 
 /** Whom to tell that a session of theirs has leaked. */

@@ -17,6 +17,7 @@ import {
   deleteCode,
   deleteExpired,
   deleteSession,
+  deleteUnproved,
   findCode,
   findMatches,
   findSession,
@@ -44,11 +45,20 @@ export const open = async (
   tx: Tx,
   platform: Platform,
   whose: Pick<SessionRow, 'organization_id' | 'customer_id' | 'member_id'>,
-  return_url: string | null = null,
+  { return_url = null, unproved = false }: Partial<Pick<SessionRow, 'return_url' | 'unproved'>> = {},
 ): Promise<Opened> => {
   const wall = tx.clock.wall()
   const { organization_id, customer_id, member_id } = whose
-  const session: SessionRow = { organization_id, id: newId(wall), customer_id, member_id, created_at: wall, expires_at: later(wall, sessionLife), return_url }
+  const session: SessionRow = {
+    organization_id,
+    id: newId(wall),
+    customer_id,
+    member_id,
+    created_at: wall,
+    expires_at: later(wall, sessionLife),
+    return_url,
+    unproved,
+  }
   await insertSession(tx, session)
   return { session, token: await issue(tx, platform, session, kindOf(session)) }
 }
@@ -72,7 +82,7 @@ export const create = async (
   const member = await chooseMember(tx, customer, phaseOf(reach, customer.organization_id), body)
   if (!member && (customer.type === 'team' || customer.buys_seats)) reach.notice?.(customer.organization_id, 'session_without_member')
   const whose = { organization_id: customer.organization_id, customer_id: customer.id, member_id: member?.id ?? null }
-  const { session, token } = await open(tx, platform, whose, body.return_url ?? null)
+  const { session, token } = await open(tx, platform, whose, { return_url: body.return_url ?? null })
   return { session, token, customer, code: await issue(tx, platform, session, 'portal_code') }
 }
 
@@ -141,6 +151,10 @@ export const end = async (tx: Tx, organization_id: string, session_id: string): 
   await deleteSession(tx, organization_id, session_id)
 }
 
+/** Whoever has only typed an address sees no more of its owner as soon as anybody else comes with it: that may be its owner. */
+export const endUnproved = async (tx: Tx, customer: Pick<CustomerRow, 'organization_id' | 'id'>): Promise<void> =>
+  forgetSubjects(tx, await deleteUnproved(tx, customer))
+
 /** Asks for a code. What happens is the same for every address; whether mail goes out is decided later. */
 export const requestCode = async (tx: Tx, organization_id: string, email: string): Promise<void> => {
   if (!(await findSeller(tx, { id: organization_id }))) return
@@ -199,6 +213,7 @@ export const authenticate = async (
   const [customer] = await lockCustomers(tx, reach, { id: match.customer_id })
   if (!customer) return null
   if (customer.email?.toLowerCase() === email.toLowerCase()) await change(tx, reach, customer, { email_verified: true })
+  await endUnproved(tx, customer)
   return { opened: await open(tx, platform, { organization_id, ...match }) }
 }
 

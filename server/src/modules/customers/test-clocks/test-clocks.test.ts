@@ -214,12 +214,13 @@ test('a year on a clock: twelve renewals, each at its own instant, while the wal
   const { api, clock, customer, buy, ordersOf, paymentsOf, subscriptionOf, toldOf, organization } = await open()
   const { id } = await clock()
   const anna = await customer(id)
-  const wallBefore = world.clock.wall()
+  const wallBefore = world.clock.wall().getTime() - performance.now()
   await buy(anna.id)
   expect(await subscriptionOf(anna.id)).toMatchObject({ started_at: start, current_period_start: start, current_period_end: monthly[0]! })
   const arrived = await travel(api, id, '2027-01-31T10:00:00.000Z')
   expect(arrived).toMatchObject({ now: '2027-01-31T10:00:00.000Z', target: null, status: 'ready' })
-  expect(world.clock.wall().getTime() - wallBefore.getTime()).toBeLessThan(60_000)
+  // Beside the time that it took.
+  expect(world.clock.wall().getTime() - performance.now() - wallBefore).toBeLessThan(60_000)
   const orders = await ordersOf(anna.id)
   expect(ascending(orders.map(({ created_at }) => created_at))).toEqual([start, ...monthly])
   expect(new Set(orders.map(({ status }) => status))).toEqual(new Set(['paid']))
@@ -360,7 +361,7 @@ test('a clock stands still while a purchase is not fulfilled and while money is 
   expect(orders.map(({ modified_at, created_at }) => modified_at ?? created_at)).toEqual(orders.map(({ created_at }) => created_at))
 })
 
-test('a worker that dies anywhere on the way is followed by another, and nothing is lost or double', { timeout: 120_000 }, async () => {
+test('a worker that dies anywhere on the way is followed by another, and nothing is lost or double', async () => {
   const { api, clock, customer, buy, ordersOf, paymentsOf, organization } = await open()
   const set = async () => {
     const { id } = await clock()

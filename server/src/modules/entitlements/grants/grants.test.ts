@@ -211,7 +211,7 @@ test('however many look at the same purchase at once, each recipient has each be
   await end(shop, bought.subscription_id)
   await people.pass()
   expect((await shop.api.call(listBenefitGrants, { query: { limit: 1, is_granted: 'true' } })).pagination.total_count).toBe(0)
-}, 60_000)
+})
 
 test('another plan: what it does not give is taken away before what is new is given, and what both give stays untouched', async () => {
   const shop = await people.open()

@@ -46,7 +46,10 @@ test('of four calls in one second from one address the fourth waits, and everyth
     const elapsed = stopwatch()
     const answers = await Promise.all(asks.map((ask) => ask()))
     validations += [answers[0]!, answers[3]!].filter(({ status }) => status === 200).length
-    return elapsed() < 1000 && answers
+    if (elapsed() < 1000) return answers
+    // What was spent counts for a second more.
+    await new Promise((resolve) => setTimeout(resolve, 1100))
+    return false
   }
   const answers = await eventually('four calls within a second', round)
   const refused = answers.filter(({ status }) => status === 429)

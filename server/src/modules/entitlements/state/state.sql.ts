@@ -1,7 +1,7 @@
 import type { Benefit, Metadata } from '@bursar/contract'
 import { sql } from 'kysely'
 import { phaseOf, within, type Reach } from '../../../kernel/actors.ts'
-import type { Db } from '../../../platform/postgres/postgres.ts'
+import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import { ofCustomers, type CustomerRow } from '../../customers/index.ts'
 
 /** What this file reads is written elsewhere, by those who guard it. */
@@ -80,4 +80,9 @@ export const creditedMeters = async (db: Db, reach: Reach, { organization_id, id
       and (c.rollover or c.period_start is not distinct from benefit_grants.cycled_for)
     group by c.meter_id order by 2, 1`.execute(db.q)
   return rows
+}
+
+/** Keeps a customer as they are until what is told of them is written down. */
+export const holdTold = async (tx: Tx, organization_id: string, customer_id: string): Promise<void> => {
+  await sql`select from customers where organization_id = ${organization_id} and id = ${customer_id} for share`.execute(tx.q)
 }

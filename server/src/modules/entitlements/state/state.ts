@@ -10,7 +10,7 @@ import type { Means, Platform } from '../../handlers.ts'
 import { clockOf, findCustomer, findCustomers, findOwnerOf, loadCustomers, presentCustomer, type CustomerRow } from '../../customers/index.ts'
 import { signClaims } from '../../identity/index.ts'
 import { holdPhase } from '../../organizations/index.ts'
-import { activeSubscriptions, creditedMeters, heldGrants, meteredPrices } from './state.sql.ts'
+import { activeSubscriptions, creditedMeters, heldGrants, holdTold, meteredPrices } from './state.sql.ts'
 
 /** How long what was signed is to be trusted without asking. */
 const trusted = 5 * minutes
@@ -41,6 +41,8 @@ export const tell = ({ transact }: Means, lease: Lease): Promise<void> =>
     const { organization_id, id } = lease
     // Before the row: whoever writes grants holds the phase first, too.
     const reach = within(organization_id, 'machine', await holdPhase(wall, organization_id))
+    // And before it the customer: whoever is to be forgotten is told of before that, and that forgotten with the rest, or not at all.
+    await holdTold(wall, organization_id, id)
     const tx = await inTimeOf(wall, await clockOf(wall, { organization_id, customer_id: id }))
     await checkLease(tx, lease)
     const customer = await findTold(tx, reach, id)

@@ -59,7 +59,7 @@ export const rehash = async (tx: Tx, hasher: Hasher, secret: Secret): Promise<vo
 }
 
 export interface Resolved {
-  kind: Exclude<TokenKind, 'checkout'>
+  kind: Exclude<TokenKind, 'checkout' | 'checkout_link'>
   pepper: number
   credential_id: string
   organization_id: string | null

@@ -66,6 +66,9 @@ const kill = async (tx: Tx, { kind, subject_id, organization_id }: Subject): Pro
     case 'checkout':
       // A buyer's address bar shows it. It opens one purchase, for a day, and ending it would only stop the buyer.
       return
+    case 'checkout_link':
+      // Public places are what it was made for.
+      return
     case 'invitation':
     case 'email_change':
     case 'seat_invitation':

@@ -60,8 +60,10 @@ test('asking several times at once leaves one code, and it works', async () => {
   const { rows } = await world.database.owner((owner) => owner.query('select 1 from sign_in_codes where email = $1', [person.email]))
   expect(rows).toHaveLength(1)
   const codes = world.mail.letters.filter(({ to }) => to === person.email).map(({ text }) => codeIn(text))
-  const answer = await open.send(verifySignInCode, { body: { email: person.email, code: codes.at(-1)! } })
-  expect(answer.status).toBe(200)
+  // Letters may overtake each other: one of them has the code that counts.
+  const statuses: number[] = []
+  for (const code of new Set(codes)) statuses.push((await open.send(verifySignInCode, { body: { email: person.email, code } })).status)
+  expect(statuses.filter((status) => status === 200)).toHaveLength(1)
 })
 
 test('what has run out is removed', async () => {

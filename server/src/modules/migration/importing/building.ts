@@ -254,6 +254,7 @@ const builders: Builders = {
       tax_id_format: null,
       invoice_number: null,
       receipt_number: null,
+      is_invoice_generated: false,
       seats: seatsOf(bench, record),
       customer_id,
       product_id,

@@ -11,7 +11,7 @@ import {
   type OrganizationUpdate,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import { organizationIds, type MemberPhase, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, within, type MemberPhase, type Reach } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import type { Environment } from '../../../kernel/secrets.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
@@ -166,6 +166,8 @@ const make = async (tx: Tx, body: Create, environment: Environment, member_phase
     onboarding_resubmission_requested_at: null,
     member_phase,
   }
+  // Nobody's money is at stake there, either.
+  if (environment === 'sandbox') row.feature_settings.off_session_charges_enabled = true
   if (feature_settings) row.feature_settings = switchFeatures(row.feature_settings, feature_settings)
   try {
     return await insertOrganization(tx, row)
@@ -239,6 +241,14 @@ const filled = <T extends Record<string, unknown>>(body: T) => {
   return Object.fromEntries(Object.entries(body).filter(([key, value]) => value !== undefined && (value !== null || clearable.has(key)))) as {
     [K in keyof T]?: NonNullable<T[K]>
   }
+}
+
+/** Whether an organization may charge customers who are not there: whoever runs the deployment says so, nobody else. */
+export const allowOffSession = async (tx: Tx, { id, member_phase }: OrganizationRow, allowed: boolean): Promise<void> => {
+  const organization = (await lockOrganization(tx, within(id, 'machine', member_phase), id))!
+  const feature_settings = { ...organization.feature_settings, off_session_charges_enabled: allowed }
+  const changed = await changeOrganization(tx, organization, { feature_settings, modified_at: tx.clock.business() })
+  await emit(tx, organizationUpdated, { organization_id: id, resource_id: id }, present(changed))
 }
 
 type Features = OrganizationTable['feature_settings']

@@ -1,0 +1,55 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { Stripe } from 'stripe'
+import type { Secret } from '../../../kernel/secrets.ts'
+import { minutes, seconds } from '../../../platform/clock.ts'
+import { EventRefused, type ProcessorEvent, type ProcessorEventKind } from '../payments.ts'
+
+const tolerance = 5 * minutes
+
+/** What we want to hear of, and what it means to us. Everything else is thanked for. */
+const kinds: Readonly<Record<string, ProcessorEventKind>> = {
+  'payment_intent.succeeded': 'intent.succeeded',
+  'payment_intent.payment_failed': 'intent.failed',
+  'payment_intent.canceled': 'intent.failed',
+  'payment_intent.requires_action': 'intent.requires_action',
+  'setup_intent.succeeded': 'intent.succeeded',
+  'setup_intent.setup_failed': 'intent.failed',
+  'setup_intent.canceled': 'intent.failed',
+  'setup_intent.requires_action': 'intent.requires_action',
+  'refund.created': 'refund.updated',
+  'refund.updated': 'refund.updated',
+  'refund.failed': 'refund.updated',
+  'charge.dispute.created': 'dispute.updated',
+  'charge.dispute.updated': 'dispute.updated',
+  'charge.dispute.closed': 'dispute.updated',
+  'payment_method.automatically_updated': 'method.updated',
+  'payment_method.detached': 'method.updated',
+}
+
+/** What Stripe is asked for when its events are read up. */
+export const heardOf = Object.keys(kinds)
+
+/** Reads an event that was signed with this secret within five minutes of now; refuses every other. Null for what does not concern us. */
+export const readSigned = (secret: Secret, headers: IncomingHttpHeaders, body: Buffer, now: Date): ProcessorEvent | null => {
+  return present(verified(secret, headers['stripe-signature'], body, now))
+}
+
+/** What an event says to us, however it came. */
+export const present = (event: Stripe.Event): ProcessorEvent | null => {
+  const kind = kinds[event.type]
+  const { id } = event.data.object as { id?: string }
+  return kind === undefined || id === undefined ? null : { id: event.id, kind, object_id: id, at: new Date(event.created * 1000) }
+}
+
+const verified = (secret: Secret, header: string | string[] | undefined, body: Buffer, now: Date): Stripe.Event => {
+  if (typeof header !== 'string') throw new EventRefused('the event is not signed')
+  try {
+    // Old ones are refused there; it lets pass what claims to come from the future.
+    const event = Stripe.webhooks.constructEvent(body, header, secret.reveal(), tolerance / seconds, undefined, now.getTime())
+    const signed_at = Number(/(?:^|,)t=(\d{1,12})(?:,|$)/.exec(header)?.[1])
+    if (!(signed_at * 1000 - now.getTime() <= tolerance)) throw new EventRefused('the event was signed in the future')
+    return event
+  } catch (error) {
+    throw error instanceof EventRefused ? error : new EventRefused('the signature does not fit, or is old', { cause: error })
+  }
+}

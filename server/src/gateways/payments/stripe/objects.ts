@@ -1,0 +1,163 @@
+import type { Stripe } from 'stripe'
+import { fromProcessor } from '../../../kernel/money.ts'
+import {
+  isFinal,
+  type Decline,
+  type DisputeStatus,
+  type Intent,
+  type IntentStatus,
+  type KeptMethod,
+  type ProcessorDispute,
+  type ProcessorRefund,
+  type RefundStatus,
+} from '../payments.ts'
+
+/** Where we note what Stripe has no place for; nobody else sees it. */
+export const ourCurrency = 'bursar_currency'
+
+const statuses: Readonly<Record<string, IntentStatus>> = {
+  requires_confirmation: 'requires_confirmation',
+  requires_action: 'requires_action',
+  succeeded: 'succeeded',
+  canceled: 'canceled',
+}
+
+/** One word of theirs stands for two of ours: it waits for a card because there was none yet, or because the last one was declined. */
+const statusOf = (status: string, error: object | null): IntentStatus => {
+  if (status === 'requires_payment_method') return error === null ? 'requires_confirmation' : 'failed'
+  // A word that we do not know is no reason to ask for the money again.
+  return statuses[status] ?? 'processing'
+}
+
+type Failure = Pick<NonNullable<Stripe.PaymentIntent['last_payment_error']>, 'code' | 'decline_code' | 'message' | 'advice_code' | 'payment_method'>
+
+const renamed: Readonly<Record<string, string>> = {
+  payment_intent_authentication_failure: 'authentication_failed',
+  setup_intent_authentication_failure: 'authentication_failed',
+}
+
+export const declineOf = ({ code, decline_code, message, advice_code }: Partial<Omit<Failure, 'payment_method'>>): Decline => {
+  const reason = decline_code ?? renamed[code ?? ''] ?? code ?? 'card_declined'
+  return { code: reason, message: message ?? 'The payment was declined.', final: isFinal(reason) || advice_code === 'do_not_try_again' }
+}
+
+/** What every kind of payment method may tell of itself. */
+interface Details {
+  readonly brand?: string | null
+  readonly last4?: string | null
+  readonly exp_month?: number
+  readonly exp_year?: number
+  readonly fingerprint?: string | null
+  readonly wallet?: { readonly type: string } | null
+}
+
+const detailsOf = (method: { readonly type: string }): Details =>
+  (method as Readonly<Record<string, Details | undefined>> & { type: string })[method.type] ?? {}
+
+export const presentMethod = (method: Stripe.PaymentMethod): KeptMethod => {
+  const { brand, last4, exp_month, exp_year, fingerprint, wallet } = detailsOf(method)
+  return {
+    id: method.id,
+    type: method.type,
+    brand: method.type === 'card' ? (brand ?? null) : null,
+    last4: last4 ?? null,
+    exp_month: exp_month ?? null,
+    exp_year: exp_year ?? null,
+    wallet: wallet?.type ?? null,
+    // Some kinds have nothing that tells two of them apart: then each is its own.
+    fingerprint: fingerprint ?? method.id,
+  }
+}
+
+const methodOf = (method: string | Stripe.PaymentMethod | null, failure: Failure | null): KeptMethod | null => {
+  const shown = method ?? failure?.payment_method ?? null
+  return shown === null || typeof shown === 'string' ? null : presentMethod(shown)
+}
+
+const ownMetadata = (metadata: Stripe.Metadata | null): Record<string, string> => {
+  const { [ourCurrency]: _, ...own } = metadata ?? {}
+  return own
+}
+
+/** A payment intent, with its method and charge, as we speak of it. */
+export const presentPayment = (intent: Stripe.PaymentIntent): Intent => {
+  const failure = intent.last_payment_error
+  const status = statusOf(intent.status, failure)
+  const charge = typeof intent.latest_charge === 'string' ? null : intent.latest_charge
+  return {
+    id: intent.id,
+    kind: 'payment',
+    status,
+    amount: fromProcessor(intent.amount, intent.currency),
+    currency: intent.currency,
+    client_secret: intent.client_secret ?? '',
+    metadata: ownMetadata(intent.metadata),
+    method: methodOf(intent.payment_method, failure),
+    decline: failure && status !== 'succeeded' ? declineOf(failure) : null,
+    charged_at: status === 'succeeded' ? new Date((charge?.created ?? intent.created) * 1000) : null,
+  }
+}
+
+/** The same of a card that is only kept: it has neither an amount nor a currency at Stripe. */
+export const presentSetup = (intent: Stripe.SetupIntent): Intent => {
+  const failure = intent.last_setup_error
+  const status = statusOf(intent.status, failure)
+  return {
+    id: intent.id,
+    kind: 'setup',
+    status,
+    amount: 0,
+    currency: intent.metadata?.[ourCurrency] ?? '',
+    client_secret: intent.client_secret ?? '',
+    metadata: ownMetadata(intent.metadata),
+    method: methodOf(intent.payment_method, failure),
+    decline: failure && status !== 'succeeded' ? declineOf(failure) : null,
+    charged_at: null,
+  }
+}
+
+const refundStatuses: Readonly<Record<string, RefundStatus>> = { succeeded: 'succeeded', failed: 'failed', canceled: 'canceled' }
+const nameOf = (object: string | { readonly id: string } | null): string => (typeof object === 'string' ? object : (object?.id ?? ''))
+
+export const presentRefund = (refund: Stripe.Refund): ProcessorRefund => ({
+  id: refund.id,
+  intent_id: nameOf(refund.payment_intent),
+  status: refundStatuses[refund.status ?? ''] ?? 'pending',
+  amount: fromProcessor(refund.amount, refund.currency),
+  currency: refund.currency,
+  metadata: refund.metadata ?? {},
+})
+
+/** A bank's question is a warning: nothing was taken. Closed, it has still cost nothing, and a dispute can still come. */
+const disputeStatuses: Readonly<Record<string, DisputeStatus>> = {
+  warning_needs_response: 'early_warning',
+  warning_under_review: 'early_warning',
+  warning_closed: 'early_warning',
+  prevented: 'prevented',
+  needs_response: 'needs_response',
+  appeal_needs_response: 'needs_response',
+  won: 'won',
+  lost: 'lost',
+}
+
+export const presentDispute = (dispute: Stripe.Dispute): ProcessorDispute => {
+  const { due_by, past_due } = dispute.evidence_details
+  return {
+    id: dispute.id,
+    intent_id: nameOf(dispute.payment_intent),
+    status: disputeStatuses[dispute.status] ?? 'under_review',
+    amount: fromProcessor(dispute.amount, dispute.currency),
+    currency: dispute.currency,
+    reason: dispute.reason,
+    respond_by: due_by === null ? null : new Date(due_by * 1000),
+    past_due,
+    asleep: dispute.status === 'warning_closed',
+  }
+}
+
+/** What a page's token stands for. */
+export const presentToken = ({
+  id,
+  payment_method_preview: preview,
+}: Stripe.ConfirmationToken): { type: string; fingerprint: string; name: string | null } | null =>
+  preview && { type: preview.type, fingerprint: detailsOf(preview).fingerprint ?? id, name: preview.billing_details.name }

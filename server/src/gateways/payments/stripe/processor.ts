@@ -1,0 +1,177 @@
+import type { Stripe } from 'stripe'
+import { toProcessor } from '../../../kernel/money.ts'
+import type { Secret } from '../../../kernel/secrets.ts'
+import type { Clock } from '../../../platform/clock.ts'
+import { ProcessorRefusal, type Instrument, type Intent, type Processor } from '../payments.ts'
+import { heard, inspectKey, isDecline, openClients } from './client.ts'
+import { heardOf, present, readSigned } from './events.ts'
+import { declineOf, ourCurrency, presentDispute, presentMethod, presentPayment, presentRefund, presentSetup, presentToken } from './objects.ts'
+
+export interface StripeGateway {
+  /** One account, which its key opens and whose events are signed with its secret. */
+  account(account: { readonly key: Secret; readonly secret: Secret }): Processor
+  inspect(key: Secret): Promise<{ id: string }>
+  close(): void
+}
+
+/** Opens Stripe. A page of a thousand is never asked for: what is looked for is found by its name, or among one customer's own. */
+export const openStripe = ({ base, clock, timeout_ms }: { base: URL | undefined; clock: Clock; timeout_ms?: number }): StripeGateway => {
+  const clients = openClients({ base, timeout_ms })
+  return {
+    account: ({ key, secret }) => accountOf(clients.open(key), secret, clock),
+    inspect: (key) => inspectKey(clients.open(key)),
+    close: clients.close,
+  }
+}
+
+const payment = { expand: ['payment_method', 'latest_charge'] }
+const setup = { expand: ['payment_method'] }
+const each = ({ expand }: { expand: string[] }) => ({ limit: 100, expand: expand.map((field) => `data.${field}`) })
+
+const isSetup = (id: string): boolean => id.startsWith('seti_')
+
+const accountOf = (stripe: Stripe, secret: Secret, clock: Clock): Processor => {
+  const retrieve = async (id: string): Promise<Intent> =>
+    isSetup(id) ? presentSetup(await stripe.setupIntents.retrieve(id, setup)) : presentPayment(await stripe.paymentIntents.retrieve(id, payment))
+  const readIntent = (id: string) => heard('readIntent', () => retrieve(id))
+
+  return {
+    // Nothing about a person goes along: what Stripe learns of somebody, they typed into its own form.
+    createCustomer: ({ key, metadata }) => heard('createCustomer', async () => (await stripe.customers.create({ metadata }, { idempotencyKey: key })).id),
+    createIntent: ({ key, kind, amount, currency, customer, metadata, reusable }) =>
+      heard('createIntent', async () => {
+        const methods = { automatic_payment_methods: { enabled: true, allow_redirects: 'never' as const }, customer }
+        if (kind === 'setup')
+          return presentSetup(
+            await stripe.setupIntents.create(
+              { ...methods, ...setup, usage: 'off_session', metadata: { ...metadata, [ourCurrency]: currency } },
+              { idempotencyKey: key },
+            ),
+          )
+        const future = reusable ? { setup_future_usage: 'off_session' as const } : {}
+        return presentPayment(
+          await stripe.paymentIntents.create(
+            { ...methods, ...payment, ...future, amount: toProcessor(amount, currency), currency, metadata },
+            { idempotencyKey: key },
+          ),
+        )
+      }),
+    confirmIntent: async (id, { key, means, off_session, require_3ds }) => {
+      const options = require_3ds ? { payment_method_options: { card: { request_three_d_secure: 'any' as const } } } : {}
+      const request = { ...instrument(means), ...options }
+      try {
+        if (isSetup(id)) return presentSetup(await stripe.setupIntents.confirm(id, { ...request, ...setup }, { idempotencyKey: key }))
+        const away = off_session ? { off_session } : {}
+        return presentPayment(await stripe.paymentIntents.confirm(id, { ...request, ...payment, ...away }, { idempotencyKey: key }))
+      } catch (error) {
+        // What the bank said stands in the intent, until that is canceled.
+        if (isDecline(error)) {
+          const intent = await readIntent(id)
+          return { ...intent, decline: intent.decline ?? declineOf(error) }
+        }
+        return heard('confirmIntent', () => Promise.reject(error as Error))
+      }
+    },
+    readIntent,
+    findIntents: ({ customer, metadata }) =>
+      heard('findIntents', async () => {
+        const found: { created: number; intent: Intent }[] = []
+        for await (const one of stripe.paymentIntents.list({ customer, ...each(payment) })) found.push({ created: one.created, intent: presentPayment(one) })
+        for await (const one of stripe.setupIntents.list({ customer, ...each(setup) })) found.push({ created: one.created, intent: presentSetup(one) })
+        return found
+          .filter(({ intent }) => carries(intent.metadata, metadata))
+          .toReversed()
+          .toSorted((a, b) => a.created - b.created)
+          .map(({ intent }) => intent)
+      }),
+    cancelIntent: (id) =>
+      untilSaid(
+        'cancelIntent',
+        async () => (isSetup(id) ? presentSetup(await stripe.setupIntents.cancel(id, setup)) : presentPayment(await stripe.paymentIntents.cancel(id, payment))),
+        () => retrieve(id),
+        ({ status }) => status === 'canceled',
+      ),
+    createRefund: ({ key, intent_id, amount, metadata }) =>
+      heard('createRefund', async () => {
+        // The currency is the charge's own, and so is how its coins are counted.
+        const { currency } = await stripe.paymentIntents.retrieve(intent_id)
+        return presentRefund(
+          await stripe.refunds.create({ payment_intent: intent_id, amount: toProcessor(amount, currency), metadata }, { idempotencyKey: key }),
+        )
+      }),
+    readRefund: (id) => heard('readRefund', async () => presentRefund(await stripe.refunds.retrieve(id))),
+    findRefunds: ({ intent_id, metadata }) =>
+      heard('findRefunds', async () => {
+        const found = []
+        for await (const one of stripe.refunds.list({ payment_intent: intent_id, limit: 100 })) found.push(presentRefund(one))
+        return found.filter((one) => carries(one.metadata, metadata)).toReversed()
+      }),
+    readDispute: (id) => heard('readDispute', async () => presentDispute(await stripe.disputes.retrieve(id))),
+    acceptDispute: (id, { key }) =>
+      untilSaid(
+        'acceptDispute',
+        async () => presentDispute(await stripe.disputes.close(id, {}, { idempotencyKey: key })),
+        async () => presentDispute(await stripe.disputes.retrieve(id)),
+        ({ status }) => status === 'lost',
+      ),
+    findDisputes: ({ intent_id }) =>
+      heard('findDisputes', async () => {
+        const found = []
+        for await (const one of stripe.disputes.list({ payment_intent: intent_id, limit: 100 })) found.push(presentDispute(one))
+        return found.toReversed()
+      }),
+    forgetMethod: async (id) => {
+      await untilSaid(
+        'forgetMethod',
+        () => stripe.paymentMethods.detach(id),
+        () => stripe.paymentMethods.retrieve(id),
+        ({ customer }) => customer === null,
+      )
+    },
+    readMethod: async (id) => {
+      try {
+        const method = await heard('readMethod', () => stripe.paymentMethods.retrieve(id))
+        return method.customer === null ? null : presentMethod(method)
+      } catch (error) {
+        if (error instanceof ProcessorRefusal && error.code === 'resource_missing') return null
+        throw error
+      }
+    },
+    previewToken: async (token) => {
+      // Nothing else is a token here, and nothing else becomes part of an address.
+      if (!/^ctoken_[0-9A-Za-z_]+$/.test(token)) return null
+      try {
+        const found = await heard('previewToken', () => stripe.confirmationTokens.retrieve(token))
+        return found.expires_at !== null && found.expires_at * 1000 <= clock.wall().getTime() ? null : presentToken(found)
+      } catch (error) {
+        if (error instanceof ProcessorRefusal && error.code === 'resource_missing') return null
+        throw error
+      }
+    },
+    // Newest first, as Stripe lists them: the order says nothing, as each is a hint to look.
+    listEvents: (since, after) =>
+      heard('listEvents', async () => {
+        const created = { gte: Math.floor(since.getTime() / 1000) }
+        const { data, has_more } = await stripe.events.list({ types: heardOf, created, limit: 100, ...(after === null ? {} : { starting_after: after }) })
+        return { events: data.map(present).filter((event) => event !== null), next: has_more ? (data.at(-1)?.id ?? null) : null }
+      }),
+    readEvent: (headers, body) => readSigned(secret, headers, body, clock.wall()),
+  }
+}
+
+const instrument = (means: Instrument) => (means.kind === 'token' ? { confirmation_token: means.token } : { payment_method: means.id })
+
+const carries = (have: Readonly<Record<string, string>>, want: Readonly<Record<string, string>>): boolean =>
+  Object.entries(want).every(([name, value]) => have[name] === value)
+
+/** Says something that Stripe refuses to hear twice: where it was said before, the object shows it. */
+const untilSaid = async <T>(call: string, say: () => Promise<T>, look: () => Promise<T>, isSaid: (object: T) => boolean): Promise<T> => {
+  try {
+    return await heard(call, say)
+  } catch (error) {
+    if (!(error instanceof ProcessorRefusal)) throw error
+    const object = await heard(call, look)
+    if (isSaid(object)) return object
+    throw error
+  }
+}

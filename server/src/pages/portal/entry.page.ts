@@ -1,0 +1,152 @@
+import { authenticatePortalCode, checkEmailUpdate, exchangePortalCode, requestPortalCode, verifyEmailUpdate, type Flow, type View } from '@bursar/contract'
+import type { Page, PageAnswer, PageCall, Platform } from '../../modules/handlers.ts'
+import { portalCookiePrefix, readCookie } from '../../modules/identity/index.ts'
+import { found, keepPortal, keptSecret, portalOf, portalToken, problem, sellerOf, settled, type Seller } from '../visits.ts'
+import { beginning, flowIn, inPortal, withFlow } from './entering.ts'
+
+type SignIn = Extract<View, { kind: 'portal-sign-in' }>
+
+/** A code of a link lives as long as its session; so does what keeps it. */
+const keptFor = 3600
+
+/** The way into the portal and out of it. */
+export const entryPages = (platform: Platform): Page[] => {
+  const [entry, change, proved] = [keptSecret(platform, 'portal_entry'), keptSecret(platform, 'email_change'), keptSecret(platform, 'portal_code')]
+
+  const door =
+    (handle: (call: PageCall, seller: Seller, base: string) => Promise<PageAnswer>) =>
+    async (call: PageCall): Promise<PageAnswer> => {
+      const seller = await sellerOf(call)
+      return seller ? handle(call, seller, `/${seller.slug}/portal`) : problem(404, 'not_found')
+    }
+
+  const signIn = (seller: Seller, flow: Flow | null, changes: Partial<SignIn> = {}): PageAnswer => ({
+    view: { kind: 'portal-sign-in', seller, step: 'email', email: '', customers: [], why: null, mishap: null, resent: false, flow, ...changes },
+    here: `/${seller.slug}/portal/sign-in${withFlow(flow)}`,
+  })
+
+  /** How long a session still lives, for the cookie that holds it. */
+  const secondsUntil = (moment: string): number => Math.max(1, Math.floor((Date.parse(moment) - platform.clock.wall().getTime()) / 1000))
+
+  const askForCode = async (call: PageCall, seller: Seller): Promise<PageAnswer> => {
+    const [email, flow] = [(call.form.get('email') ?? '').trim(), flowIn(call.form)]
+    const answer = await call.api().send(requestPortalCode, { body: { organization_id: seller.id, email } })
+    if (answer.status === 429) return { ...signIn(seller, flow, { email, mishap: 'wait' }), status: 429 }
+    if (settled(answer).status === 202) return signIn(seller, flow, { step: 'code', email, resent: call.form.get('resend') === '1' })
+    return { ...signIn(seller, flow, { email, mishap: 'email' }), status: answer.status }
+  }
+
+  const trade = async (call: PageCall, seller: Seller, base: string): Promise<PageAnswer> => {
+    const [email, typed, customer_id] = ['email', 'code', 'customer_id'].map((name) => (call.form.get(name) ?? '').trim())
+    // Whoever chooses has typed it a moment ago.
+    const code = typed || proved.read(call.request)
+    const flow = flowIn(call.form)
+    const body = { organization_id: seller.id, email: email!, code: code ?? '', ...(customer_id === '' ? {} : { customer_id: customer_id! }) }
+    const answer = await call.api().send(authenticatePortalCode, { body })
+    const again = (mishap: 'wait' | 'code'): PageAnswer => ({ ...signIn(seller, flow, { step: 'code', email: email!, mishap }), status: answer.status })
+    if (answer.status === 429) return again('wait')
+    if (settled(answer).status !== 200) return again('code')
+    const { token, expires_at, customers } = answer.body
+    if (token === null || expires_at === null)
+      return { ...signIn(seller, flow, { step: 'choose', email: email!, customers }), cookies: [proved.keep(code ?? '', 900)] }
+    return { redirect: `${base}${withFlow(flow)}`, cookies: [await keepPortal(platform, call, seller.id, token, secondsUntil(expires_at)), proved.forget()] }
+  }
+
+  const showChange = door(async (call, seller) => {
+    const token = change.read(call.request)
+    const works = token !== undefined && found(await call.api().send(checkEmailUpdate, { query: { token } })) !== undefined
+    return { view: { kind: 'portal-email', seller, state: works ? 'open' : 'over' } }
+  })
+
+  const begin = inPortal(platform, async ({ shell, call }) => ({ redirect: beginning(shell, flowIn(call.query)) }))
+
+  return [
+    {
+      method: 'GET',
+      path: '/:slug/portal',
+      signedIn: false,
+      handle: async (call) => {
+        const code = call.query.get('code')
+        if (code === null) return begin(call)
+        return { redirect: `${portalOf(call)}/enter${withFlow(flowIn(call.query))}`, cookies: [entry.keep(code, keptFor)] }
+      },
+    },
+    {
+      method: 'GET',
+      path: '/:slug/portal/enter',
+      signedIn: false,
+      handle: door(async (call, seller, base) =>
+        entry.read(call.request) === undefined
+          ? { redirect: `${base}${withFlow(flowIn(call.query))}` }
+          : // Whoever is in already decides for themselves whether to come in as somebody else.
+            {
+              view: { kind: 'portal-enter', seller, flow: flowIn(call.query), pressed: portalToken(platform, call.request, seller.id) === undefined },
+              script: true,
+            },
+      ),
+    },
+    {
+      method: 'POST',
+      path: '/:slug/portal/enter',
+      signedIn: false,
+      handle: door(async (call, seller, base) => {
+        const [code, flow] = [entry.read(call.request) ?? '', flowIn(call.form)]
+        const answer = code === '' ? undefined : await call.api().send(exchangePortalCode, { body: { code } })
+        const opened = answer && found(answer)
+        const [given = ''] = answer?.headers.getSetCookie() ?? []
+        const token = readCookie(given.split(';')[0], portalCookiePrefix(platform.config) + seller.id)
+        // A link that is over is no mishap: there is another way in.
+        if (!opened || token === undefined) return { redirect: `${base}/sign-in?why=link${flow === null ? '' : `&flow=${flow}`}`, cookies: [entry.forget()] }
+        return {
+          redirect: `${base}${withFlow(flow)}`,
+          cookies: [await keepPortal(platform, call, seller.id, token, secondsUntil(opened.expires_at)), entry.forget()],
+        }
+      }),
+    },
+    {
+      method: 'GET',
+      path: '/:slug/portal/sign-in',
+      signedIn: false,
+      handle: door(async (call, seller) => {
+        const why = call.query.get('why')
+        return signIn(seller, flowIn(call.query), { why: why === 'link' || why === 'out' ? why : null })
+      }),
+    },
+    {
+      method: 'POST',
+      path: '/:slug/portal/sign-in',
+      signedIn: false,
+      handle: door((call, seller, base) => (call.form.get('step') === 'code' ? trade(call, seller, base) : askForCode(call, seller))),
+    },
+    {
+      method: 'POST',
+      path: '/:slug/portal/sign-out',
+      signedIn: false,
+      handle: door(async (call, seller, base) => ({ redirect: `${base}/sign-in?why=out`, cookies: [await keepPortal(platform, call, seller.id, null)] })),
+    },
+    {
+      method: 'GET',
+      path: '/:slug/portal/email',
+      signedIn: false,
+      handle: async (call) => {
+        const given = call.query.get('token')
+        if (given !== null) return { redirect: `${portalOf(call)}/email`, cookies: [change.keep(given, keptFor)] }
+        return showChange(call)
+      },
+    },
+    {
+      method: 'POST',
+      path: '/:slug/portal/email',
+      signedIn: false,
+      handle: door(async (call, seller, base) => {
+        const token = change.read(call.request) ?? ''
+        const answer = settled(await call.api().send(verifyEmailUpdate, { body: { token } }))
+        const seen = (state: 'over' | 'taken' | 'done'): PageAnswer => ({ view: { kind: 'portal-email', seller, state }, cookies: [change.forget()] })
+        if (answer.status !== 200) return seen(answer.status === 422 ? 'taken' : 'over')
+        // The link proves an address: only where it is the reader's own does it open the portal.
+        if (answer.body.token === '') return seen('done')
+        return { redirect: `${base}/account?done=email_changed`, cookies: [await keepPortal(platform, call, seller.id, answer.body.token), change.forget()] }
+      }),
+    },
+  ]
+}

@@ -1,0 +1,13 @@
+import type { Payments } from '../../gateways/payments/payments.ts'
+import type { Page, Platform } from '../../modules/handlers.ts'
+import { billingPages } from './billing.page.ts'
+import { ordersPages } from './orders.page.ts'
+import { overviewPages } from './overview.page.ts'
+import { subscriptionsPages } from './subscriptions.page.ts'
+import { teamPages } from './team.page.ts'
+
+/** What whoever pays looks after: team, subscriptions, orders, billing. */
+export const managePages = (platform: Platform, payments: Payments): Page[] => [
+  ...[overviewPages, teamPages, subscriptionsPages].flatMap((pages) => pages(platform)),
+  ...[ordersPages, billingPages].flatMap((pages) => pages(platform, payments)),
+]

@@ -1,0 +1,118 @@
+import {
+  confirmPortalPayment,
+  generatePortalInvoice,
+  getPortalCreditNote,
+  getPortalCustomer,
+  getPortalInvoice,
+  getPortalOrder,
+  getPortalPaymentStatus,
+  getPortalReceipt,
+  listPortalOrders,
+  listPortalPaymentMethods,
+  listPortalRefunds,
+  updatePortalOrder,
+  type Complaint,
+  type PortalOrder,
+} from '@bursar/contract'
+import type { Client } from '@bursar/contract/client'
+import type { Payments } from '../../gateways/payments/payments.ts'
+import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
+import { complaintsOf, problem, settled } from '../visits.ts'
+import { bankPages, toBank } from './bank.ts'
+import type { Visit } from './entering.ts'
+import { doneAt, pagesAt } from './looking.ts'
+
+const pageIn = (query: URLSearchParams): number => (/^[1-9]\d{0,5}$/.test(query.get('page') ?? '') ? Number(query.get('page')) : 1)
+
+const declined = (why: string | null): Complaint => ({ loc: [], type: 'declined', msg: why ?? '' })
+
+/** What came of a payment that took its time: until then it is under way. */
+const howItGoes = async (api: Client, order: PortalOrder): Promise<{ done: string | null; complaints: readonly Complaint[] }> => {
+  if (order.status !== 'pending') return { done: 'order_paid', complaints: [] }
+  const { status, error } = await api.call(getPortalPaymentStatus, { params: { id: order.id } })
+  return status === 'failed' ? { done: null, complaints: [declined(error)] } : { done: 'order_paying', complaints: [] }
+}
+
+/** What was ordered, one by one, and the way to pay what is still open. */
+export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
+  const showOne = async ({ api, shell, call }: Visit, complaints: readonly Complaint[] = [], waits = false): Promise<PageAnswer> => {
+    const at = { params: { id: call.params.id! } }
+    const [order, refunds, methods] = await Promise.all([
+      api.send(getPortalOrder, at),
+      api.send(listPortalRefunds, at),
+      api.call(listPortalPaymentMethods, { query: { limit: 100 } }),
+    ])
+    if (settled(order).status !== 200 || settled(refunds).status !== 200) return problem(404, 'not_found')
+    const told = shell.done === 'order_paying' ? await howItGoes(api, order.body) : { done: shell.done, complaints: [] }
+    return {
+      view: {
+        kind: 'portal-order',
+        shell: { ...shell, done: told.done, complaints: [...complaints, ...told.complaints] },
+        order: order.body,
+        refunds: refunds.body.items,
+        methods: methods.items,
+        waits,
+      },
+      script: true,
+    }
+  }
+  /** The way to a paper: to the file itself, once it is made. */
+  const leadTo = async (visit: Visit, found: { status: number; body: { url?: string } }): Promise<PageAnswer> =>
+    found.body.url === undefined ? showOne(visit, [], found.status === 202 || visit.call.query.has('asked')) : { redirect: found.body.url }
+
+  /** Asks for the invoice. An order that does not say who is billed takes that from the customer. */
+  const askInvoice = async (visit: Visit): Promise<PageAnswer> => {
+    const { api, shell, call } = visit
+    const params = { id: call.params.id! }
+    let answer = await api.send(generatePortalInvoice, { params })
+    if (answer.status === 422) {
+      const { billing_name, name, billing_address } = await api.call(getPortalCustomer, {})
+      if (billing_address !== null) {
+        // Where nobody can be billed, the API says so.
+        await api.send(updatePortalOrder, { params, body: { billing_name: billing_name ?? name, billing_address: billing_address as never } })
+        answer = await api.send(generatePortalInvoice, { params })
+      }
+    }
+    return answer.status === 202 ? { redirect: `/${shell.seller.slug}/portal/orders/${params.id}/invoice?asked=1` } : showOne(visit, complaintsOf(answer))
+  }
+  return [
+    ...pagesAt(platform, '/orders', async ({ api, shell, call }) => {
+      const { items, pagination } = await api.call(listPortalOrders, { query: { page: pageIn(call.query), limit: 25 } })
+      return { view: { kind: 'portal-orders', shell, orders: items, page: pageIn(call.query), pages: pagination.max_page }, script: true }
+    }),
+    ...pagesAt(
+      platform,
+      '/orders/:id',
+      (visit) => showOne(visit),
+      async (visit, form) => {
+        const { api, call } = visit
+        if (form.get('do') === 'invoice') return askInvoice(visit)
+        const answer = await api.send(confirmPortalPayment, { params: { id: call.params.id! }, body: { payment_method_id: form.get('payment_method_id') } })
+        if (answer.status !== 200) return showOne(visit, complaintsOf(answer))
+        const { status, error, client_secret, publishable_key } = answer.body
+        // A declined card is an answer: what it says is shown as what went wrong.
+        if (status === 'failed') return showOne(visit, [declined(error)])
+        if (client_secret) return toBank(platform, visit, '/orders/:id', { client_secret, publishable_key })
+        return doneAt(visit, `/orders/${call.params.id!}`, status === 'succeeded' ? 'order_paid' : 'order_paying')
+      },
+    ),
+    ...bankPages(platform, payments, {
+      path: '/orders/:id',
+      sum: async ({ api, call }) => {
+        const order = await api.send(getPortalOrder, { params: { id: call.params.id! } })
+        return order.status === 200 ? { amount: order.body.due_amount, currency: order.body.currency } : undefined
+      },
+      answered: async (visit) => doneAt(visit, `/orders/${visit.call.params.id!}`, 'order_paying'),
+    }),
+    ...pagesAt(platform, '/orders/:id/invoice', async (visit) =>
+      leadTo(visit, await visit.api.send(getPortalInvoice, { params: { id: visit.call.params.id! } })),
+    ),
+    ...pagesAt(platform, '/orders/:id/receipt', async (visit) =>
+      leadTo(visit, await visit.api.send(getPortalReceipt, { params: { id: visit.call.params.id! } })),
+    ),
+    ...pagesAt(platform, '/orders/:id/refunds/:refund_id', async (visit) => {
+      const { id, refund_id } = visit.call.params
+      return leadTo(visit, await visit.api.send(getPortalCreditNote, { params: { id: id!, refund_id: refund_id! } }))
+    }),
+  ]
+}

@@ -1,0 +1,63 @@
+import { updatePortalSubscription, type Flow, type PortalShell } from '@bursar/contract'
+import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
+import { complaintsOf } from '../visits.ts'
+import { flowIn, withFlow, type Visit } from './entering.ts'
+import { bodyOf, doneAt, hasSeen, leadsBack, offerOf, pagesAt, planOf, priceOf, subscriptionsOf, wantedIn, type Wanted } from './looking.ts'
+
+/** What a press asks for, and what is said when it is done. */
+const asked = {
+  cancel: [{ cancel_at_period_end: true }, 'canceled'],
+  uncancel: [{ cancel_at_period_end: false }, 'uncanceled'],
+  pause: [{ pause_at_period_end: true }, 'pausing'],
+  unpause: [{ pause_at_period_end: false }, 'not_pausing'],
+  resume: [{ resume: true }, 'resumed'],
+  clear: [{ pending_update: null }, 'change_dropped'],
+} as const
+
+/** Each subscription, and what can be done with it: by itself, or as the one task that a link leads to. */
+export const subscriptionsPages = (platform: Platform): Page[] => {
+  const show = async (visit: Visit, more: { wanted?: Wanted; complaints?: PortalShell['complaints']; flow?: Flow | null } = {}): Promise<PageAnswer> => {
+    const { api, call } = visit
+    const flow = more.flow ?? flowIn(call.query, 'subscriptions')
+    const only = call.query.get('subscription_id') ?? call.form.get('subscription_id')
+    const [subscriptions, { rights, products }] = await Promise.all([subscriptionsOf(api), offerOf(visit)])
+    const shown = flow !== null && only !== null && subscriptions.some(({ id }) => id === only) ? subscriptions.filter(({ id }) => id === only) : subscriptions
+    const [plans, wish] = await Promise.all([
+      Promise.all(shown.map((one) => planOf(api, one, platform.clock.wall()))),
+      more.wanted ? priceOf(api, more.wanted) : null,
+    ])
+    const shell: PortalShell = { ...visit.shell, flow, complaints: more.complaints ?? [] }
+    return {
+      view: { kind: 'portal-subscriptions', shell, plans, rights, products, wish: wish && { ...wish, id: more.wanted!.id, what: more.wanted!.what } },
+      script: true,
+      ...(flow === null ? {} : { leadsTo: leadsBack(shell) }),
+      ...(more.complaints?.length ? { status: 422 } : {}),
+      here: `/${shell.seller.slug}/portal/subscriptions${withFlow(flow)}`,
+    }
+  }
+
+  const take = async (visit: Visit, form: URLSearchParams): Promise<PageAnswer> => {
+    const { api } = visit
+    const flow = flowIn(form, 'subscriptions')
+    const wish = form.get('do') ?? ''
+    if (wish === 'price' || wish === 'change') {
+      const wanted = wantedIn(form)
+      const changed = wish === 'change' ? await changeAsSeen(visit, wanted) : undefined
+      return changed === true ? doneAt(visit, '/subscriptions', 'changed', flow) : show(visit, { wanted, flow, ...(changed ? { complaints: changed } : {}) })
+    }
+    if (!Object.hasOwn(asked, wish)) return show(visit, { flow })
+    const [body, done] = asked[wish as keyof typeof asked]
+    const answer = await api.send(updatePortalSubscription, { params: { id: form.get('subscription_id') ?? '' }, body })
+    if (answer.status !== 200) return show(visit, { flow, complaints: complaintsOf(answer) })
+    // One that was paused is over at once.
+    return doneAt(visit, '/subscriptions', answer.body.ended_at === null ? done : 'ended', flow)
+  }
+  return pagesAt(platform, '/subscriptions', (visit) => show(visit), take)
+}
+
+/** Makes a change whose price was seen. True: it is made. Otherwise what was refused, or undefined where the price has to be seen first. */
+export const changeAsSeen = async ({ api, call }: Visit, wanted: Wanted): Promise<true | PortalShell['complaints'] | undefined> => {
+  if (!hasSeen(call.form, await priceOf(api, wanted))) return undefined
+  const answer = await api.send(updatePortalSubscription, { params: { id: wanted.id }, body: bodyOf(wanted) })
+  return answer.status === 200 ? true : complaintsOf(answer).map(({ type, msg }) => ({ loc: [], type, msg }))
+}

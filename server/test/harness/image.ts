@@ -1,0 +1,114 @@
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
+import { cpSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs'
+import { basename, dirname, join, relative } from 'node:path'
+
+export const root = new URL('../../../', import.meta.url).pathname
+
+export interface Instruction {
+  readonly name: string
+  /** As it stands, without its flags. */
+  readonly text: string
+  readonly flags: Readonly<Record<string, string>>
+  /** Where it is a list in JSON: its words. */
+  readonly words: readonly string[]
+}
+
+/** The stages of a Dockerfile, each with its instructions: as much of that language as ours uses. */
+export const readStages = (file: string): Instruction[][] => {
+  const stages: Instruction[][] = []
+  const lines = readFileSync(file, 'utf8')
+    .replaceAll(/\\\n/g, ' ')
+    .split('\n')
+    .filter((line) => line.trim() !== '' && !line.startsWith('#'))
+  for (const line of lines) {
+    const [name = '', ...rest] = line.trim().split(/\s+/)
+    const first = rest.findIndex((word) => !word.startsWith('--'))
+    const flags = Object.fromEntries(rest.slice(0, first).map((word) => word.slice(2).split('=', 2) as [string, string]))
+    const text = rest.slice(first).join(' ')
+    const list = /\[.*\]$/.exec(text)?.[0]
+    const words = list === undefined ? text.split(/\s+/) : (JSON.parse(list) as string[])
+    if (name === 'FROM') stages.push([])
+    stages.at(-1)!.push({ name, text, flags, words })
+  }
+  return stages
+}
+
+/** What .dockerignore lets through: the last line that fits decides, for a path or a folder that it lies in. */
+export const readIgnore = (file: string): ((path: string) => boolean) => {
+  const rules = readFileSync(file, 'utf8')
+    .split('\n')
+    .filter((line) => line.trim() !== '' && !line.startsWith('#'))
+    .map((line) => ({
+      keeps: line.startsWith('!'),
+      fits: new RegExp(
+        `^${line
+          .replace(/^!/, '')
+          .replaceAll(/[.+^${}()|[\]\\]/g, '\\$&')
+          .replaceAll('**/', '\u0000')
+          .replaceAll('*', '[^/]*')
+          .replaceAll('\u0000', '(?:.*/)?')}(?:/.*)?$`,
+      ),
+    }))
+  return (path) => rules.findLast(({ fits }) => fits.test(path))?.keeps ?? true
+}
+
+/** Packages as a stage installs them: by its own COPY and RUN pnpm instructions, from the store of this machine where it has them. */
+export const installed = (stage: readonly Instruction[], sent: (path: string) => boolean, to: string): void => {
+  layOut(stage, sent, to)
+  for (const { text } of stage.filter(({ name, text: command }) => name === 'RUN' && command.startsWith('pnpm install ')))
+    execFileSync('sh', ['-c', `${text} --prefer-offline`], { cwd: to, stdio: 'pipe' })
+}
+
+/**
+ * Lays out what a stage would hold, by its own COPY instructions and through .dockerignore. Packages are those of a
+ * stage before it, installed in another folder; pages are those that setup has built.
+ */
+export const layOut = (stage: readonly Instruction[], sent: (path: string) => boolean, to: string, packages = root): void => {
+  mkdirSync(to, { recursive: true })
+  for (const { words, flags } of stage.filter(({ name }) => name === 'COPY')) {
+    const target = join(to, words.at(-1)!)
+    for (const word of words.slice(0, -1)) {
+      const source = word.replace(/^\/app\//, '').replace(/\/$/, '')
+      mkdirSync(dirname(join(to, source)), { recursive: true })
+      const from = flags.from === 'production' ? packages : root
+      if (source === 'node_modules') symlinkSync(join(from, source), join(to, source))
+      else if (flags.from !== undefined) cpSync(join(from, source), target, { recursive: true, verbatimSymlinks: true })
+      else {
+        if (!sent(source)) throw new Error(`${source} is copied into the image and not sent to where it is built`)
+        const into = word.endsWith('/') ? target : join(target, basename(source))
+        cpSync(join(root, source), into, { recursive: true, filter: (path) => sent(relative(root, path)) })
+      }
+    }
+  }
+}
+
+/** Where we are root: nobody, who owns nothing here and so may write nowhere. In any case without privileges. */
+const confined = () => {
+  const number = (flag: string) => spawnSync('id', [flag, 'nobody'], { encoding: 'utf8' }).stdout.trim()
+  const another =
+    process.getuid?.() === 0 ? [`--reuid=${number('-u')}`, `--regid=${number('-g')}`, '--clear-groups', '--inh-caps=-all', '--bounding-set=-all'] : []
+  return [...another, '--no-new-privs', '--']
+}
+
+/** A command as a container would run it: another user, no privileges, the folder of the image, and no settings but these. */
+export const contained = (words: readonly string[], cwd: string, settings: Record<string, string>) => {
+  const [program, ...args] = words[0] === 'node' ? [process.execPath, ...words.slice(1)] : words
+  const child = spawn('setpriv', [...confined(), program!, ...args], { cwd, env: { PATH: process.env.PATH, ...settings }, stdio: ['ignore', 'pipe', 'pipe'] })
+  let output = ''
+  for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => (output += chunk.toString()))
+  return {
+    output: () => output,
+    exited: new Promise<number | null>((resolve) => void child.once('close', (code) => resolve(code))),
+    signal: (name: NodeJS.Signals) => void child.kill(name),
+  }
+}
+export type Contained = ReturnType<typeof contained>
+
+/** What a file of settings says, as compose reads it. */
+export const readSettings = (file: string): Record<string, string> =>
+  Object.fromEntries(
+    readFileSync(file, 'utf8')
+      .split('\n')
+      .filter((line) => line.trim() !== '' && !line.startsWith('#'))
+      .map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
+  )

@@ -1,0 +1,49 @@
+import { connectPaymentAccount } from '@bursar/contract'
+import type { Client } from '@bursar/contract/client'
+import { readBooks } from './books.ts'
+import { openStripeStandIn } from './stripe.ts'
+import { exchange, type openClock, type World } from './world.ts'
+
+/** What a buyer pays with: a card that pays, or one whose answer is lost. */
+export type Purse = 'pays' | 'answer_lost'
+
+/** Each processor, to sell with and to look into: the same is told of both. */
+export const openTestTill = async () => ({
+  settings: {},
+  connect: async (_api: Client, _organization_id: string) => undefined,
+  token: (purse: Purse): string => (purse === 'pays' ? 'tok_visa' : 'tok_charge_then_timeout'),
+  books: (world: World) => readBooks(world),
+  tell: async (_world: World): Promise<unknown> => undefined,
+  close: async () => undefined,
+})
+
+export const openStripeTill = async (clock: ReturnType<typeof openClock>) => {
+  const standIn = await openStripeStandIn(clock)
+  const account = standIn.account()
+  const unheard = new Set<string>()
+  let address = ''
+  /** The answer to a confirmation with one of these is lost; the next one is not. */
+  const loses = (token: unknown) => typeof token === 'string' && unheard.delete(token)
+  standIn.misbehave(({ params }) => (loses(params.confirmation_token) ? 'timed_out' : undefined))
+  return {
+    standIn,
+    account,
+    settings: { BURSAR_STRIPE_API_BASE: standIn.url },
+    connect: async (api: Client, organization_id: string): Promise<void> => {
+      const { secret_key, publishable_key, webhook_secret } = account
+      const { events_url } = await api.call(connectPaymentAccount, { params: { id: organization_id }, body: { secret_key, publishable_key, webhook_secret } })
+      address = new URL(events_url).pathname
+    },
+    token: (purse: Purse): string => {
+      const token = account.token('pm_card_visa')
+      if (purse === 'answer_lost') unheard.add(token)
+      return token
+    },
+    books: async (_world: World) => account.books(),
+    /** Tells what is due to be told, to the address of the account. */
+    tell: (world: World): Promise<unknown> => standIn.deliver((_, headers, body) => exchange(world.port, 'POST', address, headers, body)),
+    close: standIn.close,
+  }
+}
+
+export type Till = Awaited<ReturnType<typeof openTestTill>> | Awaited<ReturnType<typeof openStripeTill>>

@@ -1,0 +1,405 @@
+import { chargeable, stepOf } from '../../src/kernel/money.ts'
+import type { Clock } from '../../src/platform/clock.ts'
+import {
+  cardOf,
+  charge,
+  confirmationToken,
+  customer,
+  dispute,
+  event,
+  newName,
+  paymentIntent,
+  paymentMethod,
+  refund,
+  setupIntent,
+  type Card,
+  type ChargeObject,
+  type DisputeObject,
+  type Fields,
+  type MethodObject,
+  type PaymentObject,
+  type RefundObject,
+  type SetupObject,
+  type TokenObject,
+} from './stripe-objects.ts'
+
+/** A request that Stripe does not carry out, or a card that a bank declined. */
+export class Refused extends Error {
+  readonly status: number
+  readonly fields: Fields
+  constructor(status: number, fields: Fields) {
+    super(String(fields.message))
+    this.status = status
+    this.fields = { type: 'invalid_request_error', ...fields }
+  }
+}
+
+type Any = PaymentObject | SetupObject
+const wrong = (code: string | undefined, message: string, status = 400) => new Refused(status, { ...(code ? { code } : {}), message })
+const settlesAfter = 60
+
+const reasons: Readonly<Record<string, string>> = {
+  generic_decline: 'Your card was declined.',
+  insufficient_funds: 'Your card has insufficient funds.',
+  expired_card: 'Your card has expired.',
+  incorrect_cvc: "Your card's security code is incorrect.",
+  authentication_required: 'Your card was declined. This transaction requires authentication.',
+}
+
+/** The books of one account, and what can be asked of them. Each payment is charged at most once; every charge is remembered. */
+export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields & { type: string }) => void) => {
+  const customers = new Map<string, Fields>()
+  const intents = new Map<string, Any>()
+  const methods = new Map<string, MethodObject>()
+  const cardNames = new Map<string, string>()
+  const tokens = new Map<string, TokenObject>()
+  const charges = new Map<string, ChargeObject>()
+  const refunds = new Map<string, RefundObject>()
+  const disputes = new Map<string, DisputeObject>()
+  const settling = new Map<string, { at: number; to: string }>()
+  const now = () => Math.floor(clock.wall().getTime() / 1000)
+  const events: (Fields & { type: string })[] = []
+  const happened = (type: string, object: Fields) => {
+    const told = event(now(), type, structuredClone(object))
+    events.push(told)
+    tell(told)
+  }
+
+  const find = <T>(from: ReadonlyMap<string, T>, name: unknown, what: string): T => {
+    const found = from.get(String(name))
+    if (found === undefined) throw wrong('resource_missing', `No such ${what}: '${String(name)}'`, 404)
+    return found
+  }
+  const isPayment = (one: Any): one is PaymentObject => one.object === 'payment_intent'
+  const word = (one: Any) => (isPayment(one) ? 'payment' : 'setup')
+  const cardFor = (method: MethodObject): Card => cardOf(cardNames.get(method.id)!)!
+
+  /** What fell due in the meantime has happened before anybody looks. */
+  const settle = () => {
+    for (const [name, { at, to }] of settling) {
+      if (at > now()) continue
+      settling.delete(name)
+      const back = refunds.get(name)
+      if (back) {
+        back.status = to
+        happened(to === 'failed' ? 'refund.failed' : 'refund.updated', back)
+        if (to === 'failed') charges.get(String(back.charge))!.amount_refunded -= back.amount
+        continue
+      }
+      const intent = intents.get(name) as PaymentObject
+      const method = methods.get(intent.payment_method!)!
+      if (to === 'succeeded') succeed(intent, method)
+      else decline(intent, method, 'insufficient_funds')
+    }
+  }
+
+  const succeed = (intent: Any, method: MethodObject) => {
+    intent.status = 'succeeded'
+    intent.payment_method = method.id
+    intent.next_action = null
+    if (!isPayment(intent)) {
+      method.customer = intent.customer
+      intent.last_setup_error = null
+      return happened('setup_intent.succeeded', intent)
+    }
+    if (intent.setup_future_usage !== null) method.customer = intent.customer
+    intent.last_payment_error = null
+    const made = charge(now(), intent, method)
+    charges.set(made.id, made)
+    intent.latest_charge = made.id
+    intent.amount_received = intent.amount
+    happened('charge.succeeded', made)
+    happened('payment_intent.succeeded', intent)
+    if (cardFor(method).disputed) {
+      const opened = dispute(now(), made)
+      disputes.set(opened.id, opened)
+      made.disputed = true
+      happened('charge.dispute.created', opened)
+    }
+  }
+
+  const decline = (intent: Any, method: MethodObject, reason: string): Refused => {
+    const cardish = reason === 'expired_card' || reason === 'incorrect_cvc' || reason === 'processing_error' || reason === 'authentication_required'
+    const failure = {
+      type: 'card_error',
+      code: reason === 'authentication_failed' ? `${word(intent)}_intent_authentication_failure` : cardish ? reason : 'card_declined',
+      ...(reason === 'authentication_failed' ? {} : { decline_code: reason }),
+      message: reasons[reason] ?? 'Your card was declined.',
+      payment_method: structuredClone(method),
+    }
+    intent.status = 'requires_payment_method'
+    intent.payment_method = null
+    intent.next_action = null
+    if (isPayment(intent)) intent.last_payment_error = failure
+    else intent.last_setup_error = failure
+    happened(isPayment(intent) ? 'payment_intent.payment_failed' : 'setup_intent.setup_failed', intent)
+    return new Refused(402, { ...failure, [intent.object]: structuredClone(intent) })
+  }
+
+  /** A new method for a token, or one that this customer has kept. */
+  const chosen = (intent: Any, { confirmation_token, payment_method }: Fields): MethodObject => {
+    if (confirmation_token !== undefined) {
+      const token = tokens.get(confirmation_token as string)
+      if (!token) throw wrong('resource_missing', `No such confirmation_token: '${confirmation_token as string}'`)
+      const used = token[intent.object]
+      if ((token.payment_intent ?? token.setup_intent) !== null && used !== intent.id) throw wrong('confirmation_token_used', 'This token was used before.')
+      const name = cardNames.get(token.id)!
+      const method = paymentMethod(now(), name, cardOf(name)!)
+      methods.set(method.id, method)
+      cardNames.set(method.id, name)
+      token[intent.object] = intent.id
+      return method
+    }
+    const method = methods.get(String(payment_method))
+    if (!method) throw wrong('resource_missing', `No such PaymentMethod: '${String(payment_method)}'`)
+    if (method.customer === null || method.customer !== intent.customer) throw wrong(undefined, 'The PaymentMethod does not belong to this customer.')
+    return method
+  }
+
+  const confirm = (intent: Any, params: Fields): Any => {
+    if (!['requires_payment_method', 'requires_confirmation', 'requires_action'].includes(intent.status))
+      throw wrong(`${word(intent)}_intent_unexpected_state`, `This intent has a status of ${intent.status}.`)
+    const off_session = params.off_session === 'true'
+    if (isPayment(intent) && off_session && intent.setup_future_usage !== null)
+      throw wrong(undefined, 'You cannot confirm with `off_session` when `setup_future_usage` is set.')
+    const method = chosen(intent, params)
+    const card = cardFor(method)
+    const kept = params.payment_method !== undefined
+    const code = card.declines ?? (isPayment(intent) && kept && card.fails_later ? 'generic_decline' : undefined)
+    if (code) throw decline(intent, method, code)
+    const options = (params.payment_method_options as { card?: { request_three_d_secure?: string } } | undefined)?.card
+    const asks = options?.request_three_d_secure === 'any' || card.authenticates === 'always' || (card.authenticates === 'on_setup' && !kept && !off_session)
+    if (asks && off_session) throw decline(intent, method, 'authentication_required')
+    if (asks) {
+      intent.status = 'requires_action'
+      intent.payment_method = method.id
+      intent.next_action = { type: 'use_stripe_sdk', use_stripe_sdk: {} }
+      happened(`${intent.object}.requires_action`, intent)
+    } else if (card.settles && isPayment(intent)) {
+      intent.status = 'processing'
+      intent.payment_method = method.id
+      settling.set(intent.id, { at: now() + settlesAfter, to: card.settles })
+      if (intent.setup_future_usage !== null) method.customer = intent.customer
+      happened('payment_intent.processing', intent)
+    } else succeed(intent, method)
+    return intent
+  }
+
+  const cancel = (intent: Any): Any => {
+    if (!['requires_payment_method', 'requires_confirmation', 'requires_action'].includes(intent.status))
+      throw wrong(`${word(intent)}_intent_unexpected_state`, `You cannot cancel this, because it has a status of ${intent.status}.`)
+    intent.status = 'canceled'
+    // Whatever changes an intent may clear why it failed.
+    if (isPayment(intent)) Object.assign(intent, { canceled_at: now(), last_payment_error: null })
+    happened(`${intent.object}.canceled`, intent)
+    return intent
+  }
+
+  const createPayment = (params: Fields): PaymentObject => {
+    const currency = String(params.currency)
+    const amount = Number(params.amount)
+    const { minimum, maximum } = chargeable(currency)
+    if (!Number.isSafeInteger(amount) || amount % stepOf(currency) !== 0) throw wrong('parameter_invalid_integer', 'Invalid integer')
+    if (amount < minimum) throw wrong('amount_too_small', 'Amount is too small.')
+    if (amount > maximum) throw wrong('amount_too_large', 'Amount is too large.')
+    return paymentIntent(now(), {
+      amount,
+      currency,
+      customer: params.customer === undefined ? null : String(find(customers, params.customer, 'customer').id),
+      metadata: (params.metadata ?? {}) as PaymentObject['metadata'],
+      setup_future_usage: (params.setup_future_usage as string | undefined) ?? null,
+    })
+  }
+
+  const giveBack = (params: Fields): RefundObject => {
+    const intent = find(intents, params.payment_intent, 'payment_intent')
+    const made = charges.get(String(intent.latest_charge))
+    if (!made) throw wrong('charge_not_refundable', 'This payment has no successful charge.')
+    const left = made.amount - made.amount_refunded
+    const amount = Number(params.amount ?? left)
+    if (left === 0) throw wrong('charge_already_refunded', 'Charge has already been refunded.')
+    if (!(amount >= 1)) throw wrong('parameter_invalid_integer', 'Invalid integer')
+    if (amount > left) throw wrong(undefined, 'Refund amount is greater than unrefunded amount on charge.')
+    const { refunds: how } = cardFor(methods.get(intent.payment_method!)!)
+    const back = refund(now(), {
+      amount,
+      currency: made.currency,
+      charge: made.id,
+      payment_intent: intent.id,
+      metadata: (params.metadata ?? {}) as RefundObject['metadata'],
+      status: how === 'pending' ? 'pending' : 'succeeded',
+    })
+    refunds.set(back.id, back)
+    made.amount_refunded += amount
+    made.refunded = made.amount_refunded === made.amount
+    if (how) settling.set(back.id, { at: now() + settlesAfter, to: how === 'pending' ? 'succeeded' : 'failed' })
+    happened('refund.created', back)
+    return back
+  }
+
+  const closeDispute = (one: DisputeObject): DisputeObject => {
+    if (one.status !== 'needs_response' && one.status !== 'warning_needs_response') throw wrong(undefined, 'This dispute is already closed')
+    one.status = 'lost'
+    happened('charge.dispute.closed', one)
+    return one
+  }
+
+  /** Newest first, as pages that go on after a name. */
+  const list = (all: readonly Fields[], { limit = '10', starting_after }: Fields, url: string): Fields => {
+    const newest = all.toReversed()
+    const from = starting_after === undefined ? 0 : newest.findIndex((one) => one.id === starting_after) + 1
+    const data = newest.slice(from, from + Number(limit))
+    return { object: 'list', data, has_more: from + data.length < newest.length, url }
+  }
+
+  /** Objects in the place of their names, where they were asked for. */
+  const expand = (object: Fields, wanted: readonly string[]): Fields => {
+    if (object.object === 'list') {
+      const inner = wanted.map((path) => path.replace(/^data\./, ''))
+      return { ...object, data: (object.data as Fields[]).map((one) => expand(one, inner)) }
+    }
+    const shown: Fields = structuredClone(object)
+    for (const field of wanted) {
+      const name = shown[field]
+      const whole = typeof name === 'string' ? (field === 'payment_method' ? methods.get(name) : charges.get(name)) : undefined
+      if (whole) shown[field] = structuredClone(whole)
+    }
+    return shown
+  }
+
+  const route = (method: string, path: string, params: Fields): Fields => {
+    const [kind = '', name, verb] = path.replace('/v1/', '').split('/')
+    const keep = <T extends { id: string }>(into: Map<string, T>, object: T): T => {
+      into.set(object.id, object)
+      return object
+    }
+    const matching = (all: Iterable<Fields>, field: string) => [...all].filter((one) => params[field] === undefined || one[field] === params[field])
+    if (method === 'GET' && path === '/v1/account') return { id, object: 'account', charges_enabled: true, type: 'standard' }
+    if (path === '/v1/test_helpers/confirmation_tokens') {
+      const card = String(params.payment_method)
+      const found = cardOf(card)
+      if (!found) throw wrong('resource_missing', `No such PaymentMethod: '${card}'`)
+      const token = keep(tokens, confirmationToken(now(), card, found))
+      cardNames.set(token.id, card)
+      return token
+    }
+    switch (`${method} ${kind}${name ? '/:id' : ''}${verb ? `/${verb}` : ''}`) {
+      case 'POST customers': {
+        const made = customer(newName('cus'), now(), (params.metadata ?? {}) as Record<string, string>)
+        customers.set(made.id, made)
+        return made
+      }
+      case 'POST payment_intents':
+        return keep(intents, createPayment(params))
+      case 'POST setup_intents':
+        return keep(
+          intents,
+          setupIntent(now(), { customer: String(find(customers, params.customer, 'customer').id), metadata: params.metadata as Record<string, string> }),
+        )
+      case 'GET payment_intents':
+      case 'GET setup_intents':
+        return list(
+          matching(intents.values(), 'customer').filter(({ object }) => `${String(object)}s` === kind),
+          params,
+          path,
+        )
+      case 'GET payment_intents/:id':
+      case 'GET setup_intents/:id':
+        return find(intents, name, kind)
+      case 'POST payment_intents/:id/confirm':
+      case 'POST setup_intents/:id/confirm':
+        return confirm(find(intents, name, kind), params)
+      case 'POST payment_intents/:id/cancel':
+      case 'POST setup_intents/:id/cancel':
+        return cancel(find(intents, name, kind))
+      case 'GET confirmation_tokens/:id':
+        return find(tokens, name, 'confirmation_token')
+      case 'GET payment_methods/:id':
+        return find(methods, name, 'payment_method')
+      case 'POST payment_methods/:id/detach': {
+        const found = find(methods, name, 'payment_method')
+        if (found.customer === null) throw wrong(undefined, 'The payment method you provided is not attached to a customer so detachment is impossible.')
+        found.customer = null
+        happened('payment_method.detached', found)
+        return found
+      }
+      case 'POST refunds':
+        return giveBack(params)
+      case 'GET refunds':
+        return list(matching(refunds.values(), 'payment_intent'), params, path)
+      case 'GET refunds/:id':
+        return find(refunds, name, 'refund')
+      case 'GET events': {
+        const { gte } = (params.created ?? {}) as { gte?: string }
+        const types = Object.values((params.types ?? {}) as Record<string, string>)
+        if (types.length > 20) throw wrong(undefined, 'You may filter by at most 20 types.')
+        return list(
+          events.filter((one) => types.includes(one.type) && Number(one.created) >= Number(gte ?? 0)),
+          params,
+          path,
+        )
+      }
+      case 'GET disputes':
+        return list(matching(disputes.values(), 'payment_intent'), params, path)
+      case 'GET disputes/:id':
+        return find(disputes, name, 'dispute')
+      case 'POST disputes/:id/close':
+        return closeDispute(find(disputes, name, 'dispute'))
+      default:
+        throw wrong(undefined, `Unrecognized request URL (${method}: ${path})`, 404)
+    }
+  }
+
+  return {
+    id,
+    ask: (method: string, path: string, { expand: wanted, ...params }: Fields): Fields => {
+      settle()
+      return expand(route(method, path, params), Object.values((wanted ?? {}) as Record<string, string>))
+    },
+    /** What a page gets for a card that was typed into the form: by the card's name in the test mode. */
+    token: (card: string): string => String(route('POST', '/v1/test_helpers/confirmation_tokens', { payment_method: card }).id),
+    /** What the payer does when their bank asks them. */
+    complete: (client_secret: string, well: boolean): void => {
+      const intent = [...intents.values()].find((one) => one.client_secret === client_secret)!
+      if (intent.status !== 'requires_action') throw wrong(undefined, `This intent is ${intent.status}.`)
+      const method = methods.get(intent.payment_method!)!
+      if (well) succeed(intent, method)
+      else decline(intent, method, 'authentication_failed')
+    },
+    /** A bank sends a new card, and tells Stripe. */
+    renewCard: (method_id: string, card: Fields): void => {
+      const method = find(methods, method_id, 'payment_method')
+      Object.assign(method.card as Fields, card)
+      happened('payment_method.automatically_updated', method)
+    },
+    /** How a dispute goes on without anybody asking. */
+    change: (dispute_id: string, changes: Fields): void => {
+      const one = find(disputes, dispute_id, 'dispute')
+      Object.assign(one, changes)
+      happened('charge.dispute.updated', one)
+    },
+    /** Every charge and refund, as Stripe would show them in its own pages. */
+    books: () => {
+      settle()
+      return {
+        charges: [...charges.values()].map(({ amount, currency, metadata, payment_intent }) => ({
+          amount,
+          currency,
+          intent_id: payment_intent,
+          metadata: metadata as Record<string, string>,
+        })),
+        refunds: [...refunds.values()].map(({ amount, currency, metadata, status, payment_intent }) => ({
+          amount,
+          currency,
+          intent_id: payment_intent,
+          metadata,
+          status,
+        })),
+        intents: [...intents.values()].map(({ id: name, status, metadata }) => ({ id: name, status, metadata })),
+      }
+    },
+    find: (kind: 'payment_intents' | 'disputes', name: string): Fields =>
+      structuredClone(kind === 'disputes' ? find(disputes, name, 'dispute') : find(intents, name, 'intent')),
+  }
+}
+export type StripeBooks = ReturnType<typeof openStripeBooks>

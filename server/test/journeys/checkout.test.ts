@@ -1,0 +1,578 @@
+import { mkdirSync, readFileSync } from 'node:fs'
+import { gzipSync } from 'node:zlib'
+import {
+  createBenefit,
+  createCheckout,
+  createCustomer,
+  createCustomField,
+  createDiscount,
+  createProduct,
+  deleteDiscount,
+  getCheckout,
+  listOrders,
+  listPayments,
+  listSeats,
+  updateProduct,
+  updateProductBenefits,
+  updateTaxSettings,
+} from '@bursar/contract'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { openApi } from '../../src/main/wire.ts'
+import { readConfig } from '../../src/platform/config.ts'
+import { openBrowser, openCallback, openContext, expectAccessible, type Browser, type Page } from '../harness/browser.ts'
+import { logFile } from '../harness/secrets.ts'
+import { openClock, openWorld, type World } from '../harness/world.ts'
+
+// What buyers live through, with a real browser: from the link to what they bought.
+let world: World
+let browser: Browser
+let callback: Awaited<ReturnType<typeof openCallback>>
+beforeAll(async () => {
+  ;[world, browser, callback] = await Promise.all([openWorld({ worker: true, browser: true }), openBrowser(), openCallback()])
+})
+afterAll(async () => {
+  await browser.close()
+  await callback.close()
+  await world.close()
+})
+
+const fixed = (price_amount: number) => ({ amount_type: 'fixed', price_amount, price_currency: 'usd' }) as const
+const seated = {
+  amount_type: 'seat_based',
+  price_currency: 'usd',
+  seat_tiers: {
+    seat_tier_type: 'graduated',
+    tiers: [
+      { min_seats: 1, max_seats: 10, price_per_seat: 1200 },
+      { min_seats: 11, max_seats: null, price_per_seat: 900 },
+    ],
+  },
+} as const
+type Given = Record<string, unknown>
+
+/** A shop with something of each kind to sell. */
+const open = async () => {
+  const shop = await world.shop()
+  const { api } = shop
+  const product = (body: Given) => api.call(createProduct, { body: body as never })
+  const manual = await api.call(createBenefit, {
+    body: { type: 'custom', description: 'A printed map of the trails', properties: { note: 'It comes by post.' } },
+  })
+  return {
+    ...shop,
+    product,
+    guide: () => product({ name: 'Field guide', description: 'Two hundred birds, with their songs.', prices: [fixed(2900)] }),
+    withBenefit: (id: string, benefit: string) => api.call(updateProductBenefits, { params: { id }, body: { benefits: [benefit] } }),
+    plan: (more: Given = {}) => product({ name: 'Team plan', recurring_interval: 'month', prices: [seated], ...more }),
+    checkout: (body: Given) => api.call(createCheckout, { body: body as never }),
+    manual,
+    ordersOf: async (id: string) => (await api.call(listOrders, { query: { checkout_id: [id] } })).items,
+    paymentsOf: async (id: string) => (await api.call(listPayments, { query: { checkout_id: [id] } })).items,
+    seen: (id: string) => api.call(getCheckout, { params: { id } }),
+  }
+}
+
+const fill = async (page: Page, email: string) => {
+  await page.getByLabel('E-mail address').fill(email)
+  await page.getByLabel('Country').selectOption('DE')
+}
+const priced = (page: Page, due: string) => page.locator('.bill .due dd', { hasText: due }).waitFor()
+const thanked = (page: Page) => page.getByRole('heading', { name: 'Thank you!' }).waitFor()
+
+/** Everything a browser was asked to load or show, to be searched for what must not be there. */
+const watched = (page: Page) => {
+  const addresses: string[] = []
+  page.on('request', (request) => addresses.push(request.url()))
+  return addresses
+}
+
+describe('buying', () => {
+  test('something once: two clicks from the form, and the secret is in no address, page, storage or log', async () => {
+    const { guide, checkout, ordersOf, seen, manual, withBenefit } = await open()
+    const product = await guide()
+    await withBenefit(product.id, manual.id)
+    const made = await checkout({ products: [product.id], customer_email: 'ada@people.test', customer_billing_address: { country: 'DE' } })
+    const { context, violations, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    const addresses = watched(page)
+    const pages: string[] = []
+    await page.goto(made.url)
+    expect(page.url()).toBe(`${world.config.public_url.origin}/checkout/${made.id}`)
+    pages.push(await page.content())
+    await page.getByRole('button', { name: 'Pay $29.00' }).click()
+    await thanked(page)
+    await page.getByText('A printed map of the trails').waitFor()
+    await page.locator('.benefits .status.good').waitFor()
+    pages.push(await page.content())
+    await page.getByText('$29.00 paid').waitFor()
+    expect(await page.getByRole('link', { name: 'Open the portal' }).getAttribute('href')).toMatch(/^\/org-[a-z]+\/portal$/)
+    expect(await ordersOf(made.id)).toMatchObject([{ status: 'paid', total_amount: 2900 }])
+    expect(await seen(made.id)).toMatchObject({ status: 'succeeded' })
+
+    // The first address has it; from then on nothing has.
+    const secret = made.client_secret
+    expect(addresses[0]).toContain(secret)
+    expect(addresses.slice(1).filter((address) => address.includes(secret))).toEqual([])
+    expect(pages.filter((text) => text.includes(secret) || /bursar_test_[a-z]+_/.test(text))).toEqual([])
+    expect(await page.evaluate('JSON.stringify([{ ...localStorage }, { ...sessionStorage }, document.cookie])')).toBe('[{},{},""]')
+    for (const cookie of await context.cookies()) expect(cookie).toMatchObject({ httpOnly: true, sameSite: 'Lax' })
+    expect(readFileSync(logFile(), 'utf8')).not.toContain(secret.slice(-20))
+    await close()
+    expect(violations).toEqual([])
+  })
+
+  test('five seats: the price follows as they are typed, a declined card loses nothing, and three people are invited by one paste', async () => {
+    const { plan, checkout, api, ordersOf, paymentsOf } = await open()
+    const made = await checkout({ products: [(await plan()).id] })
+    const { context, violations, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    let loads = 0
+    page.on('framenavigated', () => loads++)
+    await page.goto(made.url)
+    expect(loads).toBe(1)
+    await fill(page, 'grace@people.test')
+    await page.getByLabel('Name').first().fill('Grace')
+    const seats = page.getByLabel('Seats')
+    await seats.fill('12')
+    await priced(page, '$138.00')
+    await seats.fill('5')
+    await priced(page, '$60.00')
+    // One answer later, and a digit more: whoever types is not interrupted.
+    await seats.press('End')
+    expect(await page.evaluate('document.activeElement.id')).toBe('seats')
+    const then = page.locator('.bill > div', { hasText: 'Then' })
+    expect(await then.textContent()).toMatch(/^Then\$60\.00 a month from [A-Z][a-z]{2} \d{1,2}, \d{4}$/)
+    expect(loads).toBe(1)
+    await page.getByLabel('Test card').selectOption('tok_insufficient_funds')
+    await page.getByRole('button', { name: 'Pay $60.00' }).click()
+    await page.getByText('The card has insufficient funds.').waitFor()
+    expect(await page.getByLabel('Test card').getAttribute('aria-invalid')).toBe('true')
+    for (const [label, value] of [
+      ['E-mail address', 'grace@people.test'],
+      ['Name', 'Grace'],
+      ['Seats', '5'],
+      ['Country', 'DE'],
+    ] as const)
+      expect(await page.getByLabel(label).first().inputValue(), label).toBe(value)
+    await page.getByLabel('Test card').selectOption('tok_visa')
+    await page.getByRole('button', { name: 'Pay $60.00' }).click()
+    await thanked(page)
+    const [order] = await ordersOf(made.id)
+    expect(order).toMatchObject({ seats: 5, total_amount: 6000, status: 'paid' })
+    expect((await paymentsOf(made.id)).map(({ status }) => status).toSorted()).toEqual(['failed', 'succeeded'])
+    await page.getByText('1 of 5 seats given').waitFor()
+    await page.getByLabel('E-mail addresses').fill('Ann One <ann1@people.test>, bob1@people.test; cyd1@people.test\ngrace@people.test\nnot an address')
+    await page.getByRole('button', { name: 'Send invitations' }).click()
+    await page.getByText('4 of 5 seats given').waitFor()
+    expect(await page.locator('#team li').allTextContents()).toEqual([
+      'ann1@people.test invited',
+      'bob1@people.test invited',
+      'cyd1@people.test invited',
+      'grace@people.test has a seat already',
+      'not an address is no e-mail address',
+    ])
+    for (const name of ['ann1', 'bob1', 'cyd1']) expect((await world.mail.next(`${name}@people.test`)).text).toContain('/claim')
+    await page.getByLabel('E-mail addresses').fill('dan1@people.test eve1@people.test')
+    await page.getByRole('button', { name: 'Send invitations' }).click()
+    await page.getByText('5 of 5 seats given').waitFor()
+    expect(await page.locator('#team li').allTextContents()).toEqual(['dan1@people.test invited', 'eve1@people.test no seat is free'])
+    const { total_seats, available_seats } = await api.call(listSeats, { query: { subscription_id: order!.subscription_id! } })
+    expect({ total_seats, available_seats }).toEqual({ total_seats: 5, available_seats: 0 })
+    await close()
+    expect(violations).toEqual([])
+  })
+
+  test('without script: the price by its button, a price that was not seen is not paid, and then it is', async () => {
+    const { plan, checkout, api, ordersOf, paymentsOf } = await open()
+    await api.call(updateTaxSettings, {
+      body: { provider: 'rates', rates: [{ country: 'DE', rate: '19', reverse_charge: false }] } as never,
+    })
+    const made = await checkout({ products: [(await plan({ prices: [{ ...seated, tax_behavior: 'exclusive' }] })).id] })
+    const { context, close } = await openContext(browser, world, { script: false })
+    const page = await context.newPage()
+    await page.goto(made.url)
+    await page.getByLabel('Seats').fill('3')
+    await page.getByRole('button', { name: 'Update price' }).click()
+    await priced(page, '$36.00')
+    expect(await page.getByLabel('Seats').inputValue()).toBe('3')
+    await fill(page, 'joan@people.test')
+    await page.getByRole('button', { name: 'Pay $36.00' }).click()
+    // With the country comes a tax: it is shown before it is paid.
+    await page.getByText('The price has changed.').waitFor()
+    expect(await paymentsOf(made.id)).toEqual([])
+    await page.getByText('Tax in Germany').waitFor()
+    expect(await page.getByLabel('E-mail address').inputValue()).toBe('joan@people.test')
+    await page.getByRole('button', { name: 'Pay $42.84' }).click()
+    await thanked(page)
+    await page.getByLabel('E-mail addresses').fill('kim@people.test')
+    await page.getByRole('button', { name: 'Send invitations' }).click()
+    await page.getByText('2 of 3 seats given').waitFor()
+    expect(await ordersOf(made.id)).toMatchObject([{ total_amount: 4284, tax_amount: 684, seats: 3 }])
+    await close()
+  })
+
+  test('a trial that is no longer given is not taken for its price: what is due today is shown first', async () => {
+    const { product, checkout, api, paymentsOf } = await open()
+    const plan = await product({ name: 'Supporter', recurring_interval: 'month', trial_interval: 'day', trial_interval_count: 14, prices: [fixed(900)] })
+    const made = await checkout({ products: [plan.id] })
+    const { context, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    await page.goto(made.url)
+    await fill(page, 'trial@people.test')
+    await priced(page, '$0.00')
+    await api.call(updateProduct, { params: { id: plan.id }, body: { trial_interval: null, trial_interval_count: null } })
+    await page.getByRole('button', { name: /trial/ }).click()
+    await page.getByText('The price has changed').waitFor()
+    expect(await paymentsOf(made.id)).toEqual([])
+    await page.getByRole('button', { name: 'Pay $9.00' }).click()
+    await thanked(page)
+    await close()
+  })
+
+  test('what the seller changes meanwhile is shown, and then it can be paid: another price, a discount that is gone', async () => {
+    const { guide, checkout, api, ordersOf, paymentsOf } = await open()
+    const product = await guide()
+    const discount = await api.call(createDiscount, {
+      body: { name: 'Launch', code: 'LAUNCH', type: 'percentage', basis_points: 1000, duration: 'once' } as never,
+    })
+    const { context, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    const visit = async (more: Given) => {
+      const made = await checkout({ products: [product.id], customer_billing_address: { country: 'DE' }, ...more })
+      await page.goto(made.url)
+      await page.getByLabel('E-mail address').fill('later@people.test')
+      return made
+    }
+    const dear = await visit({})
+    await api.call(updateProduct, { params: { id: product.id }, body: { prices: [fixed(3500)] } })
+    await page.getByRole('button', { name: 'Pay $29.00' }).click()
+    await page.getByText('The price has changed.').waitFor()
+    await priced(page, '$35.00')
+    expect(await page.getByLabel('E-mail address').inputValue()).toBe('later@people.test')
+    expect(await paymentsOf(dear.id)).toEqual([])
+    await page.getByRole('button', { name: 'Pay $35.00' }).click()
+    await thanked(page)
+    expect(await ordersOf(dear.id)).toMatchObject([{ total_amount: 3500 }])
+
+    const cheap = await visit({ discount_id: discount.id })
+    await api.call(deleteDiscount, { params: { id: discount.id } })
+    await page.getByRole('button', { name: 'Pay $31.50' }).click()
+    await page.getByText('The price has changed.').waitFor()
+    expect(await paymentsOf(cheap.id)).toEqual([])
+    await page.getByRole('button', { name: 'Pay $35.00' }).click()
+    await thanked(page)
+    await close()
+  })
+
+  test('whoever confirms at their bank arrives at the seller’s own page', async () => {
+    const { guide, checkout, ordersOf } = await open()
+    const made = await checkout({
+      products: [(await guide()).id],
+      success_url: `${callback.uri}?done={CHECKOUT_ID}`,
+      customer_email: 'asked@people.test',
+      customer_billing_address: { country: 'DE' },
+    })
+    const { context, violations, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    await page.goto(made.url)
+    await page.getByLabel('Test card').selectOption('tok_3ds')
+    await page.getByRole('button', { name: 'Pay $29.00' }).click()
+    await page.waitForURL('**/bank')
+    // However fast it is paid: the form of this page may lead there.
+    expect((await page.reload())!.headers()['content-security-policy']).toContain(`form-action 'self' ${new URL(callback.uri).origin};`)
+    await page.getByRole('button', { name: 'Yes, I confirm' }).click()
+    expect((await callback.next()).searchParams.get('done')).toBe(made.id)
+    expect(await ordersOf(made.id)).toHaveLength(1)
+    await close()
+    expect(violations).toEqual([])
+  })
+
+  test('pressed twice it is paid once', async () => {
+    const { guide, checkout, ordersOf, paymentsOf } = await open()
+    const made = await checkout({ products: [(await guide()).id] })
+    const { context, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    await page.goto(made.url)
+    await fill(page, 'twice@people.test')
+    await page.getByText('as soon as your country is known').waitFor({ state: 'detached' })
+    await page.getByRole('button', { name: 'Pay $29.00' }).dblclick()
+    await thanked(page)
+    expect(await ordersOf(made.id)).toHaveLength(1)
+    expect(await paymentsOf(made.id)).toMatchObject([{ status: 'succeeded', amount: 2900 }])
+    await close()
+  })
+
+  test('whoever the bank asks may refuse; then another card pays, and the seller’s own page is where it ends', async () => {
+    const { guide, checkout, ordersOf } = await open()
+    const made = await checkout({ products: [(await guide()).id], success_url: `${callback.uri}?done={CHECKOUT_ID}`, locale: 'de' })
+    const { context, violations, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    await page.goto(made.url)
+    await page.getByLabel('E-Mail-Adresse').fill('zoe@people.test')
+    await page.getByLabel('Land').selectOption('AT')
+    await page.getByText('sobald Ihr Land bekannt ist').waitFor({ state: 'detached' })
+    await page.getByLabel('Testkarte').selectOption('tok_3ds')
+    await page.getByRole('button', { name: /^29,00/ }).click()
+    await page.getByRole('button', { name: 'Nein, ablehnen' }).click()
+    await page.getByText('Sie haben die Zahlung nicht bestätigt.').waitFor()
+    // And still, whenever they come back.
+    await page.goto(made.url)
+    await page.getByText('Die letzte Zahlung ist nicht gelungen. Es wurde nichts belastet.').waitFor()
+    expect(await page.getByLabel('E-Mail-Adresse').inputValue()).toBe('zoe@people.test')
+    await page.getByLabel('Testkarte').selectOption('tok_visa')
+    await page.getByRole('button', { name: /^29,00/ }).click()
+    expect((await callback.next()).searchParams.get('done')).toBe(made.id)
+    expect(await ordersOf(made.id)).toHaveLength(1)
+    await close()
+    expect(violations).toEqual([])
+  })
+
+  test('what cannot be bought says why: subscribed already, taken off sale, an address that somebody has', async () => {
+    const { plan, product, checkout, api } = await open()
+    const plain = await plan({ prices: [fixed(1500)], name: 'Solo plan' })
+    const { context, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    await api.call(createCustomer, { body: { email: 'known@people.test' } })
+    const buy = async () => {
+      const made = await checkout({ products: [plain.id], customer_billing_address: { country: 'DE' } })
+      await page.goto(made.url)
+      await page.getByLabel('E-mail address').fill('known@people.test')
+      await page.getByRole('button', { name: 'Pay $15.00' }).click()
+    }
+    await buy()
+    await thanked(page)
+    // The address belongs to somebody: who typed it is not let in.
+    await page.getByRole('link', { name: 'Sign in to the portal' }).waitFor()
+    expect((await context.cookies()).filter(({ name }) => name.includes('portal'))).toEqual([])
+    await buy()
+    await page.getByText('You have a subscription here already.').waitFor()
+    await page.getByRole('link', { name: 'Open the portal' }).waitFor()
+
+    const gone = await product({ name: 'Last year', prices: [fixed(500)] })
+    const made = await checkout({ products: [gone.id], return_url: 'https://shop.example/' })
+    await api.call(updateProduct, { params: { id: gone.id }, body: { is_archived: true } })
+    expect((await page.goto(made.url))!.status()).toBe(410)
+    expect(await page.getByRole('link', { name: 'Back to the shop' }).getAttribute('href')).toBe('https://shop.example/')
+    await close()
+  })
+
+  test('what is asked for is asked at its field: a price of one’s own, questions of the seller, wrong numbers', async () => {
+    const { product, checkout, api, seen } = await open()
+    const question = await api.call(createCustomField, {
+      body: {
+        type: 'select',
+        slug: 'size',
+        name: 'Shirt size',
+        properties: {
+          options: [
+            { value: 'm', label: 'Medium' },
+            { value: 'l', label: 'Large' },
+          ],
+        },
+      },
+    })
+    const shirt = await product({
+      name: 'Shirt',
+      prices: [{ amount_type: 'custom', price_currency: 'usd', minimum_amount: 1000, preset_amount: 2000 }],
+      attached_custom_fields: [{ custom_field_id: question.id, required: true }],
+    })
+    const made = await checkout({ products: [shirt.id] })
+    const { context, close } = await openContext(browser, world, { script: false })
+    const page = await context.newPage()
+    await page.goto(made.url)
+    await page.getByLabel('Your price in USD').fill('5')
+    await page.getByRole('button', { name: 'Update price' }).click()
+    expect(await page.locator('#amount-error').textContent()).toContain('cannot be chosen')
+    await page.getByLabel('Your price in USD').fill('25.50')
+    await page.getByRole('button', { name: 'Update price' }).click()
+    await priced(page, '$25.50')
+    await page.getByText('Add a discount code').click()
+    await page.getByLabel('Discount code').fill('NOPE')
+    await page.locator('.beside button').click()
+    expect(await page.locator('#discount_code-error').textContent()).toContain('This code does not exist')
+    await page.getByLabel('Discount code').fill('')
+    await page.getByText('I am buying for a business').click()
+    await page.getByLabel('The bill goes to a business').check()
+    await fill(page, 'max@people.test')
+    await page.getByLabel('Shirt size').selectOption('l')
+    await page.getByRole('button', { name: 'Pay $25.50' }).click()
+    // A business has a name and a whole address.
+    for (const name of ['customer_billing_name', 'customer_billing_address.city', 'customer_billing_address.line1'])
+      expect(await page.locator(`[id="${name}-error"]`).textContent(), name).toBe('This is needed.')
+    expect(await page.getByLabel('Shirt size').inputValue()).toBe('l')
+    await page.getByLabel('Name of the business').fill('Max & Co')
+    await page.getByLabel('Street and number').fill('Rosenweg 1')
+    await page.getByLabel('Postal code').fill('10115')
+    await page.getByLabel('City').fill('Berlin')
+    await page.getByRole('button', { name: 'Pay $25.50' }).click()
+    await thanked(page)
+    expect(await seen(made.id)).toMatchObject({ custom_field_data: { size: 'l' }, amount: 2550, customer_billing_name: 'Max & Co' })
+    await close()
+  })
+})
+
+describe('problems', () => {
+  test('too many requests: the page says how long, and tries again by itself', async () => {
+    const { guide, checkout } = await open()
+    const made = await checkout({ products: [(await guide()).id] })
+    const clock = openClock()
+    clock.hold()
+    const busy = await openApi({
+      ...world.base,
+      clock,
+      config: readConfig({ ...world.environmentVariables, BURSAR_BUDGETS: JSON.stringify({ api: [[1, 2]] }), BURSAR_REDIS_URL: '' }),
+    })
+    const address = await busy.server.listen({ host: '127.0.0.1', port: 0 })
+    const { context, violations, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    await context.request.get(`${address}/login`)
+    expect((await page.goto(`${address}/checkout/${made.id}`))!.status()).toBe(429)
+    await page.getByText(/tries again by itself in \d+ seconds?/).waitFor()
+    await expectAccessible(page)
+    clock.advance(2001)
+    await page.getByRole('heading', { name: 'Please open the link again' }).waitFor()
+    await close()
+    expect(violations).toEqual([])
+    await busy.close()
+  })
+
+  test('what only waits is not said to be gone: the portal of a seller, when the page may not ask for them', async () => {
+    const { organization } = await open()
+    const busy = await openApi({
+      ...world.base,
+      config: readConfig({ ...world.environmentVariables, BURSAR_BUDGETS: JSON.stringify({ api: [[1, 60]] }), BURSAR_REDIS_URL: '' }),
+    })
+    const address = await busy.server.listen({ host: '127.0.0.1', port: 0 })
+    const { context, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    const answer = (await page.goto(`${address}/${organization.slug}/portal/sign-in`))!
+    expect(answer.status()).toBe(429)
+    expect(Number(answer.headers()['retry-after'])).toBeGreaterThan(0)
+    await page.getByText(/tries again by itself in \d+ seconds?/).waitFor()
+    await close()
+    await busy.close()
+  })
+
+  test('without a database there is still a page, with what to do and the number of the request', async () => {
+    const { guide, checkout } = await open()
+    const made = await checkout({ products: [(await guide()).id] })
+    const gone = await openApi(world.base)
+    const address = await gone.server.listen({ host: '127.0.0.1', port: 0 })
+    await gone.postgres.close()
+    const { context, violations, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    expect((await page.goto(`${address}${new URL(made.url).pathname}`))!.status()).toBeGreaterThanOrEqual(500)
+    await page.getByText(/cannot answer at the moment|broke on our side/).waitFor()
+    expect(await page.locator('details code').last().textContent()).toMatch(/^[0-9a-f-]{36}$/)
+    await expectAccessible(page)
+    await close()
+    expect(violations).toEqual([])
+    await gone.close().catch(() => undefined)
+  })
+})
+
+describe('sizes', () => {
+  test('what was promised: page, script and stylesheet', async () => {
+    const { plan, checkout } = await open()
+    const made = await checkout({ products: [(await plan()).id] })
+    const { context, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    await page.goto(made.url)
+    const packed = async (address: string) => gzipSync(await (await context.request.get(new URL(address, page.url()).href)).body()).length
+    // What Enter presses computes the price, whatever else there is to press.
+    expect(await page.locator('form.checkout button').first().getAttribute('id')).toBe('update')
+    const kib = 1024
+    expect(await packed(page.url())).toBeLessThan(12 * kib)
+    expect(await packed((await page.locator('link[rel=stylesheet]').getAttribute('href'))!)).toBeLessThan(10 * kib)
+    expect(await page.locator('script').count()).toBe(1)
+    expect(await packed((await page.locator('script').getAttribute('src'))!)).toBeLessThan(6 * kib)
+    await close()
+  })
+})
+
+describe('looks', () => {
+  const pictures = process.env.BURSAR_TEST_PICTURES
+  if (pictures) mkdirSync(pictures, { recursive: true })
+  const looks = { light: { dark: false, width: 1024 }, dark: { dark: true, width: 1024 }, phone: { dark: false, width: 390 } }
+
+  /** The page as it stands, in each of the looks: axe finds nothing, and nothing hangs over the edge. */
+  const shown = async (page: Page, name: string) => {
+    for (const [look, { dark, width }] of Object.entries(looks)) {
+      await page.emulateMedia({ colorScheme: dark ? 'dark' : 'light' })
+      await page.setViewportSize({ width, height: 900 })
+      await expectAccessible(page)
+      if (pictures) await page.screenshot({ path: `${pictures}/${name}-${look}.png`, fullPage: true })
+    }
+    await page.setViewportSize({ width: 1024, height: 900 })
+  }
+
+  test('of a purchase, from the link to the invitations: in light, dark and on a phone', async () => {
+    const { plan, checkout, api, organization } = await open()
+    const { context, violations, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    await api.call(createDiscount, { body: { name: 'Launch', code: 'LAUNCH', type: 'percentage', basis_points: 2000, duration: 'once' } as never })
+    const team = await plan()
+    await world.database.owner((owner) => owner.query(`update organizations set name = 'Northwind Trails' where id = $1`, [organization.id]))
+    const made = await checkout({ products: [team.id], return_url: 'https://shop.example/', seats: 5 })
+    await page.goto(made.url)
+    await shown(page, 'checkout')
+    await page.getByLabel('E-mail address').fill('looks@people.test')
+    await page.getByLabel('Country').selectOption('US')
+    await page.getByLabel('City').waitFor()
+    await page.getByText('Add a discount code').click()
+    await page.getByLabel('Discount code').fill('LAUNCH')
+    await page.locator('.beside button').click()
+    await priced(page, '$48.00')
+    await page.getByText('I am buying for a business').click()
+    await shown(page, 'checkout-filled')
+    await page.getByLabel('Country').selectOption('DE')
+    await page.getByLabel('City').waitFor({ state: 'detached' })
+    await page.getByText('I am buying for a business').click()
+    await page.getByLabel('Test card').selectOption('tok_insufficient_funds')
+    await page.getByRole('button', { name: /^Pay/ }).click()
+    await page.getByText('The card has insufficient funds.').waitFor()
+    await shown(page, 'checkout-declined')
+    await page.getByLabel('Test card').selectOption('tok_3ds')
+    await page.getByRole('button', { name: /^Pay/ }).click()
+    await page.getByRole('heading', { name: 'Your bank wants to be sure' }).waitFor()
+    await shown(page, 'bank')
+    // Whoever strays from their bank is led back to it.
+    await page.goto(made.url)
+    await page.getByRole('button', { name: 'Yes, I confirm' }).click()
+    await thanked(page)
+    await page.getByLabel('E-mail addresses').fill('ann@people.test, Bob <bob@people.test>; nobody')
+    await shown(page, 'thanks')
+    await page.getByRole('button', { name: 'Send invitations' }).click()
+    await page.getByText('What became of them').waitFor()
+    await shown(page, 'invited')
+    await close()
+    expect(violations).toEqual([])
+  })
+
+  test('of choices, ends and problems: in light, dark and on a phone', async () => {
+    const { plan, guide, checkout, product, manual, withBenefit } = await open()
+    const { context, violations, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    const slow = await checkout({ products: [(await guide()).id], customer_email: 'slow@people.test', customer_billing_address: { country: 'DE' } })
+    await page.goto(slow.url)
+    await page.getByLabel('Test card').selectOption('tok_processing')
+    await page.getByRole('button', { name: /^Pay/ }).click()
+    await page.getByRole('heading', { name: 'Your payment is on its way' }).waitFor()
+    await shown(page, 'progress')
+    const yearly = await product({ name: 'Supporter', recurring_interval: 'year', trial_interval: 'day', trial_interval_count: 14, prices: [fixed(9900)] })
+    await withBenefit(yearly.id, manual.id)
+    const choice = await checkout({ products: [yearly.id, (await plan()).id] })
+    await page.goto(choice.url)
+    await shown(page, 'checkout-choice')
+    await world.database.owner((owner) => owner.query('update checkouts set expires_at = created_at where id = $1', [choice.id]))
+    expect((await page.reload())!.status()).toBe(410)
+    await shown(page, 'expired')
+    await context.clearCookies()
+    expect((await page.goto(`${world.config.public_url.origin}/checkout/${choice.id}`))!.status()).toBe(403)
+    await shown(page, 'link-needed')
+    expect((await page.goto(`${world.config.public_url.origin}/nowhere`))!.status()).toBe(404)
+    await shown(page, 'not-found')
+    await close()
+    expect(violations).toEqual([])
+  })
+})

@@ -1,0 +1,226 @@
+import { execFileSync, spawnSync } from 'node:child_process'
+import { chmodSync, cpSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import pg from 'pg'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { parse } from 'yaml'
+import { readConfig } from '../../src/platform/config.ts'
+import { openCluster, type Cluster } from '../faults/kills/cluster.ts'
+import { contained, installed, layOut, readIgnore, readSettings, readStages, root, type Contained } from '../harness/image.ts'
+import { eventually, exchange, freePort } from '../harness/world.ts'
+
+interface Service {
+  readonly image: string
+  readonly command?: readonly string[]
+  readonly profiles: readonly string[]
+  readonly user?: string
+  readonly read_only?: boolean
+  readonly tmpfs?: readonly string[]
+  readonly cap_drop: readonly string[]
+  readonly cap_add?: readonly string[]
+  readonly security_opt: readonly string[]
+  readonly privileged?: boolean
+  readonly env_file?: readonly string[]
+  readonly environment?: unknown
+  readonly ports?: readonly string[]
+  readonly volumes?: readonly string[]
+  readonly networks: readonly string[]
+  readonly healthcheck?: { readonly test?: readonly string[]; readonly disable?: boolean }
+  readonly depends_on?: Readonly<Record<string, { readonly condition: string }>>
+}
+const stages = readStages(join(root, 'deploy/Dockerfile'))
+const image = stages.at(-1)!
+const compose = parse(readFileSync(join(root, 'deploy/compose.yaml'), 'utf8'), { merge: true }) as {
+  services: Record<string, Service>
+  volumes: Record<string, unknown>
+  networks: Record<string, { internal?: boolean } | null>
+}
+const services = Object.entries(compose.services)
+const stageOf = (name: string) => stages.find(([from]) => from!.words[2] === name)!
+const said = (name: string) => image.findLast((one) => one.name === name)!
+const environments = ['sandbox', 'production'] as const
+
+test('the image is built in stages from bases of a fixed version, runs as nobody in particular, and holds no secret', () => {
+  expect(stages.length).toBeGreaterThan(2)
+  const built = stages.map(([from]) => from!.words[2]).filter((name) => name !== undefined)
+  for (const [from] of stages) if (!built.includes(from!.words[0]!)) expect(from!.words[0]).toMatch(/^node:\d+\.\d+\.\d+-bookworm-slim$/)
+  expect(said('FROM').words[0]).toBe(`node:${/node_version=(\S+)/.exec(readFileSync(join(root, 'scripts/setup'), 'utf8'))![1]}-bookworm-slim`)
+  expect(stages[0]!.some(({ text }) => text.endsWith(`pnpm@${/pnpm_version=(\S+)/.exec(readFileSync(join(root, 'scripts/setup'), 'utf8'))![1]}`))).toBe(true)
+  expect(said('USER').text).toBe('node')
+  expect(said('ENV').words.map((word) => word.split('=')[0])).toEqual(['NODE_ENV', 'BURSAR_LISTEN', 'BURSAR_ADMIN_LISTEN'])
+  for (const stage of stages) expect(stage.filter(({ name }) => name === 'ARG' || name === 'ADD')).toEqual([])
+  const sent = readIgnore(join(root, '.dockerignore'))
+  const away = [
+    '.git/config',
+    '.env',
+    '.env.local',
+    'deploy/production.env',
+    'server/.env',
+    'node_modules/zod/index.js',
+    'server/test/harness/world.ts',
+    'server/src/main/doctor.test.ts',
+  ]
+  for (const path of away) expect([path, sent(path)]).toEqual([path, false])
+  for (const stage of stages)
+    for (const { words, flags } of stage.filter(({ name }) => name === 'COPY'))
+      if (!flags.from) for (const word of words.slice(0, -1)) expect([word, sent(word.replace(/\/$/, ''))]).toEqual([word, true])
+})
+
+test('every container is confined, and the two environments share nothing but the image', () => {
+  for (const [name, service] of services) {
+    const about = (value: unknown) => ({ [name]: value })
+    expect(about([service.cap_drop, service.security_opt, service.privileged])).toEqual(about([['ALL'], ['no-new-privileges:true'], undefined]))
+    const environment = name.split('-')[0]!
+    // What is for a command at a time is not started with the others.
+    expect(about(service.profiles)).toEqual(about([name.endsWith('-tools') ? name : environment]))
+    expect(about(service.environment)).toEqual(about(undefined))
+    if (service.image === 'bursar')
+      expect(about([service.user, service.read_only, service.tmpfs, service.cap_add])).toEqual(about(['node', true, ['/tmp'], undefined]))
+    else expect(service.image).toMatch(/^(postgres|redis):\d+\.\d+-bookworm$/)
+    // Only what is on this machine reaches a port: TLS is a proxy's.
+    for (const port of service.ports ?? []) expect(about(port)).toEqual(about(expect.stringMatching(/^127\.0\.0\.1:\d+:\d+$/)))
+    for (const network of service.networks)
+      expect(about(network)).toEqual(about(network.endsWith('-outside') ? `${environment}-outside` : `${environment}-inside`))
+    for (const volume of service.volumes ?? [])
+      expect(about(volume)).toEqual(about(expect.stringMatching(new RegExp(`^(${environment}-|\\./postgres/init\\.sh:.*:ro$)`))))
+    for (const file of service.env_file ?? [])
+      expect(about(file)).toEqual(about(expect.stringMatching(new RegExp(`^${environment}(\\.owner|\\.postgres)?\\.env$`))))
+    // Whoever serves does not know the owner of the database.
+    expect(about(service.env_file?.includes(`${environment}.owner.env`) ?? false)).toEqual(about(/-(migrate|tools)$/.test(name)))
+    for (const needed of Object.keys(service.depends_on ?? {})) expect(compose.services[needed]!.profiles).toEqual(service.profiles)
+  }
+  const shape = (environment: string) =>
+    services.filter(([name]) => name.startsWith(environment)).map(([name, { image: of, command }]) => [name.slice(environment.length), of, command])
+  expect(shape('sandbox')).toEqual(shape('production'))
+  for (const environment of environments) expect(compose.networks[`${environment}-inside`]).toEqual({ internal: true })
+})
+
+test('a command that a page gives to compose names a service, and starts nothing else: a backup comes before the migration that it is for', () => {
+  const pages = ['deploy/README.md', 'docs/guides/self-host.md', 'docs/runbooks/upgrade.md', 'docs/runbooks/backup-and-restore.md']
+  const commands = pages.flatMap((page) =>
+    [...readFileSync(join(root, page), 'utf8').matchAll(/docker compose [^`\n]* run ([^`\n]*)/g)].map(([, rest]) => rest!),
+  )
+  for (const needed of ['upgrade --to', 'backup --to', 'restore --from']) expect(commands.filter((command) => command.includes(` ${needed} `))).toHaveLength(1)
+  for (const command of commands) {
+    expect(command).toMatch(/^--rm --no-deps /)
+    const service = command.split(' ').find((word) => word in compose.services)!
+    expect([command, service]).toEqual([command, expect.stringMatching(/-tools$/)])
+    expect(compose.services[service]!.depends_on).toBeUndefined()
+  }
+})
+
+let folder: string
+let cluster: Cluster | undefined
+const running: Contained[] = []
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'bursar-image-'))
+  chmodSync(folder, 0o755)
+  cpSync(join(root, 'deploy'), join(folder, 'deploy'), { recursive: true })
+})
+afterAll(async () => {
+  for (const one of running) {
+    one.signal('SIGKILL')
+    await one.exited
+  }
+  await cluster?.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+test('settings are made with secrets of their own, once, readable by their owner alone; and the process takes them', () => {
+  const made = environments.map((environment) => {
+    execFileSync(join(folder, 'deploy/prepare'), [environment])
+    const files = ['', '.owner', '.postgres'].map((kind) => join(folder, 'deploy', `${environment}${kind}.env`))
+    for (const file of files) expect(statSync(file).mode & 0o777).toBe(0o600)
+    expect(spawnSync(join(folder, 'deploy/prepare'), [environment]).status).toBe(1)
+    const settings = readSettings(files[0]!)
+    expect(readConfig(settings).environment).toBe(environment)
+    expect(JSON.stringify(settings)).not.toContain('bursar_owner')
+    return { ...settings, ...readSettings(files[1]!) }
+  })
+  for (const name of ['BURSAR_DATABASE_URL', 'BURSAR_DATABASE_OWNER_URL', 'BURSAR_REDIS_URL', 'BURSAR_PEPPERS', 'BURSAR_SEALING_KEYS', 'BURSAR_PUBLIC_URL'])
+    expect(made[0]![name]).not.toBe(made[1]![name])
+})
+
+/** No engine runs the image here: its own commands run, as another user who may write nowhere, in the files that it would hold. */
+test(
+  'by the commands of the image: a new database is migrated, api and worker serve, health answers, and SIGTERM ends them',
+  { timeout: 300_000 },
+  async () => {
+    const at = join(folder, 'image')
+    const sent = readIgnore(join(root, '.dockerignore'))
+    const packages = join(folder, 'packages')
+    for (const name of ['packages', 'production']) installed(stageOf(name), sent, packages)
+    layOut(image, sent, at, packages)
+    cluster = await openCluster()
+    const server = new URL(cluster.url)
+    const passwords = readSettings(join(folder, 'deploy/sandbox.postgres.env'))
+    execFileSync(join(folder, 'deploy/postgres/init.sh'), {
+      env: { PATH: process.env.PATH, PGHOST: server.hostname, PGPORT: server.port, ...passwords },
+      stdio: 'pipe',
+    })
+    const owner = new pg.Client({ connectionString: `${cluster.url}/bursar` })
+    await owner.connect()
+    const { rows } = await owner.query(
+      `select rolname, rolsuper, rolpassword is not null as secret from pg_authid where rolname in ('bursar_owner', 'bursar_login') order by 1`,
+    )
+    await owner.end()
+    expect(rows).toEqual(['bursar_login', 'bursar_owner'].map((rolname) => ({ rolname, rolsuper: false, secret: true })))
+
+    const touched = contained(['touch', 'server/src/main/cli.ts'], at, {})
+    if (process.getuid?.() === 0) expect(await touched.exited).toBe(1)
+    const ports = { api: await freePort(), admin: await freePort(), worker: await freePort() }
+    const built = Object.fromEntries(said('ENV').words.map((word) => word.split('=') as [string, string]))
+    const written = join(folder, 'data')
+    if (process.getuid?.() === 0) execFileSync('install', ['-d', '-o', 'nobody', written])
+    /** What compose would give a service; other addresses stand for names and ports that only its networks know. */
+    const settingsOf = (service: string, admin: number): Record<string, string> => {
+      const given = Object.assign({}, ...compose.services[service]!.env_file!.map((file) => readSettings(join(folder, 'deploy', file)))) as Record<
+        string,
+        string
+      >
+      return {
+        ...built,
+        ...Object.fromEntries(
+          Object.entries(given).map(([name, value]) => [name, value.replace('sandbox-postgres:5432', server.host).replace('sandbox-redis', '127.0.0.1')]),
+        ),
+        BURSAR_LISTEN: `127.0.0.1:${ports.api}`,
+        BURSAR_ADMIN_LISTEN: `127.0.0.1:${admin}`,
+        BURSAR_STORAGE_DIR: given.BURSAR_STORAGE_DIR!.replace('/data', written),
+      }
+    }
+    const start = (service: string, admin: number, command = compose.services[service]!.command ?? said('CMD').words) => {
+      const program = contained([...said('ENTRYPOINT').words, ...command], at, settingsOf(service, admin))
+      running.push(program)
+      return program
+    }
+    const healthy = (service: string, admin: number) => contained(said('HEALTHCHECK').words, at, settingsOf(service, admin)).exited
+
+    const migrated = start('sandbox-migrate', ports.admin)
+    expect([await migrated.exited, migrated.output()]).toEqual([0, expect.stringContaining('applied: 0001_foundation')])
+    expect(await healthy('sandbox-api', ports.admin)).toBe(1)
+    const api = start('sandbox-api', ports.admin)
+    const worker = start('sandbox-worker', ports.worker)
+    for (const [program, service, admin] of [
+      [api, 'sandbox-api', ports.admin],
+      [worker, 'sandbox-worker', ports.worker],
+    ] as const) {
+      const ended = program.exited.then((code) => {
+        throw new Error(`${service} ended with ${code}:\n${program.output()}`)
+      })
+      await Promise.race([eventually(`${service} serves`, async () => program.output().includes('admin_listening')), ended])
+      expect(await healthy(service, admin)).toBe(0)
+      expect((await exchange(admin, 'GET', '/readyz')).status).toBe(200)
+    }
+    expect((await exchange(ports.api, 'GET', '/2026-04/openapi.json')).status).toBe(200)
+    // The doctor finds all well but the mail server, which is an example's.
+    const doctor = start('sandbox-tools', ports.admin, [...compose.services['sandbox-tools']!.command!, '--json'])
+    expect(await doctor.exited).toBe(1)
+    const { checks } = JSON.parse(doctor.output()) as { checks: { name: string; state: string }[] }
+    expect(checks.filter(({ state }) => state !== 'ok').map(({ name }) => name)).toEqual(['mail'])
+
+    for (const program of [api, worker]) program.signal('SIGTERM')
+    expect([await api.exited, await worker.exited]).toEqual([0, 0])
+    expect(api.output()).toContain('"msg":"stopped"')
+  },
+)
