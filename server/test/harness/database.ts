@@ -24,6 +24,43 @@ export const asOwner = async <T>(database: string, work: (client: pg.Client) => 
   }
 }
 
+/** The same for one database, again and again: up to two connections are kept, as good as new, because a new one costs more than most of what is asked. */
+const keepOwner = (database: string) => {
+  let idle: pg.Client[] = []
+  const connect = async () => {
+    const client = new pg.Client({ connectionString: urlOf(database) })
+    // Whoever is cut off while nobody uses it is not used again.
+    client.on('error', () => {
+      idle = idle.filter((other) => other !== client)
+    })
+    await client.connect()
+    return client
+  }
+  /** What a visitor set, locked or left open is gone; where it cannot be, so is the connection. */
+  const giveBack = async (client: pg.Client) => {
+    try {
+      if (idle.length >= 2) throw new Error('there are enough')
+      await client.query('discard all')
+      idle.push(client)
+    } catch {
+      await client.end()
+    }
+  }
+  return {
+    owner: async <T>(work: (client: pg.Client) => Promise<T>): Promise<T> => {
+      const client = idle.pop() ?? (await connect())
+      try {
+        return await work(client)
+      } finally {
+        await giveBack(client)
+      }
+    },
+    release: async () => {
+      await Promise.all(idle.splice(0).map((client) => client.end()))
+    },
+  }
+}
+
 /** Whom the system connects as: a login that owns nothing. */
 export const loginOf = (database: string): string => urlOf(database).replace(/\/\/[^@/]*@?/, '//bursar_test_login@')
 
@@ -40,11 +77,13 @@ export const prepareTemplate = async (): Promise<void> => {
   const name = template()
   await asOwner('postgres', async (client) => {
     await client.query(`select pg_advisory_lock(hashtextextended('bursar.template', 0))`)
+    await client.query(`do $$ begin create role bursar_test_login login; exception when duplicate_object or unique_violation then end $$`)
+    // Nobody kills the server that tests share: what is committed need not be on its disk. Whoever kills one brings it.
+    if (process.env.BURSAR_TEST_SERVER === undefined) await client.query('alter role bursar_test_login set synchronous_commit to off')
     const { rows } = await client.query('select 1 from pg_database where datname = $1 and datistemplate', [name])
     if (rows.length > 0) return
     await client.query(`drop database if exists ${name}`)
     await client.query(`create database ${name}`)
-    await client.query(`do $$ begin create role bursar_test_login login; exception when duplicate_object or unique_violation then end $$`)
     await migrate(new Secret(urlOf(name)), 'sandbox', { clock: systemClock, log: openLog('silent'), login: new Secret(loginOf(name)) })
     await furnishKeys(name)
     await client.query(`alter database ${name} is_template true`)
@@ -71,14 +110,20 @@ export const cloneDatabase = async (environment: Environment = 'sandbox') => {
     await client.query(`select pg_advisory_lock(hashtextextended('bursar.template', 0))`)
     await client.query(`create database ${name} template ${template()}`)
   })
+  const { owner, release } = keepOwner(name)
   // A deployment of its own: what Redis keeps for one is not another's.
-  await asOwner(name, (client) => client.query('update deployment set id = gen_random_uuid(), environment = $1', [environment]))
+  await owner((client) => client.query('update deployment set id = gen_random_uuid(), environment = $1', [environment]))
   return {
     name,
     url: loginOf(name),
     owner_url: urlOf(name),
-    owner: <T>(work: (client: pg.Client) => Promise<T>) => asOwner(name, work),
-    drop: () => asOwner('postgres', (client) => client.query(`drop database if exists ${name} with (force)`)),
+    owner,
+    /** Lets go of what is kept, for whoever wants the database to have no visitor. */
+    release,
+    drop: async () => {
+      await release()
+      await asOwner('postgres', (client) => client.query(`drop database if exists ${name} with (force)`))
+    },
   }
 }
 export type Database = Awaited<ReturnType<typeof cloneDatabase>>

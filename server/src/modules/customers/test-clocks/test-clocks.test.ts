@@ -214,13 +214,14 @@ test('a year on a clock: twelve renewals, each at its own instant, while the wal
   const { api, clock, customer, buy, ordersOf, paymentsOf, subscriptionOf, toldOf, organization } = await open()
   const { id } = await clock()
   const anna = await customer(id)
-  const wallBefore = world.clock.wall().getTime() - performance.now()
+  const wallBefore = world.clock.wall().getTime()
+  const began = performance.now()
   await buy(anna.id)
   expect(await subscriptionOf(anna.id)).toMatchObject({ started_at: start, current_period_start: start, current_period_end: monthly[0]! })
   const arrived = await travel(api, id, '2027-01-31T10:00:00.000Z')
   expect(arrived).toMatchObject({ now: '2027-01-31T10:00:00.000Z', target: null, status: 'ready' })
   // Beside the time that it took.
-  expect(world.clock.wall().getTime() - performance.now() - wallBefore).toBeLessThan(60_000)
+  expect(world.clock.wall().getTime() - wallBefore - (performance.now() - began)).toBeLessThan(60_000)
   const orders = await ordersOf(anna.id)
   expect(ascending(orders.map(({ created_at }) => created_at))).toEqual([start, ...monthly])
   expect(new Set(orders.map(({ status }) => status))).toEqual(new Set(['paid']))
@@ -231,7 +232,7 @@ test('a year on a clock: twelve renewals, each at its own instant, while the wal
   expect(told.filter(({ kind }) => kind === 'order.paid').map(({ said }) => said)).toEqual([start, ...monthly])
   expect(told.filter(({ kind }) => kind === 'subscription.cycled').map(({ said }) => said)).toEqual(monthly)
   // When it was written down is another matter.
-  for (const { wall_at } of told) expect(wall_at.getTime()).toBeGreaterThanOrEqual(wallBefore.getTime() - 60_000)
+  for (const { wall_at } of told) expect(wall_at.getTime()).toBeGreaterThanOrEqual(wallBefore - 60_000)
   expect(await subscriptionOf(anna.id)).toMatchObject({ status: 'active', current_period_end: '2027-02-28T10:00:00.000Z' })
 })
 
