@@ -459,6 +459,8 @@ export type View =
   | CheckoutView
   | ClaimView
   | PortalView
+  /** The browser goes on by itself; whoever's does not has a link. */
+  | { readonly kind: 'leaving'; readonly to: string }
   | {
       readonly kind: 'problem'
       readonly status: number

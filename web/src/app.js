@@ -15,13 +15,18 @@
     }
     document.getElementById(typing.id).focus()
   }
-  const swap = async (form, submitter) => {
+  const swap = async (form, submitter, tries = 1) => {
     const selector = form.dataset.swap
     const body = new URLSearchParams(new FormData(form, submitter))
     // Not form.action: a button of that name would stand in its place.
     const action = submitter?.getAttribute('formaction') ?? form.getAttribute('action')
     for (const part of document.querySelectorAll(selector)) part.setAttribute('aria-busy', 'true')
     const answer = await fetch(action, { method: 'POST', body, headers: { accept: 'text/html' } })
+    // Who only has to wait loses nothing by it: the same is asked again, with what was typed meanwhile.
+    if ((answer.status === 429 || answer.status === 503) && tries < 4) {
+      await new Promise((resolve) => setTimeout(resolve, 1000 * Math.min(Math.max(Number(answer.headers.get('retry-after')), 1), 20)))
+      return leaving ? undefined : swap(form, submitter, tries + 1)
+    }
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html')
     if (leaving) return
     const fresh = [...page.querySelectorAll(selector)]
@@ -39,6 +44,9 @@
       .filter((field) => field.matches('[type="text"], [type="email"], [type="number"], select, textarea'))
       .filter(({ name, value }) => body.has(name) && body.get(name) !== value)
       .map(({ name, value }) => [name, value])
+    const ticks = [...form.elements]
+      .filter(({ type, name, checked }) => type === 'checkbox' && checked !== body.has(name))
+      .map(({ name, checked }) => [name, checked])
     const open = [...document.querySelectorAll('details[open]')].map((one) => one.querySelector('summary').textContent)
     // A part that says what it is for stays until it is for something else.
     const stays = (part, other) => part.dataset.keep !== undefined && part.dataset.keep === other.dataset.keep
@@ -47,6 +55,7 @@
       else part.replaceWith(document.adoptNode(fresh[at]))
     }
     for (const [name, value] of newer) if (form.elements[name]) form.elements[name].value = value
+    for (const [name, ticked] of ticks) if (form.elements[name]?.type === 'checkbox') form.elements[name].checked = ticked
     document.dispatchEvent(new Event('swapped'))
     for (const one of document.querySelectorAll('details')) if (open.includes(one.querySelector('summary').textContent)) one.open = true
     if (typing?.id) keep(typing)
@@ -97,7 +106,7 @@
     if (fields.some((field) => field === document.activeElement || field.value !== field.defaultValue)) return again()
     const answer = await fetch(location.href, { headers: { accept: 'text/html' }, redirect: 'manual' })
     // It leads elsewhere now, perhaps to the seller: that is for the browser to follow.
-    if (answer.type === 'opaqueredirect') return load()
+    if (answer.type === 'opaqueredirect' || answer.headers.has('refresh')) return load()
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html')
     const fresh = page.querySelector('main')
     // What it has become needs other scripts, and may load them under another policy.

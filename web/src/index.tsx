@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { Frame, View } from '@bursar/contract'
 import { renderToStaticMarkup } from 'react-dom/server'
-import { Apps, Mailbox, Problem, Security, Tokens } from './pages/account.tsx'
+import { Apps, Leaving, Mailbox, Problem, Security, Tokens } from './pages/account.tsx'
 import { Checkout } from './pages/checkout.tsx'
 import { Claim, ClaimReady, ClaimUnknown } from './pages/claim.tsx'
 import { Consent } from './pages/consent.tsx'
@@ -40,6 +40,8 @@ const pageOf = (view: View, frame: Frame) => {
       return <Purchase view={view} frame={frame} />
     case 'checkout-closed':
       return <CheckoutClosed view={view} frame={frame} />
+    case 'leaving':
+      return <Leaving view={view} frame={frame} />
     case 'claim':
       return <Claim view={view} frame={frame} />
     case 'claim-unknown':

@@ -5,9 +5,17 @@
   // The bank asks the payer in a frame over the page; however it ends, the server is asked what came of it.
   const action = document.getElementById('processor-action')
   const ask = async () => {
-    // eslint-disable-next-line no-undef
-    await Stripe(action.dataset.key).handleNextAction({ clientSecret: action.dataset.intent })
-    action.click()
+    try {
+      await load()
+      // eslint-disable-next-line no-undef
+      await Stripe(action.dataset.key).handleNextAction({ clientSecret: action.dataset.intent })
+      action.click()
+    } catch {
+      // Their script did not come, or did not work: the server is asked only when a person wants that.
+      action.closest('form').classList.remove('hidden')
+      action.removeAttribute('tabindex')
+      say(action.dataset.failed)
+    }
   }
   const pay = (place) => {
     const form = place.closest('form')
@@ -62,10 +70,11 @@
   }
   let loaded
   const load = () => {
-    loaded ??= new Promise((resolve) => {
+    loaded ??= new Promise((resolve, reject) => {
       const script = document.createElement('script')
       script.src = 'https://js.stripe.com/clover/stripe.js'
       script.addEventListener('load', resolve)
+      script.addEventListener('error', reject)
       document.head.append(script)
     })
     return loaded
@@ -75,11 +84,15 @@
     const place = document.getElementById('processor-form')
     if (!place || place === shown) return
     shown = place
-    await load()
+    try {
+      await load()
+    } catch {
+      return say(place.dataset.failed)
+    }
     if (place.isConnected) pay(place)
   }
   // What costs nothing at first may cost something later, and the other way round.
   document.addEventListener('swapped', () => void begin())
-  if (action) void load().then(ask)
+  if (action) void ask()
   else void begin()
 })()

@@ -169,6 +169,13 @@ export const mountPages = (room: FastifyInstance, doors: readonly Page[], { page
         .code(303)
         .headers({ location: placeOf(given.redirect), 'set-cookie': cookies })
         .send()
+    if ('leave' in given) {
+      const { html, headers } = pages.show(request.raw, { kind: 'leaving', to: placeOf(given.leave) })
+      return reply
+        .headers({ ...headers, refresh: `0; url=${placeOf(given.leave)}`, 'set-cookie': cookies })
+        .type('text/html; charset=utf-8')
+        .send(html)
+    }
     // Whatever went wrong, it has a number.
     const view = given.view.kind === 'problem' ? { ...given.view, request_id: given.view.request_id ?? request.id } : given.view
     const { html, headers } = pages.show(request.raw, view, { ...given, actor })

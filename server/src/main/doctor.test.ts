@@ -50,7 +50,16 @@ test('a deployment that is well', async () => {
 
 test('what is wrong with the settings is found, and nothing else is blamed for it', async () => {
   expect(await wrong({ BURSAR_DATABSE_URL: 'x' })).toEqual(only('configuration', /BURSAR_DATABSE_URL: not a setting/, /docs\/configuration.md/))
-  expect(await wrong({ BURSAR_PEPPERS: sound.BURSAR_SEALING_KEYS! })).toEqual(only('keys', /share a key/, /openssl rand -base64 32/))
+  expect(await wrong({ BURSAR_PEPPERS: sound.BURSAR_SEALING_KEYS! })).toEqual(
+    only('keys', /begin with the same key/, /put a new one in front, with a new number, and keep the old one behind it: openssl rand -base64 32/),
+  )
+  // Done as it says, all is well.
+  expect(
+    await wrong({
+      BURSAR_PEPPERS: `2:${randomBytes(32).toString('base64')},${sound.BURSAR_PEPPERS!}`,
+      BURSAR_SEALING_KEYS: `2:${randomBytes(32).toString('base64')},${sound.BURSAR_SEALING_KEYS!}`,
+    }),
+  ).toEqual([])
   expect(await wrong({ BURSAR_PUBLIC_URL: 'http://shop.example' })).toEqual(only('address', /over http/, /BURSAR_PUBLIC_URL to its https address/))
   expect(await wrong({ BURSAR_DATABASE_CONNECTIONS: '500' })).toEqual(only('connections', /524 connections/, /BURSAR_DATABASE_CONNECTIONS to at most \d+/))
   const shifted = () => new Date(Date.now() - 1_000_000)

@@ -78,15 +78,13 @@ const checks: readonly Check[] = [
     needs: ['configuration'],
     repair: 'make new ones with: openssl rand -base64 32',
     look: async ({ config }) => {
-      const all = [...config.peppers, ...config.sealing_keys].map(({ key }) => key)
-      if (config.peppers.some(({ key }) => config.sealing_keys.some((one) => one.key.equals(key))))
-        throw new Wrong('BURSAR_PEPPERS and BURSAR_SEALING_KEYS share a key', 'give each a key of its own: openssl rand -base64 32')
+      // Those in front are what is written with; the others only read what is there, and have to stay.
+      const [pepper, sealing] = [config.peppers[0].key, config.sealing_keys[0].key]
+      const repair = 'put a new one in front, with a new number, and keep the old one behind it: openssl rand -base64 32'
+      if (pepper.equals(sealing)) throw new Wrong('BURSAR_PEPPERS and BURSAR_SEALING_KEYS begin with the same key', repair)
       // Thirty-two bytes by chance have about thirty different ones; fewer than sixteen, never.
-      if (config.environment === 'production' && all.some((key) => new Set(key).size < 16))
-        throw new Wrong(
-          'a key of BURSAR_PEPPERS or BURSAR_SEALING_KEYS was not made by chance',
-          'put a new one in front, with a new number: openssl rand -base64 32',
-        )
+      if (config.environment === 'production' && [pepper, sealing].some((key) => new Set(key).size < 16))
+        throw new Wrong('the first key of BURSAR_PEPPERS or BURSAR_SEALING_KEYS was not made by chance', repair)
       return `${config.peppers.length} peppers, ${config.sealing_keys.length} sealing keys`
     },
   },

@@ -150,6 +150,8 @@ export type PageAnswer = { readonly cookies?: readonly string[] } & (
       /** What else the page may load, by the policy's own names. */ readonly outside?: Outside
     }
   | { readonly redirect: string }
+  /** Another site, which may lead on to others: by a page of ours, for a form may not be led through sites that it does not name. */
+  | { readonly leave: string }
 )
 
 /** Hosts besides our own. */

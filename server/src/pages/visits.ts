@@ -42,7 +42,8 @@ export const portalToken = ({ config }: Platform, request: IncomingMessage, orga
  */
 export const keepPortal = async (platform: Platform, call: PageCall, organization_id: string, token: string | null, seconds = 3600): Promise<string> => {
   const before = portalToken(platform, call.request, organization_id)
-  if (before !== undefined && before !== token) await call.api(before).send(endCustomerSession, {})
+  // Nobody is told that they are out while their session goes on.
+  if (before !== undefined && before !== token) settled(await call.api(before).send(endCustomerSession, {}))
   return setCookie(platform.config, portalCookiePrefix(platform.config) + organization_id, token ?? '', token === null ? 0 : seconds)
 }
 

@@ -4,7 +4,7 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
 import { expect } from 'vitest'
-import { issuedSecrets, logFile, noteSecrets } from './secrets.ts'
+import { issuedSecrets, logFile, noteSecrets, searchFor } from './secrets.ts'
 import { codeIn } from './mail.ts'
 import type { World } from './world.ts'
 
@@ -97,6 +97,10 @@ export const openCallback = async () => {
   const waiting: ((url: URL) => void)[] = []
   const server = createServer((request, response) => {
     const url = new URL(request.url!, 'http://127.0.0.1')
+    if (url.pathname === '/moved') {
+      response.writeHead(302, { location: `http://${request.headers.host!.replace('localhost', '127.0.0.1')}/callback${url.search}` }).end()
+      return
+    }
     response.writeHead(200, { 'content-type': 'text/html' }).end('<!doctype html><title>App</title><p>Back in the app.</p>')
     if (url.pathname !== '/callback') return
     noteSecrets(url.href)
@@ -108,6 +112,8 @@ export const openCallback = async () => {
   const { port } = server.address() as AddressInfo
   return {
     uri: `http://127.0.0.1:${port}/callback`,
+    /** The same server under another name, which leads to the first. */
+    moved: `http://localhost:${port}/moved`,
     /** The next return of a browser, now or when it comes. */
     next: (): Promise<URL> => {
       const had = seen.shift()
@@ -158,8 +164,9 @@ export const expectNoSecrets = async (page: Page, shownOnPurpose: readonly strin
     ['the log', readFileSync(logFile(), 'utf8')],
   ]
   const allowed = (where: string, secret: string) => where !== 'the log' && shownOnPurpose.includes(secret)
+  const search = searchFor(secrets)
   const found = shown.flatMap(([where, text]) =>
-    secrets.filter((secret) => text.includes(secret) && !allowed(where, secret)).map((secret) => `${secret.slice(0, 20)}… in ${where.replaceAll(secret, '…')}`),
+    [...search(text)].filter((secret) => !allowed(where, secret)).map((secret) => `${secret.slice(0, 20)}… in ${where.replaceAll(secret, '…')}`),
   )
   expect(found).toEqual([])
 }

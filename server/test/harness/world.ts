@@ -264,14 +264,15 @@ export type World = Awaited<ReturnType<typeof openWorld>>
 
 /** The operation that an address belongs to, if any: fixed parts win over named ones. */
 export const find = (method: string, address: string) => {
-  const parts = (path: string) => path.split('?')[0]!.replace(/\/+$/, '').split('/')
-  const have = parts(address)
-  const fitting = operations.filter((operation) => {
-    const want = parts(operation.path)
-    return operation.method === method && want.length === have.length && want.every((part, at) => part.startsWith('{') || part === have[at])
-  })
-  return fitting.toSorted((a, b) => (a.path.match(/\{/g)?.length ?? 0) - (b.path.match(/\{/g)?.length ?? 0))[0]
+  const have = partsOf(address)
+  return bySpecificity.find(
+    ({ operation, want }) => operation.method === method && want.length === have.length && want.every((part, at) => part.startsWith('{') || part === have[at]),
+  )?.operation
 }
+const partsOf = (path: string) => path.split('?')[0]!.replace(/\/+$/, '').split('/')
+const bySpecificity = operations
+  .map((operation) => ({ operation, want: partsOf(operation.path), named: operation.path.split('{').length }))
+  .toSorted((a, b) => a.named - b.named)
 
 /** Waits until something is so, asking often; fails loudly when it never is. */
 export const eventually = async <T>(what: string, ask: () => Promise<T | undefined | false>, within = 300_000): Promise<T> => {

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { appendFileSync, cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { appendFileSync, chmodSync, cpSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { putBack, releaseHeld, takeBackup, upgrade } from '../../src/main/backups.ts'
@@ -103,7 +103,10 @@ test('files come back all of them and as they were, or nothing is restored at al
 })
 
 test('a backup gets a folder of its own, and needs the programs of the server', async () => {
+  chmodSync(folder, 0o755)
   await expect(takeBackup(readConfig(settings), folder)).rejects.toThrow(/is not empty/)
+  // What is refused is left as it was.
+  expect(statSync(folder).mode & 0o777).toBe(0o755)
   const means = { clock: systemClock, path: scratch, told: () => undefined }
   await expect(dump(new Secret(database.owner_url), join(scratch, 'none'), means)).rejects.toThrow(/pg_dump is not installed.*postgresql-client/)
   const old = join(scratch, 'old')

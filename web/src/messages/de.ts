@@ -353,6 +353,8 @@ export const de: Messages = {
         'Ihre Bank hat die Zahlung nicht bestätigt bekommen. Versuchen Sie es noch einmal, oder wählen Sie etwas anderes.',
       other: 'Die Karte wurde abgelehnt.',
     },
+    notLoaded:
+      'Das Formular des Zahlungsanbieters ließ sich nicht laden. Erlauben Sie sein Skript, oder laden Sie die Seite neu. Dadurch wurde nichts abgebucht.',
     needsScript: 'Zum Zahlen wird das Skript des Zahlungsanbieters gebraucht. Erlauben Sie Skripte für diese Seite, oder nehmen Sie einen anderen Browser.',
     loading: 'Das Formular des Zahlungsanbieters wird geladen.',
     pay: (price) => `${price} zahlen`,
@@ -560,6 +562,7 @@ export const de: Messages = {
     manage,
   },
 
+  leaving: { title: 'Einen Moment', link: (host: string) => `Weiter zu ${host}` },
   problem: {
     title: 'Das hat nicht geklappt',
     unchanged: 'Es wurde nichts geändert.',

@@ -298,6 +298,7 @@ export const en = {
     notPaid: 'The last payment did not go through. Nothing was charged.',
     tryOther: 'Choose another card, or try again. Nothing was charged, and everything else is as you left it.',
     declines: { other: 'The card was declined.' } as Record<string, string>,
+    notLoaded: 'The form of the payment provider could not be loaded. Allow its script, or load this page again. Nothing was charged by this.',
     needsScript: 'Paying needs the script of the payment provider. Allow scripts for this page, or use another browser.',
     loading: 'The form of the payment provider is loading.',
     pay: (price: string) => `Pay ${price}`,
@@ -496,6 +497,7 @@ export const en = {
     manage,
   },
 
+  leaving: { title: 'One moment', link: (host: string) => `Go on to ${host}` },
   problem: {
     title: 'This did not work',
     unchanged: 'Nothing was changed.',

@@ -315,6 +315,20 @@ export const Mailbox = ({ view, frame }: Props<'mailbox'>) => {
   )
 }
 
+export const Leaving = ({ view, frame }: Props<'leaving'>) => {
+  const { t } = speak(frame)
+  return (
+    <Document frame={frame} title={t.leaving.title} narrow>
+      <div className="card">
+        <h1>{t.leaving.title}</h1>
+        <p>
+          <a href={view.to}>{t.leaving.link(new URL(view.to).host)}</a>
+        </p>
+      </div>
+    </Document>
+  )
+}
+
 export const Problem = ({ view, frame }: Props<'problem'>) => {
   const { t } = speak(frame)
   const waits = view.retry_after ?? null

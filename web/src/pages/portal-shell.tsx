@@ -61,7 +61,7 @@ export const Portal = ({ frame, shell, section, title, children, script = true, 
         </>
       }
     >
-      {shell.done !== null && t.portal.done[shell.done] && <Notice>{t.portal.done[shell.done]}</Notice>}
+      {shell.done !== null && Object.hasOwn(t.portal.done, shell.done) && <Notice>{t.portal.done[shell.done]}</Notice>}
       <Complaints frame={frame} complaints={shell.complaints} />
       {children}
       {shell.return_url !== null && (

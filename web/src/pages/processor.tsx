@@ -21,6 +21,7 @@ export const ProcessorForm = ({ frame, form, error }: Props) => {
         data-currency={form.currency}
         data-reusable={form.reusable}
         data-locale={frame.locale}
+        data-failed={t.checkout.notLoaded}
       >
         <p className="soft">{t.checkout.loading}</p>
       </div>

@@ -114,7 +114,13 @@ export const Bank = ({ view, frame }: Props<'bank'>) => {
         {view.processor && (
           <>
             <Form frame={frame} action={view.action} className="hidden">
-              <button id="processor-action" data-key={view.processor.key} data-intent={view.processor.intent_client_secret} tabIndex={-1}>
+              <button
+                id="processor-action"
+                data-key={view.processor.key}
+                data-intent={view.processor.intent_client_secret}
+                data-failed={t.checkout.notLoaded}
+                tabIndex={-1}
+              >
                 {words.confirm}
               </button>
             </Form>

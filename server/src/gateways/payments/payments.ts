@@ -69,6 +69,8 @@ export interface ProcessorDispute {
   readonly respond_by: Date | null
   /** The time to answer has passed. */
   readonly past_due: boolean
+  /** It was prevented by giving the money back. One that was only fended off has cost nothing. */
+  readonly given_back: boolean
   /** Nothing more is expected of it: if anything comes all the same, it is told. */
   readonly asleep: boolean
 }

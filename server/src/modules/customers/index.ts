@@ -52,6 +52,7 @@ export {
   create as createCustomer,
   createHolder,
   find as findCustomer,
+  lookAfterDeleted,
   present as presentCustomer,
 } from './customers/customers.ts'
 export { noticeFiltered, ofCustomers, shownCustomer } from './lens.sql.ts'

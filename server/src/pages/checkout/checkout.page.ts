@@ -58,12 +58,6 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
   /** The seller's own page, where there is one. */
   const landing = ({ success_url }: Checkout): string | null => (success_url.startsWith(`${config.public_url.origin}/checkout/`) ? null : success_url)
 
-  /** The way from a button of ours to the seller's page passes through other pages of ours. */
-  const leading = (checkout: Checkout): { leadsTo?: string[] } => {
-    const leads = landing(checkout)
-    return leads === null ? {} : { leadsTo: [new URL(leads).origin] }
-  }
-
   /** What is paid when. */
   const dueFor = (offer: Offer) =>
     scheduleOf(
@@ -99,7 +93,6 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
       script: true,
       here: `/checkout/${offer.id}`,
       locales: offer.locale ?? '',
-      ...leading(checkout),
       ...(key === null ? {} : { outside: stripe }),
     }
   }
@@ -131,7 +124,7 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
     // Whoever strayed from their bank is led back to it.
     if (checkout.status === 'confirmed' && bankOf(platform, holder.id).read(call.request) !== undefined) return { redirect: `/checkout/${holder.id}/bank` }
     const leads = landing(checkout)
-    if (checkout.status === 'succeeded' && leads !== null) return { redirect: leads }
+    if (checkout.status === 'succeeded' && leads !== null) return { leave: leads }
     return showPurchase(platform, call, offerOf(checkout))
   })
 
@@ -204,7 +197,6 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
         processor: waiting.key === null ? null : { key: waiting.key, intent_client_secret: waiting.secret },
       },
       locales: locale ?? '',
-      ...leading(checkout),
       ...(waiting.key === null ? {} : { script: true, outside: stripe }),
     }
   })
@@ -239,7 +231,10 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
 /** What the buyer typed stays; what the API has taken over is shown as it took it. */
 const drafted = (form: URLSearchParams, checkout: Checkout, told: Told | null) => {
   const { discount_code: code = '', ...fields } = typed(form)
-  const stored = draftOf(offerOf(checkout))
+  const offer = offerOf(checkout)
+  // A box that is not ticked is not sent: whatever was known before, it is not ticked.
+  const boxes = (offer.attached_custom_fields ?? []).filter(({ custom_field }) => custom_field.type === 'checkbox')
+  const stored = { ...draftOf(offer), ...Object.fromEntries(boxes.map(({ custom_field }) => [`custom_field_data.${custom_field.slug}`, ''])) }
   if (told) return { ...stored, ...fields, discount_code: code }
   const { seats: _seats, amount: _amount, ...rest } = fields
   return { ...stored, ...rest, is_business_customer: stored.is_business_customer ?? '' }

@@ -3,7 +3,7 @@ import type { Payments } from '../../gateways/payments/payments.ts'
 import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
 import { bankOf, stripe } from '../processor.ts'
 import { flowIn, withFlow, type Visit } from './entering.ts'
-import { leadsBack, pagesAt } from './looking.ts'
+import { pagesAt } from './looking.ts'
 
 /** A page of the portal at which a bank may ask, and what follows from the answer. */
 interface Asking {
@@ -39,7 +39,7 @@ export const bankPages = (platform: Platform, payments: Payments, { path, sum, a
     platform,
     `${path}/bank`,
     async (visit) => {
-      const { call, shell, seller } = visit
+      const { call, seller } = visit
       const waiting = waitingFor(visit)
       if (waiting === undefined) return back(visit)
       const { secret, key } = waiting
@@ -54,7 +54,6 @@ export const bankPages = (platform: Platform, payments: Payments, { path, sum, a
           processor: key === null ? null : { key, intent_client_secret: secret },
         },
         ...(key === null ? {} : { script: true, outside: stripe }),
-        ...(flowIn(call.query) === null ? {} : { leadsTo: leadsBack(shell) }),
       }
     },
     async (visit, form) => {

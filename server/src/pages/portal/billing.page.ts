@@ -17,7 +17,7 @@ import { testCards } from '../test-cards.ts'
 import { complaintsOf } from '../visits.ts'
 import { bankPages, toBank } from './bank.ts'
 import { flowIn, withFlow, type Visit } from './entering.ts'
-import { doneAt, isOver, leadsBack, pagesAt, subscriptionsOf } from './looking.ts'
+import { doneAt, isOver, pagesAt, subscriptionsOf } from './looking.ts'
 
 const parts = ['line1', 'line2', 'postal_code', 'city', 'state', 'country'] as const
 
@@ -50,7 +50,6 @@ export const billingPages = (platform: Platform, payments: Payments): Page[] => 
       },
       script: true,
       ...(key === null ? {} : { outside: stripe }),
-      ...(flow === null ? {} : { leadsTo: leadsBack(shell) }),
       ...(more.complaints ? { status: 422 } : {}),
       here: `/${shell.seller.slug}/portal/billing${withFlow(flow)}`,
     }

@@ -11,7 +11,6 @@ import {
   type PortalRights,
   type PortalSeat,
   type PortalSeatCount,
-  type PortalShell,
   type PortalSubscription,
   type PortalWish,
 } from '@bursar/contract'
@@ -35,15 +34,12 @@ export const pagesAt = (
 
 /** On, to a page that says what was done; out of a single task, back to where its link came from. */
 export const doneAt = ({ shell }: Visit, path: string, done: string, flow: Flow | null = null): PageAnswer => {
-  if (flow !== null && shell.return_url !== null) return { redirect: shell.return_url }
+  if (flow !== null && shell.return_url !== null) return { leave: shell.return_url }
   const [place, query] = path.split('?')
   const search = new URLSearchParams(query)
   search.set('done', done)
   return { redirect: `/${shell.seller.slug}/portal${place}?${search.toString()}` }
 }
-
-/** Where the forms of a single task may lead: to the seller's own page, and nowhere else. */
-export const leadsBack = ({ return_url }: PortalShell): string[] => (return_url === null ? [] : [new URL(return_url).origin])
 
 /** As many as a reader looks through; whoever has more finds them by the API. */
 const manyPages = 20

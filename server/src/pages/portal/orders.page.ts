@@ -14,7 +14,7 @@ import {
   type Complaint,
   type PortalOrder,
 } from '@bursar/contract'
-import type { Client } from '@bursar/contract/client'
+import type { Client, Reply } from '@bursar/contract/client'
 import type { Payments } from '../../gateways/payments/payments.ts'
 import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
 import { complaintsOf, problem, settled } from '../visits.ts'
@@ -35,7 +35,11 @@ const howItGoes = async (api: Client, order: PortalOrder): Promise<{ done: strin
 
 /** What was ordered, one by one, and the way to pay what is still open. */
 export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
-  const showOne = async ({ api, shell, call }: Visit, complaints: readonly Complaint[] = [], waits = false): Promise<PageAnswer> => {
+  const showOne = async (
+    { api, shell, call }: Visit,
+    complaints: readonly Complaint[] = [],
+    waits: (order: PortalOrder) => boolean = () => false,
+  ): Promise<PageAnswer> => {
     const at = { params: { id: call.params.id! } }
     const [order, refunds, methods] = await Promise.all([
       api.send(getPortalOrder, at),
@@ -47,18 +51,22 @@ export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
     return {
       view: {
         kind: 'portal-order',
-        shell: { ...shell, done: told.done, complaints: [...complaints, ...told.complaints] },
+        shell: { ...shell, done: told.done, complaints: waits(order.body) ? [] : [...complaints, ...told.complaints] },
         order: order.body,
         refunds: refunds.body.items,
         methods: methods.items,
-        waits,
+        waits: waits(order.body),
       },
       script: true,
     }
   }
-  /** The way to a paper: to the file itself, once it is made. */
-  const leadTo = async (visit: Visit, found: { status: number; body: { url?: string } }): Promise<PageAnswer> =>
-    found.body.url === undefined ? showOne(visit, [], found.status === 202 || visit.call.query.has('asked')) : { redirect: found.body.url }
+  /** The way to a paper: to the file itself, once it is made. An invoice that was asked for, or is made anew, is not there until then. */
+  const leadTo = async (visit: Visit, found: Reply<{ url?: string }>, isMade: (order: PortalOrder) => boolean = () => false): Promise<PageAnswer> => {
+    const asked = visit.call.query.has('asked')
+    const { url } = settled(found).body
+    if (url !== undefined) return asked ? { leave: url } : { redirect: url }
+    return showOne(visit, found.status === 404 ? complaintsOf(found) : [], (order) => found.status === 202 || asked || isMade(order))
+  }
 
   /** Asks for the invoice. An order that does not say who is billed takes that from the customer. */
   const askInvoice = async (visit: Visit): Promise<PageAnswer> => {
@@ -105,7 +113,7 @@ export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
       answered: async (visit) => doneAt(visit, `/orders/${visit.call.params.id!}`, 'order_paying'),
     }),
     ...pagesAt(platform, '/orders/:id/invoice', async (visit) =>
-      leadTo(visit, await visit.api.send(getPortalInvoice, { params: { id: visit.call.params.id! } })),
+      leadTo(visit, await visit.api.send(getPortalInvoice, { params: { id: visit.call.params.id! } }), ({ is_invoice_generated }) => is_invoice_generated),
     ),
     ...pagesAt(platform, '/orders/:id/receipt', async (visit) =>
       leadTo(visit, await visit.api.send(getPortalReceipt, { params: { id: visit.call.params.id! } })),

@@ -2,7 +2,7 @@ import { updatePortalSubscription, type Flow, type PortalShell } from '@bursar/c
 import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
 import { complaintsOf } from '../visits.ts'
 import { flowIn, withFlow, type Visit } from './entering.ts'
-import { bodyOf, doneAt, hasSeen, leadsBack, offerOf, pagesAt, planOf, priceOf, subscriptionsOf, wantedIn, type Wanted } from './looking.ts'
+import { bodyOf, doneAt, hasSeen, offerOf, pagesAt, planOf, priceOf, subscriptionsOf, wantedIn, type Wanted } from './looking.ts'
 
 /** What a press asks for, and what is said when it is done. */
 const asked = {
@@ -30,7 +30,6 @@ export const subscriptionsPages = (platform: Platform): Page[] => {
     return {
       view: { kind: 'portal-subscriptions', shell, plans, rights, products, wish: wish && { ...wish, id: more.wanted!.id, what: more.wanted!.what } },
       script: true,
-      ...(flow === null ? {} : { leadsTo: leadsBack(shell) }),
       ...(more.complaints?.length ? { status: 422 } : {}),
       here: `/${shell.seller.slug}/portal/subscriptions${withFlow(flow)}`,
     }

@@ -55,9 +55,9 @@ export interface Means {
  */
 export const dump = async (url: Secret, folder: string, means: Means): Promise<Omit<Manifest, 'storage'>> => {
   await mkdir(folder, { recursive: true })
+  if ((await readdir(folder)).length > 0) throw new DatabaseRefused(`${folder} is not empty: a backup gets a folder of its own`)
   // Also where the folder was there: everybody's data will lie in it.
   await chmod(folder, 0o700)
-  if ((await readdir(folder)).length > 0) throw new DatabaseRefused(`${folder} is not empty: a backup gets a folder of its own`)
   const client = await connect(url)
   try {
     const server_version = await checkProgram(client, 'pg_dump', means)

@@ -151,6 +151,7 @@ export const presentDispute = (dispute: Stripe.Dispute): ProcessorDispute => {
     reason: dispute.reason,
     respond_by: due_by === null ? null : new Date(due_by * 1000),
     past_due,
+    given_back: dispute.status === 'prevented' && dispute.payment_method_details?.card?.case_type !== 'block',
     asleep: dispute.status === 'warning_closed',
   }
 }

@@ -439,6 +439,7 @@ const presentDispute = ({ id, intent_id, status, amount, currency, reason, respo
   reason,
   respond_by,
   past_due: respond_by !== null && respond_by <= now,
+  given_back: status === 'prevented',
   asleep: false,
 })
 

@@ -163,7 +163,7 @@ export const settle = async (
   if (!moves) return
   await book(tx, dispute)
   if (dispute.status === 'lost') await endAccess(held)
-  if (dispute.status === 'prevented') await giveBack(held, dispute)
+  if (dispute.status === 'prevented' && told.given_back) await giveBack(held, dispute)
 }
 
 /** The order comes a moment after its payment: whoever makes it finds this, and has the dispute looked into then. */

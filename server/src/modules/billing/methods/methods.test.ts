@@ -248,6 +248,17 @@ test('a customer that is deleted leaves nothing behind to be charged: their card
   await plans.retire()
 })
 
+test('what a bank allows after its customer was deleted is kept by nobody', async () => {
+  const { portal, api, anna } = await open()
+  const { client_secret } = asked(await add(portal, 'tok_3ds'))
+  await api.call(deleteCustomer, { params: { id: anna.id }, query: { anonymize: 'true' } })
+  await deployment.work()
+  await processor.completeAction(client_secret, true)
+  await hear()
+  expect(await forgotten(anna.id)).toEqual(['tok_3ds'])
+  expect(await rowsOf('select 1 from payment_methods where customer_id = $1 and (deleted_at is null or fingerprint is not null)', [anna.id])).toEqual([])
+})
+
 test('a card that nothing will be charged to any more can go: what is free, and what ends, needs none', async () => {
   for (const how of ['free', 'ends'] as const) {
     const plan = await plans.open(how === 'free' ? { price: 0 } : {})

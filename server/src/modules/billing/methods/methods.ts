@@ -130,8 +130,18 @@ export const keep = async (
   const [customer] = await lockCustomers(wall, reach, { id: customer_id })
   const attempt = { organization_id, id }
   const settled = intent ? await settle(wall, attempt, intent, { concludes: true }) : (await lockPayment(wall, organization_id, id))!
-  // A customer that is gone keeps nothing.
-  if (settled.status !== 'succeeded' || !customer || settled.processor_method === null) return { settled, method_id: null }
+  if (settled.status !== 'succeeded' || settled.processor_method === null) return { settled, method_id: null }
+  if (!customer) {
+    // A customer that is gone keeps nothing, and neither does their processor: only its name is noted, until that has forgotten it.
+    if (settled.concluded_at === null) {
+      await changePayment(wall, settled, { concluded_at: wall.clock.business() })
+      const { id: name, type } = settled.processor_method
+      const nameless = { id: name, type, brand: null, last4: null, exp_month: null, exp_year: null, wallet: null, fingerprint: null }
+      await recordMethod(wall, { organization_id, id: customer_id }, settled.account_id, nameless)
+      await enqueue(wall, 'billing.customer_deleted', { organization_id, customer_id })
+    }
+    return { settled, method_id: null }
+  }
   const tx = await inTimeOf(wall, customer)
   const isNew = settled.concluded_at === null
   if (isNew) await changePayment(tx, settled, { concluded_at: tx.clock.business() })

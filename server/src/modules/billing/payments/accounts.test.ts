@@ -346,6 +346,51 @@ test('what Stripe told while nobody listened is read up within the hour: dispute
   till.standIn.tell(() => ({ copies: 1, late_ms: 0, place: 0 }))
 })
 
+test('what was heard while the account did not answer, and was given up, is read up once it does', async () => {
+  const { connect, keys, checkout, confirm, account, api } = await open()
+  const { events_url } = (await connect({ webhook_secret: keys.webhook_secret })).body as unknown as { events_url: string }
+  const made = await checkout()
+  await confirm(made, account.token('pm_card_createDispute'))
+  await deployment.work()
+  await till.standIn.deliver((_, headers, body) => exchange(world.port, 'POST', new URL(events_url).pathname, headers, body))
+  const [order] = (await api.call(listOrders, { query: { checkout_id: [made.id] } })).items
+  const disputes = async () => (await api.call(listDisputes, { query: { order_id: [order!.id] } })).items.map(({ status }) => status)
+  // It was tried for days, and then no longer.
+  const given = await world.database.owner((owner) =>
+    owner.query(
+      `delete from graphile_worker._private_jobs j using graphile_worker._private_tasks t where t.id = j.task_id and t.identifier = 'billing.follow_dispute'`,
+    ),
+  )
+  expect(given.rowCount).toBe(1)
+  await deployment.work()
+  expect(await disputes()).toEqual([])
+  world.clock.advance(3_600_000)
+  await deployment.sweep('billing.read_up')
+  await deployment.work()
+  expect(await disputes()).toEqual(['needs_response'])
+})
+
+test('one that Stripe only fended off has cost nothing, and is no refund; one that it resolved is', async () => {
+  const { connect, checkout, confirm, account, api } = await open()
+  await connect()
+  const prevented = async (case_type: string) => {
+    const made = await checkout()
+    await confirm(made, account.token('pm_card_createDispute'))
+    await deployment.work()
+    const intent_id = account.books().charges.at(-1)!.intent_id
+    const [dispute] = (account.ask('GET', '/v1/disputes', { payment_intent: intent_id }) as { data: { id: string }[] }).data
+    account.change(dispute!.id, { status: 'prevented', payment_method_details: { card: { brand: 'visa', case_type }, type: 'card' } })
+    world.clock.advance(3_600_000)
+    await deployment.sweep('billing.read_up')
+    await deployment.work()
+    const [order] = (await api.call(listOrders, { query: { checkout_id: [made.id] } })).items
+    const { items } = await api.call(listDisputes, { query: { order_id: [order!.id] } })
+    return [items.map(({ status }) => status), order!.status, (await api.call(listRefunds, { query: { order_id: [order!.id] } })).items.length]
+  }
+  expect(await prevented('block')).toEqual([['prevented'], 'paid', 0])
+  expect(await prevented('resolution')).toEqual([['prevented'], 'refunded', 1])
+})
+
 test('a card that its bank renews is shown so; one that is detached at Stripe is not charged any more, and another takes its place', async () => {
   const { connect, confirm, account, api, organization } = await open()
   await connect()

@@ -98,15 +98,22 @@ export const findByIntent = (db: Db, organization_id: string, account_id: string
     .where('intent_id', '=', intent_id)
     .executeTakeFirst()
 
-/** Notes what the processor calls an attempt: the first name stays. */
-export const nameIntent = async (tx: Tx, organization_id: string, id: string, intent: { id: string; status: PaymentRow['intent_status'] }): Promise<void> => {
+/** Notes what the processor calls an attempt, and gives what it is called: the first name stays, and what was settled without one gets none. */
+export const nameIntent = async (
+  tx: Tx,
+  organization_id: string,
+  id: string,
+  intent: { id: string; status: PaymentRow['intent_status'] },
+): Promise<string | null> => {
+  const { intent_id, status } = (await lockPayment(tx, organization_id, id))!
+  if (intent_id !== null || status !== 'pending') return intent_id
   await tx.q
     .updateTable('payments')
     .set({ intent_id: intent.id, intent_status: intent.status })
     .where('organization_id', '=', organization_id)
     .where('id', '=', id)
-    .where('intent_id', 'is', null)
     .execute()
+  return intent.id
 }
 
 export const changePayment = async (tx: Tx, payment: Locked<PaymentRow>, changes: Partial<PaymentRow>): Promise<void> => {
@@ -153,7 +160,7 @@ export const keepMethod = async (
 }
 
 /** What is shown of a method: nothing but of a card. */
-export const metadataOf = (method: NonNullable<PaymentRow['processor_method']>) =>
+export const metadataOf = (method: Omit<NonNullable<PaymentRow['processor_method']>, 'fingerprint'>) =>
   method.type === 'card'
     ? json({
         brand: method.brand ?? 'unknown',
@@ -169,7 +176,7 @@ export const recordMethod = async (
   tx: Tx,
   customer: { organization_id: string; id: string },
   account_id: string,
-  method: NonNullable<PaymentRow['processor_method']>,
+  method: Omit<NonNullable<PaymentRow['processor_method']>, 'fingerprint'> & { readonly fingerprint: string | null },
 ): Promise<string | null> => {
   const { organization_id } = customer
   const known = await sql<{ id: string; gone: boolean }>`

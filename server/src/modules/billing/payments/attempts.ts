@@ -95,8 +95,7 @@ const ensureIntent = async (means: Means, processor: Processor, payment: Payment
     // What is charged while nobody is there was kept before.
     reusable: payment.reusable && payment.payment_method_id === null,
   })
-  await name(means, payment, intent)
-  return intent.id
+  return name(means, processor, payment, intent)
 }
 
 /** Has everything looked into that went back of a payment, or that a bank wants back, whether or not anybody told us of it. */
@@ -130,8 +129,7 @@ const findLost = async (means: Means, processor: Processor, payment: PaymentRow)
           return []
         })
   if (!found) throw new ProcessorRefusal('lost', 'The processor did not answer.')
-  await name(means, payment, found)
-  return found.id
+  return name(means, processor, payment, found)
 }
 
 /** The processor's name of whoever pays, and our record of it: committed before anything is asked in that name, so that it is found again under it. */
@@ -144,8 +142,15 @@ const ensureCustomer = async (means: Means, processor: Processor, payment: Payme
   return means.transact((tx) => nameProcessorCustomer(tx, payment, made))
 }
 
-const name = ({ transact }: Means, { organization_id, id }: PaymentRow, intent: Intent): Promise<void> =>
-  transact((tx) => nameIntent(tx, organization_id, id, intent))
+/** The name that the attempt goes on under. Who was later than somebody else takes back what they have made, and goes on with the other's. */
+const name = async ({ transact }: Means, processor: Processor, { organization_id, id }: PaymentRow, intent: Intent): Promise<string> => {
+  const named = await transact((tx) => nameIntent(tx, organization_id, id, intent))
+  if (named === intent.id) return named
+  await callOff(processor, intent)
+  // It was settled as never made: nobody charges it now.
+  if (named === null) throw new ProcessorSilent('createIntent')
+  return named
+}
 
 /**
  * Asks for the money: create, commit the name, confirm. What comes back is what the processor says, or nothing where it
@@ -239,6 +244,8 @@ export const settle = async (
 ): Promise<Locked<PaymentRow>> => {
   const payment = (await lockPayment(wall, organization_id, id))!
   if (payment.status !== 'pending') return payment
+  // Somebody has begun it meanwhile, or otherwise: what became of that counts.
+  if (payment.intent_id !== null && intent.id !== payment.intent_id) return payment
   const tx = await inTimeOf(wall, await clockOf(wall, payment))
   if (intent.status === 'succeeded' && (intent.amount !== payment.amount || intent.currency !== payment.currency))
     throw new Error('the processor charged another amount than it was asked for')

@@ -10,9 +10,14 @@ import { processorOf } from './attempts.ts'
 import { heardUntil, noteHeard, purgeEvents, takeEvent } from './hearing.sql.ts'
 
 /** Takes down what a processor tells, once, and has it looked into: the event is a hint, the processor's object is the truth. */
-export const receive = async (tx: Tx, { organization_id, id: account_id }: AccountRow, event: Omit<ProcessorEvent, 'at'>): Promise<void> => {
+export const receive = async (
+  tx: Tx,
+  { organization_id, id: account_id }: AccountRow,
+  event: Omit<ProcessorEvent, 'at'>,
+  /** Whoever reads it up does not know what came of it when it was told. */ { again = false } = {},
+): Promise<void> => {
   const { id: event_id, kind, object_id } = event
-  if (!(await takeEvent(tx, { organization_id, account_id, event_id, kind, object_id }))) return
+  if (!(await takeEvent(tx, { organization_id, account_id, event_id, kind, object_id })) && !again) return
   if (kind === 'refund.updated') return enqueue(tx, 'billing.follow_refund', { organization_id, account_id, processor_refund_id: object_id })
   if (kind === 'dispute.updated') return enqueue(tx, 'billing.follow_dispute', { organization_id, account_id, processor_dispute_id: object_id })
   if (kind === 'method.updated') return enqueue(tx, 'billing.follow_method', { organization_id, account_id, processor_method_id: object_id })
@@ -46,7 +51,8 @@ const overlap = 10 * minutes
 
 /**
  * Reads up what an account has told since everything was known: a call that never arrived, an endpoint that nobody made or
- * that was switched off. What begins at the processor – disputes, refunds made there – is found by this in any case.
+ * that was switched off, or one that was heard while the account's key did not count. What begins at the processor –
+ * disputes, refunds made there – is found by this in any case.
  */
 export const readUp = async (means: Means, lease: Lease): Promise<void> => {
   const account = (await findAccount(means.db, lease.organization_id, lease.id))!
@@ -62,7 +68,7 @@ export const readUp = async (means: Means, lease: Lease): Promise<void> => {
       const page = await processor.listEvents!(since, after)
       await means.transact(async (tx) => {
         await extendLease(tx, lease, sweeps['billing.read_up'].lease_ms)
-        for (const event of page.events) await receive(tx, account, event)
+        for (const event of page.events) await receive(tx, account, event, { again: true })
       })
       after = page.next
     } while (after !== null)

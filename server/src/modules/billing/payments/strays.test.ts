@@ -2,6 +2,10 @@ import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
 import { openPlans, type Plan } from '../../../../test/harness/plans.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
+import type { Intent } from '../../../gateways/payments/payments.ts'
+import type { Means } from '../../handlers.ts'
+import { findAccount, nameIntent } from './attempts.sql.ts'
+import { charge, openAttempt, settle } from './attempts.ts'
 import { dismissStray, findStrays } from './strays.ts'
 
 let world: World
@@ -82,4 +86,79 @@ test('a purchase that we have forgotten is told of, and keeps nobody from being 
   await renew(plan)
   expect(await plan.charged()).toEqual([2900, 2900, 2900])
   expect(await strayOf(plan)).toEqual([forgotten])
+})
+
+/** The same means, with somebody else who is quicker: what they do falls between an intent and our record of it. */
+const overtaken = (quicker: () => Promise<unknown>): Means => {
+  const { gateways } = deployment.means
+  const of: typeof gateways.payments.of = (account) => {
+    const processor = gateways.payments.of(account)
+    return new Proxy(processor, {
+      get: (target, name: keyof typeof processor) =>
+        name === 'createIntent'
+          ? async (wish: Parameters<typeof processor.createIntent>[0]) => {
+              const made = await target.createIntent(wish)
+              await quicker()
+              return made
+            }
+          : target[name],
+    })
+  }
+  return { ...deployment.means, gateways: { ...gateways, payments: { ...gateways.payments, of } } }
+}
+const attempt = async ({ customer, organization }: Plan) => {
+  const [{ id } = { id: '' }] = await owner<{ id: string }>('select id from payment_accounts where organization_id = $1', [organization.id])
+  return deployment.means.transact(async (tx) =>
+    openAttempt(tx, (await findAccount(tx, organization.id, id))!, {
+      organization_id: organization.id,
+      customer_id: customer.id,
+      kind: 'payment',
+      amount: 2900,
+      currency: 'usd',
+      trigger: 'purchase',
+      reusable: false,
+    }),
+  )
+}
+const intentsOf = (payment_id: string) =>
+  owner<{ status: string }>(`select status from test_processor.intents where metadata->>'payment_id' = $1`, [payment_id])
+
+test('of two who begin one attempt differently, the later takes back what it made and goes on with what the first has named: one charge', async () => {
+  const plan = await plans.open()
+  const payment = await attempt(plan)
+  const theirs = await chargeBehind(plan, 2900, 'purchase')
+  const named = () => deployment.means.transact((tx) => nameIntent(tx, payment.organization_id, payment.id, { id: theirs, status: 'processing' }))
+  expect(await charge(overtaken(named), payment, { kind: 'token', token: 'tok_visa' })).toMatchObject({ id: theirs, status: 'succeeded' })
+  expect(await intentsOf(payment.id)).toEqual([{ status: 'canceled' }])
+  expect(await plan.charged()).toEqual([2900, 2900])
+})
+
+test('an attempt that was settled as never made while it was being made is not charged any more', async () => {
+  const plan = await plans.open()
+  const payment = await attempt(plan)
+  const lost: Intent = {
+    id: '',
+    kind: 'payment',
+    status: 'failed',
+    amount: 2900,
+    currency: 'usd',
+    client_secret: '',
+    metadata: {},
+    method: null,
+    charged_at: null,
+    decline: { code: 'lost', message: 'The processor did not answer.', final: false },
+  }
+  expect(
+    await charge(
+      overtaken(() => deployment.means.transact((tx) => settle(tx, payment, lost))),
+      payment,
+      { kind: 'token', token: 'tok_visa' },
+    ),
+  ).toBeUndefined()
+  expect(await intentsOf(payment.id)).toEqual([{ status: 'canceled' }])
+  expect(await plan.charged()).toEqual([2900])
+  // And the other way round: what has a name by now is not settled by whoever did not know of it.
+  const second = await attempt(plan)
+  await charge(deployment.means, second, { kind: 'token', token: 'tok_visa' })
+  expect((await deployment.means.transact((tx) => settle(tx, second, lost))).status).toBe('pending')
 })

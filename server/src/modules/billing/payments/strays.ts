@@ -1,7 +1,7 @@
 import { ProcessorRefusal, ProcessorSilent, type Intent, type Payments } from '../../../gateways/payments/payments.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import type { Means } from '../../handlers.ts'
-import { nameIntent, openAccount } from './attempts.sql.ts'
+import { lockPayment, nameIntent, openAccount } from './attempts.sql.ts'
 import type { PaymentRow } from './payments.sql.ts'
 import { countChargeable, hasStrays, listChargeable, listStrays, lockStrays, noteStray, settleStray, type StrayRow } from './strays.sql.ts'
 
@@ -69,6 +69,9 @@ export const adopt = async ({ db, transact, platform }: Means, payment: PaymentR
   // Nearly always there is none, and it costs no transaction to know.
   if (!(await hasStrays(db, payment))) return undefined
   return transact(async (tx) => {
+    const { intent_id } = (await lockPayment(tx, payment.organization_id, payment.id))!
+    // Somebody else has adopted one for it just now.
+    if (intent_id !== null) return intent_id
     const strays = await lockStrays(tx, payment)
     if (strays.length === 0) return undefined
     const same = strays.find(({ amount, currency }) => amount === payment.amount && currency === payment.currency)

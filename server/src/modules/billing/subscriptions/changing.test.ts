@@ -977,6 +977,21 @@ test('while nobody knows whether it was paid there is no other change; when it i
   await changed({ metadata: { b: 2 } })
 })
 
+test('asked again with its key once it is paid, a change is shown as made, whoever has heard of the payment', async () => {
+  const { grand, find, organization, params } = await open({ card: 'tok_processing' })
+  const keyed = world.client({ token: (await organization.token()).secret }, { 'idempotency-key': 'once' })
+  const body = { product_id: grand.id, proration_behavior: 'invoice' as const }
+  expect(errorOf(await keyed.send(updateSubscription, { params, body }))).toBe('409 SubscriptionLocked')
+  world.clock.advance(61_000)
+  // Whoever follows payments has heard of it, and the subscription has not.
+  await people.deployment.sweep('billing.follow_payments')
+  expect(await find()).toMatchObject({ amount: 1000 })
+  const again = await keyed.send(updateSubscription, { params, body })
+  expect(again.status).toBe(200)
+  expect(again.body).toMatchObject({ product_id: grand.id, amount: 3000 })
+  await people.deployment.work()
+})
+
 test('who wants to leave does not wait for the bank: what is paid for comes, and ends with the period that was paid for', async () => {
   const { shop, change, changed, find, charged, told } = await open({ card: 'tok_processing' })
   const yearly = await plan(shop, [fixed(9000)], { name: 'Yearly', recurring_interval: 'year' })

@@ -254,7 +254,8 @@ export const proceed = async <T>(means: Means, { organization_id, payment_id, me
   if (payment_id !== null) {
     const payment = (await readPayment(means.db, organization_id, payment_id))!
     const intent = payment.status === 'pending' ? await charge(means, payment, { kind: 'method', id: method! }, { off_session: true }) : undefined
-    const settled = intent ? ((await means.transact((tx) => settleOrder(tx, organization_id, payment_id, intent))) ?? payment) : payment
+    // Also what somebody else has settled meanwhile: what was paid for is shown as it is then.
+    const settled = (await means.transact((tx) => settleOrder(tx, organization_id, payment_id, intent))) ?? payment
     if (settled.status === 'failed') return refuse(new PaymentFailed(`${settled.decline_message ?? 'The payment failed.'} Nothing was changed.`))
     if (settled.status === 'pending')
       return refuse(new SubscriptionLocked('The payment for this change is not confirmed yet. The change is made as soon as it is.'))

@@ -22,7 +22,7 @@ import {
   type PaymentRow,
   type SubscriptionRow,
 } from '../../billing/index.ts'
-import { becomeBuyer, clockOf, loadCustomers, type CustomerRow } from '../../customers/index.ts'
+import { becomeBuyer, clockOf, loadCustomers, lookAfterDeleted, type CustomerRow } from '../../customers/index.ts'
 import { findLivingOrganization } from '../../organizations/index.ts'
 import { inItsTime } from './checkouts.ts'
 import { changeCheckout, lockCheckout, releaseUses, type CheckoutRow } from './checkouts.sql.ts'
@@ -104,6 +104,8 @@ const fulfil = async (wall: Tx, platform: Platform, checkout: Locked<CheckoutRow
     )
   }
   if (payment?.kind === 'payment') await assignPayment(tx, payment, order_id)
+  // Who was deleted while their bank took its time is looked after once more: what came only now ends as well.
+  if (customer.deleted_at !== null) await lookAfterDeleted(tx, customer)
   const done = await changeCheckout(tx, checkout, { status: 'succeeded', due_at: null })
   await tellUpdated(tx, platform, done)
 }

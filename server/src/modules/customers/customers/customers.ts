@@ -258,10 +258,14 @@ export const remove = async (wall: Tx, reach: Reach, customer: Locked<CustomerRo
   await removeAll(tx, customer)
   const gone = await changeCustomer(tx, reach, customer, { deleted_at: tx.clock.business() })
   await emit(tx, customerDeleted, subject(gone), present(gone))
-  const { organization_id, id: customer_id } = gone
+  await lookAfterDeleted(tx, gone)
+  await touchState(tx, { organization_id: gone.organization_id, customer_id: gone.id })
+}
+
+/** Has everything ended that a deleted customer had: also what comes to them later, by a payment that was under way. */
+export const lookAfterDeleted = async (tx: Tx, { organization_id, id: customer_id }: { organization_id: string; id: string }): Promise<void> => {
   await enqueue(tx, 'billing.customer_deleted', { organization_id, customer_id })
   await enqueue(tx, 'entitlements.customer_deleted', { organization_id, customer_id })
-  await touchState(tx, { organization_id, customer_id })
 }
 
 type Billing = Pick<CustomerRow, 'billing_address' | 'tax_id' | 'tax_id_format'>
