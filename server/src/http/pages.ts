@@ -169,13 +169,6 @@ export const mountPages = (room: FastifyInstance, doors: readonly Page[], { page
         .code(303)
         .headers({ location: placeOf(given.redirect), 'set-cookie': cookies })
         .send()
-    if ('leave' in given) {
-      const { html, headers } = pages.show(request.raw, { kind: 'leaving', to: placeOf(given.leave) })
-      return reply
-        .headers({ ...headers, refresh: `0; url=${placeOf(given.leave)}`, 'set-cookie': cookies })
-        .type('text/html; charset=utf-8')
-        .send(html)
-    }
     // Whatever went wrong, it has a number.
     const view = given.view.kind === 'problem' ? { ...given.view, request_id: given.view.request_id ?? request.id } : given.view
     const { html, headers } = pages.show(request.raw, view, { ...given, actor })
@@ -183,7 +176,11 @@ export const mountPages = (room: FastifyInstance, doors: readonly Page[], { page
     if (form !== undefined) cookies.push(form)
     return reply
       .code(given.status ?? 200)
-      .headers({ ...rest, ...(cookies.length > 0 ? { 'set-cookie': cookies } : {}) })
+      .headers({
+        ...rest,
+        ...(given.refresh === undefined ? {} : { refresh: `0; url=${placeOf(given.refresh)}` }),
+        ...(cookies.length > 0 ? { 'set-cookie': cookies } : {}),
+      })
       .type('text/html; charset=utf-8')
       .send(html)
   }

@@ -147,11 +147,10 @@ export type PageAnswer = { readonly cookies?: readonly string[] } & (
       /** The languages that whoever sent the person here asked for, best first. */ readonly locales?: string
       /** The address that shows this page again, where it is not the one that was asked for. */ readonly here?: string
       /** The page is better with our script; without, it has none. */ readonly script?: boolean
+      /** Where the browser goes on to by itself. */ readonly refresh?: string
       /** What else the page may load, by the policy's own names. */ readonly outside?: Outside
     }
   | { readonly redirect: string }
-  /** Another site, which may lead on to others: by a page of ours, for a form may not be led through sites that it does not name. */
-  | { readonly leave: string }
 )
 
 /** Hosts besides our own. */

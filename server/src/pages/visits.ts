@@ -22,6 +22,9 @@ export const settled = <Body>(reply: Reply<Body>): Reply<Body> => {
   return reply
 }
 
+/** To another site, which may lead on to others: by a page of ours, for a form may not be led through sites that it does not name. */
+export const leaveFor = (to: string): PageAnswer => ({ view: { kind: 'leaving', to }, refresh: to })
+
 /** What the API has for whoever asks, or nothing. */
 export const found = <Body>(reply: Reply<Body>): Body | undefined => (settled(reply).status < 300 ? reply.body : undefined)
 
@@ -42,8 +45,11 @@ export const portalToken = ({ config }: Platform, request: IncomingMessage, orga
  */
 export const keepPortal = async (platform: Platform, call: PageCall, organization_id: string, token: string | null, seconds = 3600): Promise<string> => {
   const before = portalToken(platform, call.request, organization_id)
-  // Nobody is told that they are out while their session goes on.
-  if (before !== undefined && before !== token) settled(await call.api(before).send(endCustomerSession, {}))
+  if (before !== undefined && before !== token) {
+    const ended = await call.api(before).send(endCustomerSession, {})
+    // Nobody is told that they are out while their session goes on; whoever comes in comes in.
+    if (token === null) settled(ended)
+  }
   return setCookie(platform.config, portalCookiePrefix(platform.config) + organization_id, token ?? '', token === null ? 0 : seconds)
 }
 

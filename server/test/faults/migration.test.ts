@@ -87,6 +87,7 @@ interface Outcome {
 /** A database of its own for one way after the other: each comes back to where it began, or the next one gets another. */
 const openPlace = async () => {
   const name = `bursar_t_${process.env.BURSAR_TEST_RUN ?? 'x'}_${randomText(8, 'abcdefghijklmnop')}`
+  await world.database.release()
   await asOwner('postgres', async (owner) => {
     await owner.query(`create database ${name} template ${world.database.name}`)
     // What is lost with the machine is not the matter here: a process ends, and the database stays.

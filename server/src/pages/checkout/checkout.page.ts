@@ -5,7 +5,7 @@ import type { z } from 'zod'
 import type { Payments } from '../../gateways/payments/payments.ts'
 import { scheduleOf } from '../../modules/billing/engine/schedule.ts'
 import type { Page, PageAnswer, PageCall, Platform } from '../../modules/handlers.ts'
-import { complaintsOf, keepPortal, keptSecret, settled } from '../visits.ts'
+import { complaintsOf, keepPortal, keptSecret, leaveFor, settled } from '../visits.ts'
 import { buyerIn, complaint, draftOf, priceChanges, shownOf, typed } from './filling.ts'
 import { invite, showPurchase } from './purchase.ts'
 import { bankOf, stripe } from '../processor.ts'
@@ -124,7 +124,7 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
     // Whoever strayed from their bank is led back to it.
     if (checkout.status === 'confirmed' && bankOf(platform, holder.id).read(call.request) !== undefined) return { redirect: `/checkout/${holder.id}/bank` }
     const leads = landing(checkout)
-    if (checkout.status === 'succeeded' && leads !== null) return { leave: leads }
+    if (checkout.status === 'succeeded' && leads !== null) return leaveFor(leads)
     return showPurchase(platform, call, offerOf(checkout))
   })
 

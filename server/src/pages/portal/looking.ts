@@ -16,7 +16,7 @@ import {
 } from '@bursar/contract'
 import type { Client } from '@bursar/contract/client'
 import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
-import { complaintsOf, settled } from '../visits.ts'
+import { complaintsOf, leaveFor, settled } from '../visits.ts'
 import { forManagers, type Visit } from './entering.ts'
 
 /** A page of the portal and the form on it, at one address; without a form it is only looked at. */
@@ -34,7 +34,7 @@ export const pagesAt = (
 
 /** On, to a page that says what was done; out of a single task, back to where its link came from. */
 export const doneAt = ({ shell }: Visit, path: string, done: string, flow: Flow | null = null): PageAnswer => {
-  if (flow !== null && shell.return_url !== null) return { leave: shell.return_url }
+  if (flow !== null && shell.return_url !== null) return leaveFor(shell.return_url)
   const [place, query] = path.split('?')
   const search = new URLSearchParams(query)
   search.set('done', done)

@@ -64,7 +64,8 @@ export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
   const leadTo = async (visit: Visit, found: Reply<{ url?: string }>, isMade: (order: PortalOrder) => boolean = () => false): Promise<PageAnswer> => {
     const asked = visit.call.query.has('asked')
     const { url } = settled(found).body
-    if (url !== undefined) return asked ? { leave: url } : { redirect: url }
+    // Whoever asked for it by a form stays on this page, and the file comes: a form may not be led to where it is kept.
+    if (url !== undefined) return asked ? { ...(await showOne(visit)), refresh: url } : { redirect: url }
     return showOne(visit, found.status === 404 ? complaintsOf(found) : [], (order) => found.status === 202 || asked || isMade(order))
   }
 

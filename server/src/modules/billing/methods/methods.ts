@@ -132,13 +132,9 @@ export const keep = async (
   const settled = intent ? await settle(wall, attempt, intent, { concludes: true }) : (await lockPayment(wall, organization_id, id))!
   if (settled.status !== 'succeeded' || settled.processor_method === null) return { settled, method_id: null }
   if (!customer) {
-    // A customer that is gone keeps nothing, and neither does their processor: only its name is noted, until that has forgotten it.
     if (settled.concluded_at === null) {
       await changePayment(wall, settled, { concluded_at: wall.clock.business() })
-      const { id: name, type } = settled.processor_method
-      const nameless = { id: name, type, brand: null, last4: null, exp_month: null, exp_year: null, wallet: null, fingerprint: null }
-      await recordMethod(wall, { organization_id, id: customer_id }, settled.account_id, nameless)
-      await enqueue(wall, 'billing.customer_deleted', { organization_id, customer_id })
+      await keepNothing(wall, settled)
     }
     return { settled, method_id: null }
   }
@@ -148,6 +144,18 @@ export const keep = async (
   const method_id = isNew ? await recordMethod(tx, customer, settled.account_id, settled.processor_method) : await findKept(tx, settled)
   if (method_id !== null && (settled.sets_default || customer.default_payment_method_id === null)) await makeDefault(tx, reach, customer, method_id)
   return { settled, method_id }
+}
+
+/** A customer that is gone keeps nothing of what they paid with at last, and neither does their processor: its name is noted until that has forgotten it. */
+export const keepNothing = async (tx: Tx, { organization_id, id }: Pick<PaymentRow, 'organization_id' | 'id'>): Promise<void> => {
+  const payment = (await lockPayment(tx, organization_id, id))!
+  if (payment.processor_method === null) return
+  const { id: name, type } = payment.processor_method
+  const { account_id, customer_id } = payment
+  await changePayment(tx, payment, { processor_method: null })
+  const bare = { id: name, type, brand: null, last4: null, exp_month: null, exp_year: null, wallet: null, fingerprint: null }
+  await recordMethod(tx, { organization_id, id: customer_id }, account_id, bare)
+  await enqueue(tx, 'billing.customer_deleted', { organization_id, customer_id })
 }
 
 /** What is owed is tried at once with what they pay with from now on. */

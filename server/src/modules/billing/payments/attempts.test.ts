@@ -2,6 +2,7 @@ import {
   confirmClientCheckout,
   createCheckout,
   createProduct,
+  deleteCustomer,
   getCheckout,
   listOrders,
   listPayments,
@@ -162,6 +163,27 @@ test('a bank debit that pays later is waited for; one that fails gives the check
   expect(await stands(pays)).toEqual(['succeeded', 'succeeded', 1])
   expect(await stands(fails)).toEqual(['open', 'failed', 0])
   expect(await charged(organization.id)).toEqual([2900])
+})
+
+test('who is deleted while their debit is on its way: what it pays for ends at once, and nothing of it is kept', async () => {
+  const { api, monthly, bought, stands } = await open()
+  const made = await bought('tok_processing', monthly.id)
+  const { customer_id } = await api.call(getCheckout, { params: { id: made.id } })
+  await api.call(deleteCustomer, { params: { id: customer_id! }, query: { anonymize: 'true' } })
+  await deployment.work()
+  world.clock.advance(61 * second)
+  await tidy()
+  expect(await stands(made)).toEqual(['succeeded', 'succeeded', 1])
+  expect((await api.call(listSubscriptions, { query: { active: false } })).items.map(({ status }) => status)).toEqual(['canceled'])
+  const { rows } = await world.database.owner((owner) =>
+    owner.query(
+      `select p.processor_method, m.fingerprint, m.deleted_at is not null as gone, t.forgotten_at is not null as forgotten
+       from payments p join payment_methods m on m.customer_id = p.customer_id join test_processor.methods t on t.id = m.processor_method_id
+       where p.customer_id = $1`,
+      [customer_id],
+    ),
+  )
+  expect(rows).toEqual([{ processor_method: null, fingerprint: null, gone: true, forgotten: true }])
 })
 
 test('a buyer who confirms again while a debit is on its way changes nothing, even when the processor has forgotten the first time', async () => {

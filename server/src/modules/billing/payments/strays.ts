@@ -69,9 +69,10 @@ export const adopt = async ({ db, transact, platform }: Means, payment: PaymentR
   // Nearly always there is none, and it costs no transaction to know.
   if (!(await hasStrays(db, payment))) return undefined
   return transact(async (tx) => {
-    const { intent_id } = (await lockPayment(tx, payment.organization_id, payment.id))!
-    // Somebody else has adopted one for it just now.
+    const { intent_id, status } = (await lockPayment(tx, payment.organization_id, payment.id))!
+    // Somebody else has adopted one for it just now, or has settled it as never made.
     if (intent_id !== null) return intent_id
+    if (status !== 'pending') throw new ProcessorSilent('createIntent')
     const strays = await lockStrays(tx, payment)
     if (strays.length === 0) return undefined
     const same = strays.find(({ amount, currency }) => amount === payment.amount && currency === payment.currency)

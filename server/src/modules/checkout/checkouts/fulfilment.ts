@@ -12,6 +12,7 @@ import {
   assignPayment,
   issue,
   keepMethod,
+  keepNothing,
   labelOf,
   untouched,
   nextPeriod,
@@ -22,7 +23,7 @@ import {
   type PaymentRow,
   type SubscriptionRow,
 } from '../../billing/index.ts'
-import { becomeBuyer, clockOf, loadCustomers, lookAfterDeleted, type CustomerRow } from '../../customers/index.ts'
+import { becomeBuyer, clockOf, loadCustomers, lockCustomers, lookAfterDeleted, type CustomerRow } from '../../customers/index.ts'
 import { findLivingOrganization } from '../../organizations/index.ts'
 import { inItsTime } from './checkouts.ts'
 import { changeCheckout, lockCheckout, releaseUses, type CheckoutRow } from './checkouts.sql.ts'
@@ -86,11 +87,14 @@ const conclude = async (tx: Tx, platform: Platform, checkout: Locked<CheckoutRow
 const fulfil = async (wall: Tx, platform: Platform, checkout: Locked<CheckoutRow>, payment: PaymentRow | undefined): Promise<void> => {
   const opened = await openOne(wall, checkout)
   const reach = within(checkout.organization_id, 'machine', opened.seller.member_phase)
-  const customer = (await loadCustomers(wall, reach, [checkout.customer_id!]))[0]!
+  // Held while they live, so that whoever deletes them comes before or after all of this.
+  const [living] = await lockCustomers(wall, reach, { id: checkout.customer_id! })
+  const customer = living ?? (await loadCustomers(wall, reach, [checkout.customer_id!]))[0]!
+  const gone = customer.deleted_at !== null
   const tx = await inTimeOf(wall, customer)
   await becomeBuyer(tx, reach, customer, { seats: checkout.seats !== null })
   const recurring = chosen(opened).recurring_interval !== null
-  const own = recurring && payment?.processor_method ? await keepMethod(tx, customer, payment.account_id, payment.processor_method) : null
+  const own = recurring && payment?.processor_method && !gone ? await keepMethod(tx, customer, payment.account_id, payment.processor_method) : null
   const subscription = recurring ? await subscribe(tx, reach, opened, customer, own) : null
   const order_id = await bill(tx, opened, customer, subscription)
   // Whoever is sent elsewhere afterwards is seated by whoever sends them there.
@@ -105,7 +109,10 @@ const fulfil = async (wall: Tx, platform: Platform, checkout: Locked<CheckoutRow
   }
   if (payment?.kind === 'payment') await assignPayment(tx, payment, order_id)
   // Who was deleted while their bank took its time is looked after once more: what came only now ends as well.
-  if (customer.deleted_at !== null) await lookAfterDeleted(tx, customer)
+  if (gone) {
+    if (payment) await keepNothing(tx, payment)
+    await lookAfterDeleted(tx, customer)
+  }
   const done = await changeCheckout(tx, checkout, { status: 'succeeded', due_at: null })
   await tellUpdated(tx, platform, done)
 }

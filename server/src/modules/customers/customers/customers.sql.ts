@@ -247,7 +247,7 @@ export const lockDeleted = async (tx: Tx, reach: Reach, id: string): Promise<Loc
     .where('organization_id', '=', withinReach(reach))
     .where('id', '=', id)
     .where('deleted_at', 'is not', null)
-    .forUpdate()
+    .forNoKeyUpdate()
     .executeTakeFirst()) as Locked<CustomerRow> | undefined
 
 /** The living customer with this address, held. */
