@@ -562,7 +562,7 @@ export const de: Messages = {
     manage,
   },
 
-  leaving: { title: 'Einen Moment', link: (host: string) => `Weiter zu ${host}` },
+  leaving: { title: 'Einen Moment', link: (host) => `Weiter zu ${host}` },
   problem: {
     title: 'Das hat nicht geklappt',
     unchanged: 'Es wurde nichts geändert.',

@@ -1,7 +1,7 @@
 import type { Frame, View } from '@bursar/contract'
 import { speak } from '../kit.tsx'
 import { OrderTable } from './portal-orders.tsx'
-import { everyOf, PlanNext, PlanStatus, SeatBar } from './portal-price.tsx'
+import { PlanHead } from './portal-price.tsx'
 import { Portal } from './portal-shell.tsx'
 
 type Props = { view: Extract<View, { kind: 'portal-overview' }>; frame: Frame }
@@ -33,15 +33,7 @@ export const Overview = ({ view, frame }: Props) => {
         const benefits = one.product.benefits.map(({ description }) => description)
         return (
           <section key={one.id} className="card" aria-labelledby={`plan-${one.id}`}>
-            <div className="heading">
-              <h2 id={`plan-${one.id}`}>{one.product.name}</h2>
-              <PlanStatus frame={frame} plan={plan} />
-            </div>
-            <p className="figure">
-              {money(one.amount, one.currency)} <span className="soft">{everyOf(frame, one)}</span>
-            </p>
-            <PlanNext frame={frame} plan={plan} />
-            {plan.seats && <SeatBar frame={frame} count={plan.seats} />}
+            <PlanHead frame={frame} plan={plan} />
             {benefits.length > 0 && (
               <>
                 <h3>{words.overview.includes}</h3>

@@ -38,7 +38,7 @@ export const SeatBar = ({ frame, count: { total, active, invited } }: { frame: F
 }
 
 /** How a subscription stands, in a word. */
-export const PlanStatus = ({
+const PlanStatus = ({
   frame,
   plan: {
     subscription: { status, cancel_at_period_end, pause_at_period_end },
@@ -55,8 +55,27 @@ export const PlanStatus = ({
   return <Status kind={kind}>{words[status]}</Status>
 }
 
+/** What a card of a subscription begins with: its name, how it stands, what it costs, what comes next, and its seats. */
+export const PlanHead = ({ frame, plan }: { frame: Frame; plan: PortalPlan }) => {
+  const { money } = speak(frame)
+  const { subscription: one } = plan
+  return (
+    <>
+      <div className="heading">
+        <h2 id={`plan-${one.id}`}>{one.product.name}</h2>
+        <PlanStatus frame={frame} plan={plan} />
+      </div>
+      <p className="figure">
+        {money(one.amount, one.currency)} <span className="soft">{everyOf(frame, one)}</span>
+      </p>
+      <PlanNext frame={frame} plan={plan} />
+      {plan.seats && <SeatBar frame={frame} count={plan.seats} />}
+    </>
+  )
+}
+
 /** What comes next, in sentences. */
-export const PlanNext = ({ frame, plan: { subscription, next } }: { frame: Frame; plan: PortalPlan }) => {
+const PlanNext = ({ frame, plan: { subscription, next } }: { frame: Frame; plan: PortalPlan }) => {
   const { t, date, money } = speak(frame)
   const words = t.portal.manage
   const { status, currency, amount, current_period_end, ends_at, ended_at, trial_end, resumes_at } = subscription

@@ -1,7 +1,7 @@
 import type { Frame, PortalPlan, View } from '@bursar/contract'
 import type { ReactNode } from 'react'
 import { Confirm, Form, Notice, speak } from '../kit.tsx'
-import { everyOf, PlanNext, PlanStatus, priceIn, PriceForm, SeatBar } from './portal-price.tsx'
+import { PlanHead, priceIn, PriceForm } from './portal-price.tsx'
 import { Portal } from './portal-shell.tsx'
 
 type Props = { view: Extract<View, { kind: 'portal-subscriptions' }>; frame: Frame }
@@ -32,21 +32,13 @@ export const Subscriptions = ({ view, frame }: Props) => {
 }
 
 const Plan = ({ view, frame, plan, flow }: Props & { plan: PortalPlan; flow: 'cancel' | 'seats' | 'plan' | null }) => {
-  const { t, money } = speak(frame)
+  const { t } = speak(frame)
   const words = t.portal.manage
   const { subscription: one } = plan
   const tasks = taskOf({ view, frame }, plan)
   return (
     <section className="card" aria-labelledby={`plan-${one.id}`}>
-      <div className="heading">
-        <h2 id={`plan-${one.id}`}>{one.product.name}</h2>
-        <PlanStatus frame={frame} plan={plan} />
-      </div>
-      <p className="figure">
-        {money(one.amount, one.currency)} <span className="soft">{everyOf(frame, one)}</span>
-      </p>
-      <PlanNext frame={frame} plan={plan} />
-      {plan.seats && <SeatBar frame={frame} count={plan.seats} />}
+      <PlanHead frame={frame} plan={plan} />
       {flow === null ? (
         !plan.over && (
           <>

@@ -124,7 +124,7 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
     // Whoever strayed from their bank is led back to it.
     if (checkout.status === 'confirmed' && bankOf(platform, holder.id).read(call.request) !== undefined) return { redirect: `/checkout/${holder.id}/bank` }
     const leads = landing(checkout)
-    if (checkout.status === 'succeeded' && leads !== null) return leaveFor(leads)
+    if (checkout.status === 'succeeded' && leads !== null) return { ...leaveFor(leads), locales: checkout.locale ?? '' }
     return showPurchase(platform, call, offerOf(checkout))
   })
 

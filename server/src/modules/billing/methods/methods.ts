@@ -18,7 +18,7 @@ import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { refuse, type Means, type Platform, type Refusal } from '../../handlers.ts'
-import { changeCustomer, holdStanding, lockCustomers, type CustomerRow } from '../../customers/index.ts'
+import { changeCustomer, holdStanding, lockCustomers, lookAfterDeleted, type CustomerRow } from '../../customers/index.ts'
 import { capabilities, findLivingOrganization } from '../../organizations/index.ts'
 import { changePayment, defaultAccount, findAccount, lockPayment, readPayment, recordMethod } from '../payments/attempts.sql.ts'
 import { charge, look, openAttempt, processorOf, settle } from '../payments/attempts.ts'
@@ -135,6 +135,7 @@ export const keep = async (
     if (settled.concluded_at === null) {
       await changePayment(wall, settled, { concluded_at: wall.clock.business() })
       await keepNothing(wall, settled)
+      await lookAfterDeleted(wall, { organization_id, id: customer_id })
     }
     return { settled, method_id: null }
   }
@@ -146,7 +147,7 @@ export const keep = async (
   return { settled, method_id }
 }
 
-/** A customer that is gone keeps nothing of what they paid with at last, and neither does their processor: its name is noted until that has forgotten it. */
+/** A customer that is gone keeps nothing of what they paid with at last, and neither does their processor: its name is noted for whoever looks after the deleted, until that has forgotten it. */
 export const keepNothing = async (tx: Tx, { organization_id, id }: Pick<PaymentRow, 'organization_id' | 'id'>): Promise<void> => {
   const payment = (await lockPayment(tx, organization_id, id))!
   if (payment.processor_method === null) return
@@ -155,7 +156,6 @@ export const keepNothing = async (tx: Tx, { organization_id, id }: Pick<PaymentR
   await changePayment(tx, payment, { processor_method: null })
   const bare = { id: name, type, brand: null, last4: null, exp_month: null, exp_year: null, wallet: null, fingerprint: null }
   await recordMethod(tx, { organization_id, id: customer_id }, account_id, bare)
-  await enqueue(tx, 'billing.customer_deleted', { organization_id, customer_id })
 }
 
 /** What is owed is tried at once with what they pay with from now on. */

@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import { newId } from '../../../kernel/ids.ts'
 import { newWebhookSecret, type Sealer, type Secret } from '../../../kernel/secrets.ts'
-import type { PaymentAccount } from '../../../gateways/payments/payments.ts'
+import type { KeptMethod, PaymentAccount } from '../../../gateways/payments/payments.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { json } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
@@ -136,12 +136,7 @@ export const changePayment = async (tx: Tx, payment: Locked<PaymentRow>, changes
  * what a subscription keeps of it: nothing where its customer pays everything with that, for it follows when that changes,
  * and nothing where it was deleted since.
  */
-export const keepMethod = async (
-  tx: Tx,
-  customer: { organization_id: string; id: string },
-  account_id: string,
-  method: NonNullable<PaymentRow['processor_method']>,
-): Promise<string | null> => {
+export const keepMethod = async (tx: Tx, customer: { organization_id: string; id: string }, account_id: string, method: KeptMethod): Promise<string | null> => {
   const { organization_id, id: customer_id } = customer
   const id = await recordMethod(tx, customer, account_id, method)
   if (id === null) return null
@@ -160,7 +155,7 @@ export const keepMethod = async (
 }
 
 /** What is shown of a method: nothing but of a card. */
-export const metadataOf = (method: Omit<NonNullable<PaymentRow['processor_method']>, 'fingerprint'>) =>
+export const metadataOf = (method: Omit<KeptMethod, 'fingerprint'>) =>
   method.type === 'card'
     ? json({
         brand: method.brand ?? 'unknown',
@@ -176,7 +171,7 @@ export const recordMethod = async (
   tx: Tx,
   customer: { organization_id: string; id: string },
   account_id: string,
-  method: Omit<NonNullable<PaymentRow['processor_method']>, 'fingerprint'> & { readonly fingerprint: string | null },
+  method: Omit<KeptMethod, 'fingerprint'> & { readonly fingerprint: string | null },
 ): Promise<string | null> => {
   const { organization_id } = customer
   const known = await sql<{ id: string; gone: boolean }>`
