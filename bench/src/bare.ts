@@ -8,8 +8,8 @@ import { openPool } from '../../server/src/platform/postgres/postgres.ts'
 type Row = Record<string, unknown>
 
 /**
- * Handlers that ask the same questions of the database as the product does – who is it, which page, how many, the rows,
- * what belongs to them – in the same statements, and do nothing else: no limits, no scopes, no checks, no schema.
+ * Opens handlers that run the same statements as the product: authentication, page, total, rows and related rows. The
+ * handlers have no rate limits, scopes, checks or schemas.
  */
 export const openBare = (config: Config, log: Log): FastifyInstance => {
   const pool: pg.Pool = openPool(config.database_url, 'bursar_api', { max: Math.floor(config.database_connections / 2), log, readOnly: true })
@@ -102,7 +102,7 @@ export const openBare = (config: Config, log: Log): FastifyInstance => {
   return server
 }
 
-/** The statement that finds a page: the first values are the tenant, one more than the page has, and how many come before it. */
+/** Returns the statement that finds a page. Its values are the tenant, the page size plus one, and the offset. */
 export const keysOf = (table: string) =>
   `select organization_id as tenant, created_at as k0, id as k1 from ${table} where organization_id = $1::uuid and true order by created_at desc, id desc limit $2 offset $3`
 

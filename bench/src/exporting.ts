@@ -11,7 +11,10 @@ import { options } from './options.ts'
 import { makeOrders } from './orders.ts'
 import type { Outcome } from './results.ts'
 
-/** All orders over HTTP, against psql that runs the same COPY with the same settings in the same database; then how much memory that takes. */
+/**
+ * Exports all orders over HTTP, compared with psql that runs the same COPY with the same settings in the same database.
+ * Then measures the memory of the export.
+ */
 export const exporting = async (world: World): Promise<Record<string, Outcome>> => {
   const organization = await world.organization()
   const token = (await organization.token()).secret.reveal()
@@ -38,7 +41,7 @@ export const exporting = async (world: World): Promise<Record<string, Outcome>> 
       ratio: highest - idle,
       figures: [
         { what: 'idle', value: idle, unit: ' MiB' },
-        { what: 'highest', value: highest, unit: ' MiB' },
+        { what: 'peak', value: highest, unit: ' MiB' },
       ],
       rows: orders,
       rounds: 1,
@@ -46,7 +49,7 @@ export const exporting = async (world: World): Promise<Record<string, Outcome>> 
   }
 }
 
-/** The API alone, as its users run it. */
+/** Starts a process with only the API role, as in production. */
 export const startApi = async (world: World) => {
   const program = launch(['serve', '--roles', 'api'], { ...world.environmentVariables, BURSAR_LOG_LEVEL: 'info' })
   const port = portOf(await program.line('listening'))
@@ -57,7 +60,7 @@ export const startApi = async (world: World) => {
   return { port, pid: program.child.pid!, stop }
 }
 
-/** A process that does one export, and whose output nobody looks at unless asked. */
+/** A process that runs one export. Its output is discarded unless a sink reads it. */
 interface Command {
   readonly file: string
   readonly args: readonly string[]
@@ -77,7 +80,7 @@ const copy = (world: World, organization_id: string): Command => {
   return {
     file: 'psql',
     args: ['--no-psqlrc', '--quiet', '--set=ON_ERROR_STOP=1', '--file=-', world.config.database_url.reveal()],
-    // Set as the server's own connections for exports are.
+    // The same settings as the server's export connections.
     env: {
       PGOPTIONS: Object.entries({ role: 'bursar_api', ...exportSettings })
         .map(([name, value]) => `-c ${name}=${value}`)
@@ -90,7 +93,7 @@ const copy = (world: World, organization_id: string): Command => {
   }
 }
 
-/** Runs it in a shell that sends what it writes to a sink, and gives what the sink writes. */
+/** Runs a command in a shell that pipes its output to a sink. Returns the output of the sink. */
 const drain = (command: Command, sink: string): Promise<string> =>
   new Promise((resolve, reject) => {
     const { file, args, input = '', env = {} } = command
@@ -110,17 +113,17 @@ const seconds = async (command: Command): Promise<number> => {
   return (performance.now() - began) / 1000
 }
 
-/** Both give the same lines, or there is nothing to compare. The ends of lines are the product's own. */
+/** Throws unless both exports have the same lines. Line endings differ, because the product uses CRLF. */
 const compareBytes = async (world: World, organization_id: string, port: number, token: string) => {
   const [ours, theirs] = [await drain(curl(port, token), `| tr -d '\\r' | sha256sum`), await drain(copy(world, organization_id), '| sha256sum')]
   if (ours !== theirs) throw new Error('HTTP and psql export different lines')
 }
 
-/** How large the export is, how long it takes, and how much memory the process that serves it has: before, and at most. In MiB. */
+/** Measures the size and duration of an export, and the serving process's idle and peak memory in MiB. */
 export const watchMemory = async (world: World, token: string) => {
   const { port, pid, stop } = await startApi(world)
   const resident = () => Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))![1]) / 1024
-  // It has answered once, and done nothing since.
+  // Idle memory is measured after one answered request.
   const first = await fetch(`http://127.0.0.1:${port}/v1/orders/?limit=1`, { headers: { authorization: `Bearer ${token}` } })
   const { pagination } = (await first.json()) as { pagination: { total_count: number } }
   await new Promise((resolve) => setTimeout(resolve, 2000))

@@ -2,7 +2,7 @@ import type { PoolClient } from 'pg'
 import { openPool } from '../../server/src/platform/postgres/postgres.ts'
 import type { World } from '../../server/test/harness/world.ts'
 import { keysOf } from './bare.ts'
-import { alternate, compare, load, median, quotients, start } from './measuring.ts'
+import { alternate, compare, sendLoad, median, quotients, startSide } from './measuring.ts'
 import { options } from './options.ts'
 import { makeOrders } from './orders.ts'
 import type { Outcome } from './results.ts'
@@ -24,8 +24,8 @@ const makeProducts = (world: World, organization_id: string, count: number) =>
     await owner.query('analyze')
   })
 
-/** Lists of products and of orders: what the product costs over the statements it runs, what size costs, what a deep page costs. */
-export const list = async (world: World): Promise<Record<string, Outcome>> => {
+/** Measures lists of products and orders: the overhead over the bare statements, the cost of size and the cost of a deep page. */
+export const benchLists = async (world: World): Promise<Record<string, Outcome>> => {
   const [small, large] = [await world.organization(), await world.organization()]
   await makeProducts(world, small.id, 1000)
   const products = await beside(world, '/v1/products/?limit=20', await tokenOf(small))
@@ -47,11 +47,11 @@ export const size = async (world: World): Promise<Record<string, Outcome>> => {
   return { size: await bySize(world, '/v1/products/?limit=20', await tokenOf(small), await tokenOf(large)) }
 }
 
-/** Against the bare handler, after a look at whether both answer with the same records. */
+/** Compares a list of the product with the bare handler, after checking that both return the same records. */
 const beside = async (world: World, path: string, token: string): Promise<Outcome> => {
   const answers = []
   for (const side of ['product', 'bare']) {
-    const { port, child } = await start(world, side)
+    const { port, child } = await startSide(world, side)
     const answer = await fetch(`http://127.0.0.1:${port}${path}`, { headers: { authorization: `Bearer ${token}` } })
     const { items, pagination } = (await answer.json()) as { items: { id: string }[]; pagination: { total_count: number } }
     answers.push(JSON.stringify([items.map(({ id }) => id), pagination.total_count]))
@@ -62,8 +62,8 @@ const beside = async (world: World, path: string, token: string): Promise<Outcom
 }
 
 const bySize = async (world: World, path: string, small: string, large: string): Promise<Outcome> => {
-  const { port, child } = await start(world, 'product')
-  const p50 = (token: string) => async () => (await load(port, path, token, { connections: 4 })).p50
+  const { port, child } = await startSide(world, 'product')
+  const p50 = (token: string) => async () => (await sendLoad(port, path, token, { connections: 4 })).p50
   const [few, many] = await alternate([p50(small), p50(large)])
   child.kill()
   return {
@@ -78,10 +78,13 @@ const bySize = async (world: World, path: string, small: string, large: string):
   }
 }
 
-/** The last page of twenty: page 50,000 of a million. Over HTTP, against the one statement that finds its keys. */
+/**
+ * Measures the last page of a list of a million rows over HTTP (page 50,000, at 20 rows a page). Compares with the
+ * single statement that finds the keys of this page.
+ */
 const deep = async (world: World, organization_id: string, token: string): Promise<Outcome> => {
   const last = Math.floor(options.rows / 20)
-  const { port, child } = await start(world, 'product')
+  const { port, child } = await startSide(world, 'product')
   const pool = openPool(world.config.database_url, 'bursar_api', { max: 1, log: world.base.log, readOnly: true })
   const statement = async () => {
     const times: number[] = []
@@ -93,7 +96,7 @@ const deep = async (world: World, organization_id: string, token: string): Promi
     }
     return median(times)
   }
-  const answer = async () => (await load(port, `/v1/orders/?limit=20&page=${last}`, token, { connections: 1 })).p50
+  const answer = async () => (await sendLoad(port, `/v1/orders/?limit=20&page=${last}`, token, { connections: 1 })).p50
   const [ours, theirs] = await alternate([answer, statement])
   await pool.end()
   child.kill()
@@ -109,7 +112,10 @@ const deep = async (world: World, organization_id: string, token: string): Promi
   }
 }
 
-/** A second wall that costs more than a tenth of the throughput of a list is not kept: docs/decisions/0009. */
+/**
+ * Measures the cost of row-level security as a second tenant check. The product does not use it if it costs more than a
+ * tenth of list throughput: docs/decisions/0009.
+ */
 export const rls = async (world: World): Promise<Record<string, Outcome>> => {
   const organization = await world.organization()
   await makeProducts(world, organization.id, 1000)
@@ -125,7 +131,8 @@ export const rls = async (world: World): Promise<Record<string, Outcome>> => {
   const pool = openPool(world.config.database_url, 'bursar_api', { max: 8, log: world.base.log })
   const page = (table: string) => `select * from ${table} where organization_id = '${organization.id}' order by created_at desc, id desc limit 20`
   const plain = async (client: PoolClient) => client.query(page('products'))
-  // The reach must be told to the database, and forgotten with the transaction: one round trip, as cheap as it gets.
+  // Row-level security needs the tenant scope in each transaction. All statements are sent in one round trip, which is
+  // the cheapest way to set it.
   const walled = async (client: PoolClient) =>
     client.query(`begin read only; select set_config('bursar.reach', '${organization.id}', true); ${page('walled')}; commit`)
   const rate = (work: (client: PoolClient) => Promise<unknown>) => async () => {
@@ -148,8 +155,8 @@ export const rls = async (world: World): Promise<Record<string, Outcome>> => {
       ratio: median(behind) / median(without),
       ratios: quotients(behind, without),
       figures: [
-        { what: 'walled', value: median(behind), unit: '/s' },
-        { what: 'plain', value: median(without), unit: '/s' },
+        { what: 'with row-level security', value: median(behind), unit: '/s' },
+        { what: 'without', value: median(without), unit: '/s' },
       ],
       rows: 1000,
       rounds: options.rounds,

@@ -1,6 +1,9 @@
 import { connect, type Socket } from 'node:net'
 
-/** Sends one request over and over on so many connections, and counts. With a body it is posted, `{n}` in it being different each time. Runs in a process of its own. */
+/**
+ * Sends one request repeatedly on several connections, and counts the answers. With a body it sends POST, and replaces
+ * `{n}` by a different value each time. Runs in a separate process.
+ */
 const [port, path, token, connections, milliseconds, body] = process.argv.slice(2) as [string, string, string, string, string, string?]
 const head = `${path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer ${token}\r\n`
 const reading = Buffer.from(`GET ${head}\r\n`)

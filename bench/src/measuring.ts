@@ -16,8 +16,8 @@ export interface Measured {
   failures: number
 }
 
-/** Asks one thing over and over, on so many connections, from a process of its own. */
-export const load = async (
+/** Sends one request repeatedly on several connections, from a separate process. */
+export const sendLoad = async (
   port: number,
   path: string,
   token: string,
@@ -37,8 +37,8 @@ export const load = async (
   return measured
 }
 
-/** One side of a comparison, as a process of its own: see serve.ts. */
-export const start = (world: World, side: string): Promise<{ port: number; child: ChildProcess }> =>
+/** Starts one side of a comparison in a separate process: see serve.ts. */
+export const startSide = (world: World, side: string): Promise<{ port: number; child: ChildProcess }> =>
   new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [new URL('serve.ts', import.meta.url).pathname, side], {
       env: { PATH: process.env.PATH, ...world.environmentVariables, BURSAR_DATABASE_CONNECTIONS: '20' },
@@ -48,7 +48,7 @@ export const start = (world: World, side: string): Promise<{ port: number; child
     child.once('exit', () => reject(new Error(`${side} ended before it listened`)))
   })
 
-/** Both sides in turn, so that whatever else the machine does hits both; the median of each. The first round warms up. */
+/** Measures both sides alternately, so that other load on the machine affects both equally. Drops the first round as a warm-up. */
 export const alternate = async (sides: readonly [() => Promise<number>, () => Promise<number>]): Promise<[number[], number[]]> => {
   const figures: [number[], number[]] = [[], []]
   for (let round = 0; round <= options.rounds; round++)
@@ -59,10 +59,10 @@ export const alternate = async (sides: readonly [() => Promise<number>, () => Pr
   return figures
 }
 
-/** Answers a second of one side, in parts of those of the other. */
+/** Compares two sides by answers per second. */
 export const compare = async (world: World, ours: string, theirs: string, path: string, token: string): Promise<Outcome> => {
-  const [a, b] = [await start(world, ours), await start(world, theirs)]
-  const rate = (port: number) => async () => (await load(port, path, token)).per_second
+  const [a, b] = [await startSide(world, ours), await startSide(world, theirs)]
+  const rate = (port: number) => async () => (await sendLoad(port, path, token)).per_second
   const [first, second] = await alternate([rate(a.port), rate(b.port)])
   a.child.kill()
   b.child.kill()

@@ -1,7 +1,7 @@
 import type pg from 'pg'
 import { within } from '../../server/src/kernel/actors.ts'
 import { randomText, Secret } from '../../server/src/kernel/secrets.ts'
-import { start, switchOn } from '../../server/src/modules/migration/members/migrating.ts'
+import { startMigration, switchOn } from '../../server/src/modules/migration/members/migrating.ts'
 import { findMigration } from '../../server/src/modules/migration/members/migrations.sql.ts'
 import { work } from '../../server/src/modules/migration/members/working.ts'
 import { createLegacyOrganization, holdPhase } from '../../server/src/modules/organizations/index.ts'
@@ -15,15 +15,15 @@ import { options } from './options.ts'
 import { dropIndexes, made } from './orders.ts'
 import type { Outcome } from './results.ts'
 
-/** How many seats a buyer has, and how many seats there are for one that gives a benefit. */
+/** Number of seats per buyer, and number of seats per benefit grant. */
 const [perBuyer, perGrant] = [50, 10]
 
 const log = openLog('silent')
 const open = (name: string, role: Role, max: number) => openPostgres(new Secret(loginOf(name)), role, { max, clock: systemClock, log })
 
 /**
- * Phase 1 of the member migration as the worker does it, against statements that write the same rows in one go; then the
- * switch, while others write and read.
+ * Measures the worker's phase 1 of the member migration, against bulk statements that write the same rows. Then
+ * measures the switch under concurrent reads and writes.
  */
 export const migration = async (world: World): Promise<Record<string, Outcome>> => {
   const source = await cloneDatabase()
@@ -50,19 +50,19 @@ export const migration = async (world: World): Promise<Record<string, Outcome>> 
       ratio: bare.seconds / ours.seconds,
       figures: [
         { what: 'phase 1', value: ours.seconds, unit: ' s' },
-        { what: 'bare statements', value: bare.seconds, unit: ' s' },
+        { what: 'plain statements', value: bare.seconds, unit: ' s' },
         { what: 'seats', value: rows / ours.seconds, unit: '/s' },
       ],
       rows,
       rounds: 1,
     },
     'switch-lock': {
-      // The worst of them: a bound holds always or not at all.
+      // Reports the worst round, because the goal must be met in every round.
       ratio: Math.max(...switched.map(({ held }) => held)),
       ratios: switched.map(({ held }) => held),
       figures: [
-        { what: 'longest until it had its turn', value: Math.max(...switched.map(({ took }) => took)), unit: ' ms' },
-        { what: 'before any vacuum', value: early.held, unit: ' ms' },
+        { what: 'longest until it had the lock', value: Math.max(...switched.map(({ took }) => took)), unit: ' ms' },
+        { what: 'before the first vacuum', value: early.held, unit: ' ms' },
       ],
       rows,
       rounds: switched.length,
@@ -71,9 +71,9 @@ export const migration = async (world: World): Promise<Record<string, Outcome>> 
       ratio: Math.max(...switched.map(({ waited }) => waited)),
       ratios: switched.map(({ waited }) => waited),
       figures: [
-        { what: 'longest write', value: Math.max(...switched.map(({ longest }) => longest)), unit: ' ms' },
+        { what: 'longest write with a switch', value: Math.max(...switched.map(({ longest }) => longest)), unit: ' ms' },
         { what: 'without a switch', value: Math.max(...switched.map(({ usual }) => usual)), unit: ' ms' },
-        { what: 'waited before any vacuum', value: early.waited, unit: ' ms' },
+        { what: 'wait before the first vacuum', value: early.waited, unit: ' ms' },
       ],
       rows,
       rounds: switched.length,
@@ -92,7 +92,8 @@ const timed = async (what: string, ready: () => Promise<string>, run: (name: str
 
 const copy = async (source: string): Promise<string> => {
   const name = `bursar_t_${process.env.BURSAR_TEST_RUN ?? 'x'}_${randomText(10, 'abcdefghijklmnopqrstuvwxyz')}`
-  // With a checkpoint before and after: neither side writes what another has left behind.
+  // With `strategy file_copy`, PostgreSQL makes a checkpoint before and after the copy. Dirty pages of one measurement
+  // therefore do not slow down the next one.
   await asOwner('postgres', (owner) => owner.query(`create database ${name} template ${source} strategy file_copy`))
   return name
 }
@@ -100,8 +101,9 @@ const copy = async (source: string): Promise<string> => {
 const drop = (name: string) => asOwner('postgres', (owner) => owner.query(`drop database if exists ${name} with (force)`))
 
 /**
- * An organization as an import leaves it: buyers with one subscription each, whose seats are all held, each by a customer
- * of its own. Rules are not asked and triggers do not fire, so what they would have counted is counted here.
+ * Creates an organization in the state after an import of legacy data. Each buyer has one subscription, and a separate
+ * customer holds each of its seats. Constraints and triggers are disabled, so the collection counters are inserted
+ * here.
  */
 const fill = async (name: string): Promise<string> => {
   const began = performance.now()
@@ -168,10 +170,10 @@ const makeSeats = async (owner: pg.Client, organization_id: string): Promise<voi
   for (const [what, count] of Object.entries(counts)) await owner.query(`insert into collection_deltas values ($1, $2, $3)`, [organization_id, what, count])
 }
 
-/** What phase 1 writes, by whoever knows the data: nothing is asked that is the same for every row. */
+/** Writes the rows of phase 1 with bulk statements. Values that are the same for every row are constants instead of subqueries. */
 const runBare = (name: string, organization_id: string): Promise<void> =>
   asOwner(name, async (owner) => {
-    // As the worker, for whom nothing is noted for the audit.
+    // Runs as the worker role, whose changes are not audited.
     await owner.query('set role bursar_worker')
     const columns = 'organization_id, id, customer_id, created_at, email, name, external_id, role, prepared'
     for (const statement of [
@@ -189,11 +191,11 @@ const runBare = (name: string, organization_id: string): Promise<void> =>
       await owner.query(statement, [organization_id])
   })
 
-/** Phase 1 from its start to its end, as a worker does it. */
+/** Runs phase 1 from start to end, as a worker does. */
 const prepare = async (world: World, name: string, organization_id: string): Promise<void> => {
   const [api, worker] = [open(name, 'bursar_api', 2), open(name, 'bursar_worker', 2)]
   const platform = { ...world.platform, clock: systemClock, log }
-  await api.transact((tx) => start(tx, within(organization_id, 'machine', 'before'), organization_id))
+  await api.transact((tx) => startMigration(tx, within(organization_id, 'machine', 'before'), organization_id))
   for (let row = await findMigration(worker.db, organization_id); row!.work !== null; row = await findMigration(worker.db, organization_id))
     for (const lease of await claim(worker.transact, 'member_migrations', { holder: 'bench', limit: 1, lease_ms: 60_000 }))
       await work({ db: worker.db, transact: worker.transact, gateways: {} as never, platform }, lease)
@@ -202,7 +204,7 @@ const prepare = async (world: World, name: string, organization_id: string): Pro
   await Promise.all([api.close(), worker.close()])
 }
 
-/** What was written, in one figure per table. When a member was made is not part of it. */
+/** Returns a hash of the written rows for each table. Ignores the creation times of members. */
 const digest = (name: string, organization_id: string): Promise<unknown[]> =>
   asOwner(name, async (owner) => {
     const found: unknown[] = []
@@ -223,13 +225,10 @@ const digest = (name: string, organization_id: string): Promise<unknown[]> =>
 
 const writers = 8
 
-/**
- * The switch, again and again, while eight connections write seats and read them: for how long it kept everybody out, and
- * the longest that anybody waited for that.
- */
+/** Repeats the switch while eight connections write and read seats. Measures how long it blocked them, and the longest wait. */
 const watchSwitch = async (world: World, name: string, organization_id: string) => {
   const postgres = open(name, 'bursar_api', 2 * (writers + 2))
-  const reach = within(organization_id, 'machine', 'phase1')
+  const scope = within(organization_id, 'machine', 'phase1')
   const some = await asOwner(name, (owner) =>
     owner.query<{ id: string }>('select id from seats where organization_id = $1 order by md5(id::text) limit 2000', [organization_id]),
   )
@@ -241,18 +240,18 @@ const watchSwitch = async (world: World, name: string, organization_id: string) 
       const asked = performance.now()
       await holdPhase(tx, organization_id)
       seen.waited = Math.max(seen.waited, performance.now() - asked)
-      await tx.q.updateTable('seats').set({ modified_at: tx.clock.business() }).where('organization_id', '=', organization_id).where('id', '=', seat).execute()
+      await tx.q.updateTable('seats').set({ modified_at: tx.clock.wall() }).where('organization_id', '=', organization_id).where('id', '=', seat).execute()
     })
     seen.longest = Math.max(seen.longest, performance.now() - began)
     await postgres.db.q.selectFrom('seats').selectAll().where('organization_id', '=', organization_id).where('id', '=', seat).execute()
   }
-  // Each has seats of its own: what they wait for is the switch.
+  // Each connection uses separate seats, so that it waits only for the switch.
   const writing = Array.from({ length: writers }, async (_, of) => {
     for (let n = of; !ending.signal.aborted; n += writers) await write(some.rows[n % some.rows.length]!.id)
   })
   const watched = []
   for (let round = 0; round <= options.rounds; round++) {
-    // As autovacuum would have done before anybody comes to switch; the first is without.
+    // In production, autovacuum runs before a switch. Round 0 measures the switch without a vacuum.
     if (round === 1) await asOwner(name, (owner) => owner.query('vacuum analyze'))
     seen = { waited: 0, longest: 0 }
     await new Promise((resolve) => setTimeout(resolve, 1000))
@@ -260,12 +259,12 @@ const watchSwitch = async (world: World, name: string, organization_id: string) 
     seen = { waited: 0, longest: 0 }
     const began = performance.now()
     const { plugin, granted } = watchLock()
-    await postgres.transact((tx) => switchOn({ ...tx, q: tx.q.withPlugin(plugin) }, reach, world.platform, organization_id))
+    await postgres.transact((tx) => switchOn({ ...tx, q: tx.q.withPlugin(plugin) }, scope, world.platform, organization_id))
     const held = performance.now() - granted()
     const took = granted() - began
     await new Promise((resolve) => setTimeout(resolve, 200))
     watched.push({ held, took, ...seen, usual })
-    // Back, without what the world would be told of it.
+    // Resets the organization to phase 1 for the next round, directly and without emitting events.
     await asOwner(name, async (owner) => {
       await owner.query(`update organizations set member_phase = 'phase1' where id = $1`, [organization_id])
       await owner.query(`update member_migrations set state = 'phase1', work = null, due_at = null where organization_id = $1`, [organization_id])
@@ -277,7 +276,7 @@ const watchSwitch = async (world: World, name: string, organization_id: string) 
   return { early: watched[0]!, switched: watched.slice(1) }
 }
 
-/** Notes when the lock of the switch was granted. */
+/** Records the time at which the switch to members acquired its advisory lock. */
 const watchLock = () => {
   let [asking, at] = [undefined as object | undefined, 0]
   const plugin: Parameters<Tx['q']['withPlugin']>[0] = {

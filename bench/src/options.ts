@@ -17,25 +17,25 @@ const { values, positionals } = parseArgs({
 })
 const names = Object.keys(described) as (keyof typeof described)[]
 
-/** What the command line asks for. */
+/** Options from the command line. */
 export const options = {
   names: positionals,
-  /** A run that is shorter or smaller than usual says little: what it finds is kept only where that is asked for. */
+  /** True if results are saved. A run that is shorter or smaller than the default is less reliable, so it is saved only with `--keep`. */
   keep: values.keep || names.every((name) => Number(values[name]) >= Number(described[name].default)),
-  /** What a reader of the figures should know about this run. */
+  /** A note about this run for readers of the figures. */
   note: values.note,
-  /** How long one load lasts. */
+  /** Duration of one load in seconds. */
   seconds: Number(values.seconds),
   rounds: Number(values.rounds),
-  /** How many rows a large organization has. */
+  /** Number of rows of a large organization. */
   rows: Number(values.rows),
-  /** How many orders the export has whose memory is watched: 10,000,000 is the size that the goal is for. */
+  /** Number of orders in the export whose memory is measured. The goal applies to 10,000,000 orders. */
   memoryRows: Number(values['memory-rows']),
-  /** How far `scale` goes, in steps of ten. */
+  /** Largest number of orders that the benchmark `scale` measures. It multiplies the number of orders by ten until this maximum. */
   most: Number(values.most),
   connections: Number(values.connections),
   renewals: Number(values.renewals),
   due: Number(values.due),
-  /** How many seats the organization has that is migrated. */
+  /** Number of seats of the organization that is migrated. */
   seats: Number(values.seats),
 }

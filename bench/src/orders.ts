@@ -1,14 +1,14 @@
 import type pg from 'pg'
 import type { World } from '../../server/test/harness/world.ts'
 
-/** How many orders a customer has, and how many products a shop. */
+/** Orders per customer, and products per shop. */
 const perCustomer = 10
 const products = 20
 
 /**
- * Makes the orders of an organization from number `from` to number `to`, three seconds apart, the latest last: each with
- * a line, a customer and a product, as a purchase leaves them. Rules are not asked and triggers do not fire – that would
- * take hours – so what they would have counted is counted here.
+ * Inserts the orders of an organization from number `from` to number `to`, three seconds apart, the latest last. Each
+ * order has a line, a customer and a product, as after a purchase. Constraints and triggers are disabled, because they
+ * would take hours. The collection counters are therefore inserted here.
  */
 export const makeOrders = (world: World, organization_id: string, from: number, to: number): Promise<void> =>
   world.database.owner(async (owner) => {
@@ -42,11 +42,11 @@ export const makeOrders = (world: World, organization_id: string, from: number, 
     const arrived = Math.ceil(to / perCustomer) - Math.ceil(from / perCustomer)
     await owner.query(`insert into collection_deltas values ($1, 'orders', $2), ($1, 'customers', $3)`, [organization_id, to - from, arrived])
     await restore()
-    // As autovacuum would have done meanwhile.
+    // Vacuums explicitly, because autovacuum has had no time to run. In production it runs between purchases.
     await owner.query('vacuum analyze orders, order_items, customers, products, collection_deltas')
   })
 
-/** An id such as one that was given at a moment, the same however often it is asked for. */
+/** Defines a function that builds an id for a time and a name. The same arguments give the same id. */
 export const made = `
   create or replace function pg_temp.made(at timestamptz, what text) returns uuid language sql immutable as $$
     select (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || '4' || substr(md5(what), 1, 3) || '8' || substr(md5(what), 4, 15))::uuid $$`
@@ -68,7 +68,7 @@ const makeProducts = async (owner: pg.Client, organization_id: string) => {
   await owner.query(`insert into collection_deltas values ($1, 'products', ${products})`, [organization_id])
 }
 
-/** Takes away the indexes of tables that much is about to be written to; what comes back builds them again, each in one go. */
+/** Drops the indexes of tables before a bulk insert. The returned function rebuilds them, each in one pass. */
 export const dropIndexes = async (owner: pg.Client, tables: readonly string[]) => {
   const { rows } = await owner.query<{ name: string; definition: string }>(
     `select c.relname as name, pg_get_indexdef(c.oid) as definition from pg_index i join pg_class c on c.oid = i.indexrelid

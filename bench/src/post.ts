@@ -2,7 +2,7 @@ import { createHmac } from 'node:crypto'
 import { Agent, request } from 'node:http'
 
 /**
- * The bare loop: signs and posts bodies to a sink, so many at a time, and does nothing else.
+ * The bare loop: signs and posts bodies to a sink with limited concurrency, and does nothing else.
  * node post.ts <url> <count> <concurrency>, with a body on standard input.
  */
 const [url = '', count = '0', concurrency = '1'] = process.argv.slice(2)

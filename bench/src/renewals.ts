@@ -1,13 +1,16 @@
 import { spawn } from 'node:child_process'
 import { confirmClientCheckout, createCheckout, createCustomer, createProduct, updateTaxSettings } from '@bursar/contract'
-import { openDeployment, openLife } from '../../server/test/harness/doom.ts'
+import { openDeployment, openLife } from '../../server/test/harness/crashes.ts'
 import { launch, portOf } from '../../server/test/harness/process.ts'
 import { eventually, type World } from '../../server/test/harness/world.ts'
 import { median, quotients } from './measuring.ts'
 import { options } from './options.ts'
 import type { Outcome } from './results.ts'
 
-/** A shop with one subscription that was really bought, taxed and paid by card; the others are its copies. */
+/**
+ * Opens a shop with one subscription that was bought through the API, with tax and a card payment. The benchmark copies
+ * this subscription.
+ */
 const open = async (world: World) => {
   const { api, organization } = await world.shop()
   const { id } = await api.call(createProduct, {
@@ -27,9 +30,9 @@ const open = async (world: World) => {
 }
 
 /**
- * Makes so many subscriptions like the one that was bought, each with a customer and a card of its own, whose periods end
- * one after the other from now on. They are copies of rows that have passed every check, and nobody looks at them before
- * they are made due.
+ * Creates this many copies of the bought subscription, each with a customer and a card of its own. Their periods end at
+ * regular intervals from now on. Constraints and triggers are disabled, because the original rows passed them. No
+ * worker reads the copies before they are due.
  */
 const sell = (world: World, first: string, name: string, count: number, apart_ms = 0): Promise<void> =>
   world.database.owner(async (owner) => {
@@ -85,7 +88,7 @@ const settled = async (world: World, name: string): Promise<number> => {
 
 const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds))
 
-/** A worker process of its own, as in production. */
+/** Starts a separate worker process, as in production. */
 const startWorker = async (world: World) => {
   const program = launch(['serve', '--roles', 'worker'], {
     ...world.environmentVariables,
@@ -100,7 +103,10 @@ const startWorker = async (world: World) => {
 }
 const connections = '20'
 
-/** Renewals a second that a worker settles, from due to paid, against a loop that only writes the rows that they leave behind: see settle.ts. */
+/**
+ * Measures the renewals per second of a worker, from due to paid. Compares with a loop that only writes the resulting
+ * rows: see settle.ts.
+ */
 export const throughput = async (world: World): Promise<Record<string, Outcome>> => {
   const figures = { ours: [] as number[], theirs: [] as number[] }
   const { customer_id } = await open(world)
@@ -110,9 +116,9 @@ export const throughput = async (world: World): Promise<Record<string, Outcome>>
     await sell(world, customer_id, `bare-${round}`, many)
     const stop = await startWorker(world)
     await makeDue(world, `engine-${round}`)
-    // Asked seldom: who counts takes from the same machine.
+    // Polls only every 100 ms, because the counting query runs on the machine that is measured.
     const done = async () => (await pause(100), settled(world, `engine-${round}`))
-    // From the first that is settled on: before that the worker may not have looked.
+    // Starts the measurement at the first settled renewal, because the worker may notice the due rows late.
     const [first, began] = [await eventually('one is settled', done), performance.now()]
     await eventually('all are settled', async () => (await done()) === many, 300_000)
     const ours = (many - first) / ((performance.now() - began) / 1000)
@@ -129,7 +135,7 @@ export const throughput = async (world: World): Promise<Record<string, Outcome>>
       ratios: quotients(figures.ours, figures.theirs),
       figures: [
         { what: 'renewals', value: median(figures.ours), unit: '/s' },
-        { what: 'bare loop', value: median(figures.theirs), unit: '/s' },
+        { what: 'plain loop', value: median(figures.theirs), unit: '/s' },
       ],
       rows: options.renewals,
       rounds: options.rounds,
@@ -152,7 +158,7 @@ const bare = (world: World, name: string): Promise<number> =>
 
 const quantile = (numbers: readonly number[], part: number) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length * part)]!
 
-/** Asks the API at a steady pace, whether or not it keeps up, until it is told to stop: how long each answer took, from when it was due to be asked. */
+/** Sends requests at a steady rate until stopped, even if the API falls behind. Measures each answer from the time the request was due. */
 const trickle = (port: number, token: string) => {
   const paths = ['/v1/subscriptions/?limit=20', '/v1/orders/?limit=20', '/v1/customers/?limit=20']
   const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' }
@@ -186,8 +192,8 @@ const trickle = (port: number, token: string) => {
 }
 
 /**
- * What the API's p99 becomes while a worker settles a minute's worth of renewals, against what it was with nothing due: 20
- * reads and 2 writes a second.
+ * Measures the API's p99 while a worker settles a minute's worth of renewals, against the p99 with nothing due. The
+ * load is 20 reads and 2 writes a second.
  */
 export const besides = async (world: World): Promise<Record<string, Outcome>> => {
   const { due: count, seconds } = options

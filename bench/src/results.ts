@@ -7,7 +7,7 @@ export interface Figure {
   readonly unit: string
 }
 
-/** What one bench found. The ratio is the quotient of medians; `ratios` are those of its rounds, where they have one. */
+/** The result of one benchmark. `ratio` is the quotient of the medians. `ratios` are the quotients of the rounds, if there are any. */
 export interface Outcome {
   readonly ratio: number
   readonly ratios?: readonly number[]
@@ -17,7 +17,7 @@ export interface Outcome {
 }
 
 export interface Goal {
-  /** What is divided by what, or which amount this is, for a reader who has not seen the code. */
+  /** The quotient or amount that is measured, in words for a reader who has not seen the code. */
   readonly measures: string
   readonly goal: string
   readonly unit?: string
@@ -29,19 +29,19 @@ export interface Machine {
   readonly memory_gib: number
   readonly postgresql: string
   readonly node: string
-  /** How many processes wanted a core in the minute before: above one or so, something else was going on. */
+  /** Load average of the minute before. A value much above one means that other programs were running. */
   readonly load_before?: number
 }
 
 export interface Result extends Goal, Outcome {
   readonly bench: string
   readonly date: string
-  /** Unknown where nobody wrote it down. */
+  /** The machine that ran the benchmark. Absent if it was not recorded. */
   readonly machine?: Machine
   readonly reached: boolean
-  /** Where the figures come from, if not from one run of the command. */
+  /** Origin of the figures, if they do not come from one run of the command. */
   readonly source?: string
-  /** What a reader should know about this run. */
+  /** A note about this run for readers. */
   readonly note?: string
 }
 
@@ -64,8 +64,8 @@ export const isReached = (goal: string, ratio: number): boolean => {
 
 const rounded = (_: string, value: unknown) => (typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(4)) : value)
 
-/** Keeps what was measured, for the README and for whoever compares. */
-export const keep = (name: string, content: unknown): void => writeFileSync(new URL(`${name}.json`, folder), `${JSON.stringify(content, rounded, 2)}\n`)
+/** Saves a result, for the documents and for comparisons. */
+export const storeResult = (name: string, content: unknown): void => writeFileSync(new URL(`${name}.json`, folder), `${JSON.stringify(content, rounded, 2)}\n`)
 
 const read = (name: string): unknown => JSON.parse(readFileSync(new URL(`${name}.json`, folder), 'utf8'))
 
@@ -108,8 +108,17 @@ const row = (result: Result) => {
   const range = ratios.length > 1 ? ` (${digits(least)}–${digits(most)})` : ''
   const how = source ?? [rows === undefined ? '' : `${number(rows)} rows`, `${rounds} ${rounds === 1 ? 'round' : 'rounds'}`].filter(Boolean).join(', ')
   const seen = figures.map(({ what, value, unit: of }) => `${what} ${whole(value)}${of}`).join(' · ')
-  const sign = goal.replace('>=', '≥').replace('<=', '≤')
-  return `| \`${bench}\` | ${measures} | ${digits(ratio)}${unit}${range} | ${sign}${unit}${reached ? '' : ', **not reached**'} | ${[seen, how, note].filter(Boolean).join('; ')} |`
+  return `| \`${bench}\` | ${measures} | ${digits(ratio)}${unit}${range} | ${goal.replace('>=', '≥').replace('<=', '≤')}${unit}${reached ? '' : ', **missed**'} | ${[seen, how, note].filter(Boolean).join('; ')} |`
+}
+
+/** One paragraph with a sentence for each missed goal. */
+const missedGoals = (results: readonly Result[]): string => {
+  const missed = results.filter(({ reached }) => !reached)
+  const sentences = missed.map(({ bench, measures, ratio, goal, unit = '' }) => {
+    const subject = `${measures[0]!.toUpperCase()}${measures.slice(1)}`.replace(': ', ', ')
+    return `${subject}: ${digits(ratio)}${unit} instead of ${goal.replace('>=', 'at least').replace('<=', 'at most')}${unit} (\`${bench}\`).`
+  })
+  return missed.length === 0 ? `All ${results.length} goals are reached.` : `**${missed.length} of ${results.length} goals are missed.** ${sentences.join(' ')}`
 }
 
 const benches = (): string => {
@@ -117,14 +126,18 @@ const benches = (): string => {
     .filter((name) => name.endsWith('.json') && name !== `${scale}.json`)
     .sort()
     .map((name) => read(name.replace('.json', '')) as Result)
+    .sort((one, other) => Number(one.reached) - Number(other.reached))
   const machines = [...new Set(results.flatMap(({ machine }) => (machine ? [told(machine)] : [])))]
   const dates = results.map(({ date }) => date.slice(0, 10)).sort()
   return [
-    '| bench | what it is | measured | goal | figures |',
+    missedGoals(results),
+    '',
+    '| bench | measures | result | goal | figures |',
     '|---|---|---|---|---|',
     ...results.map(row),
     '',
-    `Measured ${machines.length === 0 ? '' : `on ${machines.join('; on ')}, `}${dates[0] === dates.at(-1) ? dates[0] : `${dates[0]} to ${dates.at(-1)}`}. In brackets the least and the most of the rounds or runs.`,
+    `The brackets hold the lowest and the highest result of the rounds. Measured ${dates[0] === dates.at(-1) ? `on ${dates[0]}` : `from ${dates[0]} to ${dates.at(-1)}`}${machines.length === 0 ? '.' : ' on:'}`,
+    ...(machines.length === 0 ? [] : ['', ...machines.map((machine) => `- ${machine}`)]),
   ].join('\n')
 }
 
@@ -149,22 +162,25 @@ const growth = (): string => {
     line('its indexes', (step) => size(step.index_mib)),
     line('`order_items`, with indexes', (step) => size(step.items_mib)),
     '',
-    `Medians of ${rounds} rounds on ${told(machine)}, ${date.slice(0, 10)}${note === undefined ? '' : `; ${note}`}.`,
+    `Medians of ${rounds} rounds on ${told(machine)}, ${date.slice(0, 10)}.${note === undefined ? '' : ` Note: ${note}.`}`,
   ].join('\n')
 }
 
 const places = [
-  { file: 'README.md', marker: 'figures', render: benches },
+  { file: 'docs/performance.md', marker: 'figures', render: benches },
   { file: 'docs/scale.md', marker: 'growth', render: growth },
 ]
 
-/** Every text that shows measured figures: as it is, and as the results say it should be. */
+/**
+ * Returns each document that shows measured figures: its current text, and the text that it should have according to
+ * the stored results.
+ */
 export const shown = () =>
   places.map(({ file, marker, render }) => {
     const text = readFileSync(new URL(file, root), 'utf8')
-    const [before, rest] = text.split(`<!-- ${marker}: written by pnpm bench readme -->\n`)
+    const [before, rest] = text.split(`<!-- ${marker}: written by pnpm bench docs -->\n`)
     const [, after] = rest?.split(`<!-- end of ${marker} -->`) ?? []
     if (after === undefined) throw new Error(`${file} has no place for its ${marker}`)
-    const wanted = `${before}<!-- ${marker}: written by pnpm bench readme -->\n\n${render()}\n\n<!-- end of ${marker} -->${after}`
+    const wanted = `${before}<!-- ${marker}: written by pnpm bench docs -->\n\n${render()}\n\n<!-- end of ${marker} -->${after}`
     return { file, text, wanted, write: () => writeFileSync(new URL(file, root), wanted) }
   })

@@ -6,65 +6,65 @@ import * as lists from './lists.ts'
 import { migration } from './migration.ts'
 import { options } from './options.ts'
 import * as renewals from './renewals.ts'
-import { isReached, keep, machineOf, shown, type Goal, type Machine, type Outcome } from './results.ts'
+import { isReached, storeResult, machineOf, shown, type Goal, type Machine, type Outcome } from './results.ts'
 import { scale } from './scale.ts'
 import * as stages from './stages.ts'
 import { latency, throughput } from './webhooks.ts'
 
 interface Bench {
-  /** What it gives, by name, and how good that should be. */
+  /** Results by name, each with its goal. */
   readonly gives: Record<string, Goal>
   readonly measure: (world: World) => Promise<Record<string, Outcome>>
 }
 
 const benches: Record<string, Bench> = {
-  ratelimit: { gives: { ratelimit: { measures: 'requests a second, with rate limits over without', goal: '>= 0.9' } }, measure: stages.ratelimit },
+  ratelimit: { gives: { ratelimit: { measures: 'requests per second: with rate limits ÷ without', goal: '>= 0.9' } }, measure: stages.ratelimit },
   list: {
     gives: {
-      list: { measures: 'a page of products, over a bare handler with the same statements', goal: '>= 0.7' },
-      'list-orders': { measures: 'a page of orders, over a bare handler with the same statements', goal: '>= 0.7' },
-      'list-orders-size': { measures: 'time of the first page of many orders, over that of 1,000', goal: '<= 1.5' },
-      'list-orders-deep': { measures: 'time of the last page of many orders, over its bare statement', goal: '<= 1.3' },
+      list: { measures: 'pages of products per second: API ÷ minimal handler with the same statements', goal: '>= 0.7' },
+      'list-orders': { measures: 'pages of orders per second: API ÷ minimal handler with the same statements', goal: '>= 0.7' },
+      'list-orders-size': { measures: 'time of the first page: many orders ÷ 1,000 orders', goal: '<= 1.5' },
+      'list-orders-deep': { measures: 'time of the last page of many orders ÷ time of its SQL statement', goal: '<= 1.3' },
     },
-    measure: lists.list,
+    measure: lists.benchLists,
   },
-  size: { gives: { size: { measures: 'time of the first page of many products, over that of 1,000', goal: '<= 1.5' } }, measure: lists.size },
+  size: { gives: { size: { measures: 'time of the first page: many products ÷ 1,000 products', goal: '<= 1.5' } }, measure: lists.size },
   export: {
     gives: {
-      export: { measures: 'export of orders over HTTP, over psql with the same COPY', goal: '>= 0.9' },
-      'export-memory': { measures: 'memory of the API, highest during an export over idle', goal: '<= 64', unit: ' MiB' },
+      export: { measures: 'orders exported per second: over HTTP ÷ by psql with the same COPY', goal: '>= 0.9' },
+      'export-memory': { measures: 'memory of the API: peak during an export − idle', goal: '<= 64', unit: ' MiB' },
     },
     measure: exporting,
   },
-  audit: { gives: { audit: { measures: 'customers written a second, with the audit log over without', goal: '>= 0.9' } }, measure: stages.audit },
-  webhooks: { gives: { webhooks: { measures: 'deliveries a second, over a loop that only signs and posts', goal: '>= 0.6' } }, measure: throughput },
+  audit: { gives: { audit: { measures: 'customers written per second: with the audit log ÷ without', goal: '>= 0.9' } }, measure: stages.audit },
+  webhooks: { gives: { webhooks: { measures: 'deliveries per second: worker ÷ loop that only signs and posts', goal: '>= 0.6' } }, measure: throughput },
   webhook_p50: {
     gives: {
-      webhook_p50: { measures: "from commit to the receiver's socket at 200 events/s, median", goal: '<= 25', unit: ' ms' },
-      webhook_p99: { measures: 'the same, the 99th of 100', goal: '<= 150', unit: ' ms' },
+      webhook_p50: { measures: "time from commit to the receiver's socket at 200 events/s: median", goal: '<= 25', unit: ' ms' },
+      webhook_p99: { measures: "time from commit to the receiver's socket at 200 events/s: 99th percentile", goal: '<= 150', unit: ' ms' },
     },
     measure: latency,
   },
   renewals: {
-    gives: { renewals: { measures: 'renewals a second, over a loop that writes the same rows in as many transactions', goal: '>= 0.4' } },
+    gives: { renewals: { measures: 'renewals per second: worker ÷ loop that writes the same rows in as many transactions', goal: '>= 0.4' } },
     measure: renewals.throughput,
   },
   'renewals-api-p99': {
-    gives: { 'renewals-api-p99': { measures: "the API's 99th of 100 answers while renewals are due, over idle", goal: '<= 2' } },
+    gives: { 'renewals-api-p99': { measures: '99th percentile of API response times: during renewals ÷ idle', goal: '<= 2' } },
     measure: renewals.besides,
   },
   migration: {
     gives: {
-      migration: { measures: 'phase 1 of the member migration, bare statements with the same rows over it', goal: '>= 0.4' },
-      'switch-lock': { measures: 'how long the switch to members keeps writers of seats out', goal: '<= 20', unit: ' ms' },
-      'switch-wait': { measures: 'the longest that anybody waited for the switch', goal: '<= 100', unit: ' ms' },
+      migration: { measures: 'time of phase 1 of the member migration: plain statements with the same rows ÷ Bursar', goal: '>= 0.4' },
+      'switch-lock': { measures: 'time for which the switch to members blocks writes of seats', goal: '<= 20', unit: ' ms' },
+      'switch-wait': { measures: 'longest wait of a request for the switch to members', goal: '<= 100', unit: ' ms' },
     },
     measure: migration,
   },
-  rls: { gives: { rls: { measures: 'a page behind row-level security, over one without', goal: '>= 0.9' } }, measure: lists.rls },
+  rls: { gives: { rls: { measures: 'pages per second: with row-level security ÷ without', goal: '>= 0.9' } }, measure: lists.rls },
 }
 
-/** What is left out unless it is asked for by name: a question that was settled, and one that has no goal. */
+/** Benchmarks that run only if they are named. `rls` was needed for one decision (docs/decisions/0009), and `scale` has no goal. */
 const asked = ['rls', 'scale']
 
 const measure = async (name: string, machine: Machine) => {
@@ -74,7 +74,7 @@ const measure = async (name: string, machine: Machine) => {
   const date = new Date().toISOString()
   if (name === 'scale') {
     const steps = await scale(world)
-    if (options.keep) keep(name, { bench: name, date, machine, rounds: options.rounds, note: options.note, steps })
+    if (options.keep) storeResult(name, { bench: name, date, machine, rounds: options.rounds, note: options.note, steps })
   } else {
     const { gives, measure: found } = benches[name]!
     for (const [bench, outcome] of Object.entries(await found(world))) {
@@ -82,7 +82,7 @@ const measure = async (name: string, machine: Machine) => {
       const reached = isReached(goal.goal, outcome.ratio)
       for (const { what, value, unit } of outcome.figures) console.log(`  ${what}: ${Number(value.toPrecision(4)).toLocaleString('en')}${unit}`)
       console.log(`${bench} ${outcome.ratio.toFixed(2)} ${goal.goal}`)
-      if (options.keep) keep(bench, { bench, ...goal, date, machine, ...outcome, reached, note: options.note })
+      if (options.keep) storeResult(bench, { bench, ...goal, date, machine, ...outcome, reached, note: options.note })
       if (!reached) process.exitCode = 1
     }
   }
@@ -91,16 +91,18 @@ const measure = async (name: string, machine: Machine) => {
 
 const all = [...Object.keys(benches), 'scale']
 const names = options.names.length > 0 ? options.names : all.filter((name) => !asked.includes(name))
-const unknown = names.find((name) => name !== 'readme' && !all.includes(name))
+const unknown = names.find((name) => name !== 'docs' && !all.includes(name))
 if (unknown !== undefined) {
-  console.error(`bench: there is no ${unknown}; there are ${all.join(', ')}, and readme, which puts the results into the texts that show them`)
+  console.error(
+    `bench: unknown benchmark ${unknown}. Known: ${all.join(', ')}. The name docs writes the saved results into docs/performance.md and docs/scale.md`,
+  )
   process.exit(2)
 }
-if (names.some((name) => name !== 'readme')) {
+if (names.some((name) => name !== 'docs')) {
   await beginRun('bench')
   const version = await asOwner('postgres', async (client) => (await client.query<{ server_version: string }>('show server_version')).rows[0]!.server_version)
-  for (const name of names) if (name !== 'readme') await measure(name, machineOf(version.split(' ')[0]!))
+  for (const name of names) if (name !== 'docs') await measure(name, machineOf(version.split(' ')[0]!))
   await endRun()
-  if (!options.keep) console.log('a smaller run than usual: bench/results is as it was')
+  if (!options.keep) console.log('a smaller run than the default: bench/results is unchanged')
 }
-if (names.includes('readme')) for (const { write } of shown()) write()
+if (names.includes('docs')) for (const { write } of shown()) write()

@@ -1,11 +1,11 @@
 import type { World } from '../../server/test/harness/world.ts'
 import { startApi, watchMemory } from './exporting.ts'
-import { load, median } from './measuring.ts'
+import { sendLoad, median } from './measuring.ts'
 import { options } from './options.ts'
 import { makeOrders } from './orders.ts'
 import type { Step } from './results.ts'
 
-/** One organization that grows tenfold again and again, and what its lists, its export and its tables come to each time. */
+/** Grows one organization tenfold repeatedly. Measures its lists, its export and its tables each time. */
 export const scale = async (world: World): Promise<Step[]> => {
   const organization = await world.organization()
   const token = (await organization.token()).secret.reveal()
@@ -31,13 +31,13 @@ const pages = async (world: World, token: string, orders: number) => {
   const time = async (query: string) => {
     const times: number[] = []
     for (let round = 0; round <= options.rounds; round++) {
-      const { p50 } = await load(port, `/v1/orders/?${query}`, token, { connections: 1, seconds: options.seconds / 2 })
+      const { p50 } = await sendLoad(port, `/v1/orders/?${query}`, token, { connections: 1, seconds: options.seconds / 2 })
       if (round > 0) times.push(p50)
     }
     return median(times)
   }
   const last = `limit=20&page=${orders / 20}`
-  // Where somebody is who came page by page: before the last one.
+  // Gets the cursor of the last page from the page before it, as a client that reads all pages would.
   const { pagination } = await ask(`limit=20&page=${orders / 20 - 1}`)
   const byCursor = `limit=20&cursor=${pagination.next_cursor}`
   const [one, other] = [await ask(last), await ask(byCursor)]
@@ -58,7 +58,7 @@ const exported = async (world: World, token: string) => {
   return {
     export_seconds: median(runs.map(({ took }) => took)),
     export_mib: runs[0]!.mib,
-    // The worst of them: a bound holds always or not at all.
+    // Reports the worst run, because the goal must be met in every run.
     export_memory_mib: Math.max(...runs.map(({ highest, idle }) => highest - idle)),
   }
 }

@@ -6,7 +6,7 @@ import { openLog } from '../../server/src/platform/log.ts'
 import { openTelemetry } from '../../server/src/platform/telemetry.ts'
 import { openBare } from './bare.ts'
 
-/** One side of a comparison: the product as it is, the product without one stage, or the bare engine. */
+/** Serves one side of a comparison: the product as it is, the product without one stage, or the bare handlers. */
 const side = process.argv[2]
 const config = readConfig(process.env)
 const log = openLog('silent')
@@ -14,7 +14,17 @@ const base = { config, clock: systemClock, log, telemetry: openTelemetry() }
 
 const listen = async (): Promise<string> => {
   if (side === 'product') return (await openApi(base)).server.listen(config.listen)
-  if (side === 'unbudgeted') return (await openApi(base, { budgets: { spend: async () => ({}), look: async () => {} } })).server.listen(config.listen)
+  if (side === 'unbudgeted')
+    return (
+      await openApi(base, {
+        budgets: {
+          isLate: () => false,
+          spend: async () => ({}),
+          look: async () => {},
+          reserve: async () => ({ keep: async () => {}, giveBack: async () => {} }),
+        },
+      })
+    ).server.listen(config.listen)
   if (side === 'unaudited') return (await openApi(base, { audit: noAudit })).server.listen(config.listen)
   return openBare(config, log).listen(config.listen)
 }

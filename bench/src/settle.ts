@@ -5,18 +5,18 @@ import { openLog } from '../../server/src/platform/log.ts'
 import { openPool } from '../../server/src/platform/postgres/postgres.ts'
 
 /**
- * The bare loop: writes for each of many subscriptions the rows that a renewal leaves behind, and asks nothing.
+ * The bare loop of the renewal benchmark. For each of many subscriptions, writes the rows of a renewal without any checks.
  * node settle.ts <name of the subscriptions> <how many at a time>
  *
- * Which rows these are is read from the database: those of one renewal that the engine has done. They go in with new
- * names, in the five transactions that the engine takes, because money moves between them: the period with its order and
- * attempt; the processor's intent; the attempt's record of its name; the processor's charge; the outcome. Each row is
- * written once in each transaction, with one statement for each table: same tables, indexes, triggers, constraints.
+ * The rows are copied with new ids from one renewal that the product has done. The loop uses five transactions per
+ * renewal, as the product does, because money moves between them: the period with its order and attempt; the
+ * processor's intent; the attempt's intent id; the processor's charge; the outcome. Each transaction writes each row
+ * once, with one statement per table. Tables, indexes, triggers and constraints are the same as for the product.
  */
 const [name = '', concurrency = '16'] = process.argv.slice(2)
 const config = readConfig(process.env)
 const log = openLog('silent')
-// As many connections as the worker writes with, and as its test processor does.
+// The same numbers of connections as the worker and its test processor use.
 const ours = openPool(config.database_url, 'bursar_worker', { max: config.database_connections / 2, log })
 const theirs = openPool(config.database_url, 'bursar_processor', { max: 2, log })
 

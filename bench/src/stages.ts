@@ -1,6 +1,6 @@
 import { launch } from '../../server/test/harness/process.ts'
 import type { World } from '../../server/test/harness/world.ts'
-import { alternate, compare, load, median, quotients, start } from './measuring.ts'
+import { alternate, compare, sendLoad, median, quotients, startSide } from './measuring.ts'
 import { options } from './options.ts'
 import type { Outcome } from './results.ts'
 
@@ -12,15 +12,15 @@ export const ratelimit = async (world: World): Promise<Record<string, Outcome>> 
 export const audit = async (world: World): Promise<Record<string, Outcome>> => {
   const token = (await (await world.organization()).token()).secret.reveal()
   const body = JSON.stringify({ email: 'buyer-{n}@people.test', name: 'A buyer', external_id: 'b-{n}' })
-  const sides = { with: await start(world, 'product'), without: await start(world, 'unaudited') }
-  // Numbering and chaining share the machine, as they do in life.
+  const sides = { with: await startSide(world, 'product'), without: await startSide(world, 'unaudited') }
+  // A worker assigns sequence numbers and hashes to audit entries on the same machine, as in production.
   const worker = launch(['serve', '--roles', 'worker'], world.environmentVariables)
   const rate = (side: 'with' | 'without') => async () => {
     const [verb, triggers] = [side === 'with' ? 'enable' : 'disable', ['note_changes', 'note_updates']]
     await world.database.owner((owner) =>
       owner.query(['customers', 'members'].flatMap((table) => triggers.map((name) => `alter table ${table} ${verb} trigger ${name};`)).join('')),
     )
-    return (await load(sides[side].port, '/v1/customers/', token, { body })).per_second
+    return (await sendLoad(sides[side].port, '/v1/customers/', token, { body })).per_second
   }
   const [logged, silent] = await alternate([rate('with'), rate('without')])
   for (const { child } of Object.values(sides)) child.kill()

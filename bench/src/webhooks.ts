@@ -1,3 +1,4 @@
+import { inWallTime } from '../../server/src/platform/clocks.sql.ts'
 import { spawn } from 'node:child_process'
 import { createWebhookEndpoint, organizationUpdated } from '@bursar/contract'
 import { newId } from '../../server/src/kernel/ids.ts'
@@ -13,7 +14,7 @@ import type { Outcome } from './results.ts'
 const endpoints = 4
 const perEndpoint = 16
 
-/** A worker process of its own, as in production. */
+/** Starts a separate worker process, as in production. */
 const startWorker = async (world: World) => {
   const program = launch(['serve', '--roles', 'worker'], { ...world.environmentVariables, BURSAR_LOG_LEVEL: 'info' })
   await program.line('worker_started')
@@ -29,12 +30,17 @@ const hook = async (world: World, sink: Sink, count: number) => {
     await api.call(createWebhookEndpoint, { body: { url: sink.url(`/${organization.id}/${at}`), format: 'raw', events: ['organization.updated'] } })
   const write = (name: string) =>
     world.transact((tx) =>
-      emit(tx, organizationUpdated, { organization_id: organization.id, resource_id: newId(new Date()) }, { ...presentOrganization(organization), name }),
+      emit(
+        inWallTime(tx),
+        organizationUpdated,
+        { organization_id: organization.id, resource_id: newId(new Date()) },
+        { ...presentOrganization(organization), name },
+      ),
     )
   return { organization, write }
 }
 
-/** Deliveries a second, from events to answers, against a loop that only signs and posts the same bodies to the same sink. */
+/** Measures deliveries per second from event to answer. Compares with a loop that only signs and posts the same bodies. */
 export const throughput = async (world: World): Promise<Record<string, Outcome>> => {
   const figures = { ours: [] as number[], theirs: [] as number[] }
   for (let round = 0; round <= options.rounds; round++) {
@@ -61,7 +67,7 @@ export const throughput = async (world: World): Promise<Record<string, Outcome>>
       ratios: quotients(figures.ours, figures.theirs),
       figures: [
         { what: 'deliveries', value: median(figures.ours), unit: '/s' },
-        { what: 'bare loop', value: median(figures.theirs), unit: '/s' },
+        { what: 'plain loop', value: median(figures.theirs), unit: '/s' },
       ],
       rounds: options.rounds,
     },
@@ -81,7 +87,7 @@ const bare = (url: string, count: number, concurrency: number, body: string): Pr
     child.stdin.end(body)
   })
 
-/** From commit to the receiver's socket at 200 events a second, in milliseconds. */
+/** Measures the delay from commit to the receiver's socket at 200 events a second, in milliseconds. */
 export const latency = async (world: World): Promise<Record<string, Outcome>> => {
   const sink = await openSink()
   const { write } = await hook(world, sink, 1)
@@ -98,7 +104,7 @@ export const latency = async (world: World): Promise<Record<string, Outcome>> =>
   await Promise.all(writing)
   await eventually('everything has arrived', async () => sink.received.length >= total, 60_000)
   await stop()
-  // The first second warms up.
+  // Excludes the first second as a warm-up.
   const delays = sink.received
     .map(({ body, at }) => ({ at, name: (JSON.parse(body) as { data: { name: string } }).data.name }))
     .filter(({ name }) => Number(name.slice(2)) >= 200)

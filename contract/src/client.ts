@@ -6,7 +6,7 @@ export interface Reply<Body> {
   body: Body
 }
 
-/** What an operation takes: the parts it declares, and no others. */
+/** The input of an operation: exactly the parts that it declares. */
 export type Input<O> = (Takes<O, 'params'> extends true ? { params: Sent<O, 'params'> } : unknown) &
   (Takes<O, 'query'> extends true ? { query?: Sent<O, 'query'> } : unknown) &
   (Takes<O, 'body'> extends true ? { body: Sent<O, 'body'> } : unknown) & { headers?: Record<string, string> }
@@ -18,7 +18,7 @@ type Transport = (request: {
   body?: string
 }) => Promise<{ status: number; headers: Headers; text: string }>
 
-/** Thrown by `call` when the answer is not a success. */
+/** Thrown by `call` when the response is not a success. */
 export class Refused extends Error {
   readonly reply: Reply<{ error?: string; detail?: unknown }>
   constructor(operation: string, reply: Reply<{ error?: string; detail?: unknown }>) {
@@ -27,17 +27,17 @@ export class Refused extends Error {
   }
 }
 
-/** Fills the path and the query of an operation. Arrays repeat their key; null and undefined are left out. */
+/** Builds the URL of an operation from its path and query. Arrays repeat their key; null and undefined are omitted. */
 export const addressOf = (operation: Pick<Operation, 'path'>, input: { params?: unknown; query?: unknown }): string => {
   const params = (input.params ?? {}) as Record<string, unknown>
-  const path = operation.path.replace(/\{([^}]+)\}/g, (_, name: string) => encodeURIComponent(String(params[name])))
+  const path = operation.path.replace(/\{([^{}]+)\}/g, (_, name: string) => encodeURIComponent(String(params[name])))
   const search = new URLSearchParams()
   for (const [key, value] of Object.entries((input.query ?? {}) as Record<string, unknown>))
     for (const [name, one] of spread(key, value)) search.append(name, one)
   return search.size > 0 ? `${path}?${search.toString()}` : path
 }
 
-/** `a=1&a=2` for a list, `a[b]=1` for a record. */
+/** Flattens a query value: `a=1&a=2` for a list, `a[b]=1` for a record. */
 const spread = (key: string, value: unknown): [string, string][] => {
   if (Array.isArray(value)) return value.flatMap((one: unknown) => spread(key, one))
   if (typeof value === 'object' && value !== null) return Object.entries(value).flatMap(([name, one]) => spread(`${key}[${name}]`, one))
@@ -45,7 +45,7 @@ const spread = (key: string, value: unknown): [string, string][] => {
   return value === undefined || value === null ? [] : [[key, String(value)]]
 }
 
-/** A client typed by the operations themselves: `api.call(getOrganization, { params: { id } })`. */
+/** A client that is typed by the operations: `api.call(getOrganization, { params: { id } })`. */
 export const connect = (transport: Transport, defaults: Record<string, string> = {}) => {
   const send = async (
     operation: Operation,
@@ -58,12 +58,12 @@ export const connect = (transport: Transport, defaults: Record<string, string> =
     return { status: answer.status, headers: answer.headers, body: json ? (JSON.parse(answer.text) as unknown) : answer.text }
   }
   return {
-    /** Sends and hands back whatever came, also a refusal. */
+    /** Sends a request and returns the response, including error responses. */
     send: async <O extends Operation>(operation: O, input: Input<O>) => (await send(operation, input)) as Reply<Received<O>>,
-    /** Sends anything, typed or not: for tests that must be able to send what is wrong. */
+    /** Sends a request of any shape, so that tests can send invalid ones. */
     sendRaw: async (operation: Operation, input: { params?: unknown; query?: unknown; body?: unknown; headers?: Record<string, string> }) =>
       send(operation, input),
-    /** Sends and hands back the body of a success; throws `Refused` otherwise. */
+    /** Sends a request and returns the body of a success; throws `Refused` otherwise. */
     call: async <O extends Operation>(operation: O, input: Input<O>): Promise<Received<O>> => {
       const reply = await send(operation, input)
       if (reply.status >= 300 && reply.status !== operation.status) throw new Refused(operation.id, reply as Reply<{ error?: string; detail?: unknown }>)

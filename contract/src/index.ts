@@ -3,6 +3,7 @@ import * as disputes from './billing/disputes.ts'
 import * as documents from './billing/documents.ts'
 import * as methods from './billing/methods.ts'
 import * as orders from './billing/orders.ts'
+import * as portalOrders from './billing/portal-orders.ts'
 import * as paymentAccounts from './billing/payment-accounts.ts'
 import * as payments from './billing/payments.ts'
 import * as portalSubscriptions from './billing/portal-subscriptions.ts'
@@ -33,6 +34,7 @@ import * as licenseKeys from './entitlements/license-keys.ts'
 import * as state from './entitlements/state.ts'
 import * as leaks from './identity/leaks.ts'
 import * as oauth from './identity/oauth.ts'
+import * as oauthGrants from './identity/oauth-grants.ts'
 import * as sessions from './identity/sessions.ts'
 import * as tokens from './identity/tokens.ts'
 import * as memberships from './identity/memberships.ts'
@@ -45,6 +47,7 @@ export * from './billing/disputes.ts'
 export * from './billing/documents.ts'
 export * from './billing/methods.ts'
 export * from './billing/orders.ts'
+export * from './billing/portal-orders.ts'
 export * from './billing/payment-accounts.ts'
 export * from './billing/payments.ts'
 export * from './billing/portal-subscriptions.ts'
@@ -77,6 +80,7 @@ export * from './entitlements/license-keys.ts'
 export * from './entitlements/state.ts'
 export * from './identity/leaks.ts'
 export * from './identity/oauth.ts'
+export * from './identity/oauth-grants.ts'
 export * from './identity/sessions.ts'
 export * from './identity/tokens.ts'
 export * from './identity/memberships.ts'
@@ -87,8 +91,8 @@ export * from './webhooks/webhooks.ts'
 export * from './kit/index.ts'
 export * from './scopes.ts'
 export * from './versions.ts'
-export * from './views.ts'
-export * from './world.ts'
+export * from './countries.ts'
+export * from './currencies.ts'
 
 const exported = [
   organizations,
@@ -97,6 +101,7 @@ const exported = [
   tokens,
   sessions,
   oauth,
+  oauthGrants,
   leaks,
   products,
   meters,
@@ -116,6 +121,7 @@ const exported = [
   seats,
   sellers,
   orders,
+  portalOrders,
   documents,
   payments,
   paymentAccounts,
@@ -136,10 +142,10 @@ const exported = [
 
 const has = (value: unknown, ...keys: string[]) => typeof value === 'object' && value !== null && keys.every((key) => key in value)
 
-/** Every operation that is declared, by id: exporting it from its resource's file is enough. */
+/** All declared operations: every operation that an imported contract file exports. */
 export const operations: readonly Operation[] = exported.filter((value): value is Operation => has(value, 'id', 'method', 'path', 'access'))
 
-/** Every webhook kind that is declared. */
+/** All declared webhook kinds. */
 export const webhooks: readonly Webhook[] = exported.filter((value): value is Webhook => has(value, 'kind', 'data', 'when'))
 
 const refuseTwins = (what: string, names: readonly string[]) => {
@@ -152,7 +158,7 @@ refuseTwins(
 )
 refuseTwins(
   'route',
-  operations.map((operation) => `${operation.method} ${operation.path.replace(/\/+$/, '').replace(/\{[^}]+\}/g, '{}')}`),
+  operations.map((operation) => `${operation.method} ${operation.path.replace(/\/$/, '').replace(/\{[^{}]+\}/g, '{}')}`),
 )
 refuseTwins(
   'webhook',

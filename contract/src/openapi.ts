@@ -1,24 +1,40 @@
 import { z } from 'zod'
 import { operations, webhooks } from './index.ts'
-import { failuresOf, successStatus, type Access, type FailureKind, type Operation } from './kit/index.ts'
+import {
+  accountLimits,
+  failuresOf,
+  rateLimits,
+  RequestInFlight,
+  requestLimits,
+  ServiceUnavailable,
+  successStatus,
+  type Access,
+  type FailureKind,
+  type Operation,
+} from './kit/index.ts'
 import { reservedScopes } from './scopes.ts'
 import type { Version } from './versions.ts'
 
 type Json = { [key: string]: unknown }
 
-/** JSON Schema of what travels on the wire. Patterns that only restate a format are left out. */
+/** Returns the JSON Schema of the wire format. Omits patterns that only restate a format. */
 export const wireSchema = (schema: z.ZodType): Json =>
   z.toJSONSchema(schema, {
     io: 'input',
     unrepresentable: 'any',
-    override: ({ jsonSchema }) => {
+    override: ({ zodSchema, jsonSchema }) => {
+      // Adds the default, because zod omits the default of a value that is parsed from text. An empty list is no
+      // default to document, because it means no filter.
+      const usual: unknown = zodSchema instanceof z.ZodDefault ? zodSchema.def.defaultValue : z.globalRegistry.get(zodSchema)?.['default']
+      if (usual !== undefined && jsonSchema.default === undefined && !(Array.isArray(usual) && usual.length === 0))
+        jsonSchema.default = JSON.parse(JSON.stringify(usual)) as never
       if (jsonSchema.format && jsonSchema.pattern) delete jsonSchema.pattern
       if (jsonSchema.type === 'integer' && jsonSchema.maximum === Number.MAX_SAFE_INTEGER) delete jsonSchema.maximum
       if (jsonSchema.type === 'integer' && jsonSchema.minimum === Number.MIN_SAFE_INTEGER) delete jsonSchema.minimum
     },
   })
 
-/** Writes the OpenAPI 3.1 document of a version. The same declarations that run the server, so the two cannot differ. */
+/** Builds the OpenAPI 3.1 document of a version. The server uses the same declarations, so that document and server cannot differ. */
 export const document = (version: Version): Json => {
   const components: Record<string, unknown> = {}
   const schemaOf = (schema: z.ZodType): unknown => {
@@ -53,12 +69,14 @@ export const document = (version: Version): Json => {
       ...(operation.body
         ? {
             requestBody: {
+              'x-max-bytes': operation.bodyLimit ?? requestLimits.body_bytes,
               required: !operation.body.safeParse(undefined).success,
               content: { [operation.form ? 'application/x-www-form-urlencoded' : 'application/json']: { schema: schemaOf(operation.body) } },
             },
           }
         : {}),
       responses: responsesOf(operation, schemaOf, failureSchema),
+      'x-rate-limit': operation.budget ?? 'api',
     }
   }
 
@@ -70,14 +88,18 @@ export const document = (version: Version): Json => {
         operationId: hook.kind,
         summary: hook.when,
         requestBody: { required: true, content: { 'application/json': { schema: schemaOf(payload) } } },
-        responses: { 200: { description: 'Received. Any 2xx will do.' } },
+        responses: { 200: { description: 'The event was received. Any 2xx status confirms it.' } },
       },
     }
   }
 
   components['HTTPValidationError'] = {
     type: 'object',
-    properties: { error: { type: 'string' }, detail: { type: 'array', items: { $ref: '#/components/schemas/ValidationError' } } },
+    properties: {
+      error: { type: 'string' },
+      detail: { type: 'array', items: { $ref: '#/components/schemas/ValidationError' }, description: 'The first problems, at most 50.' },
+      left_out: { type: 'integer', description: 'Number of further problems that are not listed. Absent if all are listed.' },
+    },
     required: ['error', 'detail'],
   }
   components['ValidationError'] = {
@@ -91,22 +113,42 @@ export const document = (version: Version): Json => {
     },
     required: ['loc', 'msg', 'type'],
   }
-  components['BearerError'] = { type: 'object', properties: { error: { type: 'string' }, error_description: { type: 'string' } }, required: ['error'] }
+  components['BearerError'] = {
+    type: 'object',
+    properties: { error: { type: 'string' }, detail: { type: 'string' }, error_description: { type: 'string' } },
+    required: ['error'],
+  }
 
   return {
     openapi: '3.1.0',
     info: {
       title: 'Bursar',
       version,
-      summary: 'Sell products, manage recurring revenue, and decide who may enter.',
+      summary: 'Sell products, manage recurring revenue, and control access.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
     servers: [],
     paths,
     webhooks: hooks,
-    components: { schemas: Object.fromEntries(Object.entries(components).toSorted(([a], [b]) => (a < b ? -1 : 1))), securitySchemes },
+    components: { schemas: Object.fromEntries(Object.entries(components).toSorted(([a], [b]) => (a < b ? -1 : 1))), headers, securitySchemes },
+    'x-limits': { request: requestLimits, account: accountLimits },
+    'x-rate-limits': rateLimits,
   }
 }
+
+/** Response headers. */
+const headers = {
+  RetryAfter: { description: 'Seconds to wait before the request is sent again.', schema: { type: 'integer', minimum: 1 } },
+  RateLimit: { description: 'The rate limit of this request: `r` requests remain, `t` seconds until it resets.', schema: { type: 'string' } },
+  RateLimitPolicy: { description: 'The windows of that rate limit: at most `q` requests in any `w` seconds.', schema: { type: 'string' } },
+  Ignored: {
+    description: 'Query parameters and body fields that the operation does not know and has ignored, each with the most similar known name.',
+    schema: { type: 'string', maxLength: 500 },
+  },
+} as const
+
+const header = (name: keyof typeof headers) => ({ $ref: `#/components/headers/${name}` })
+const charged = { RateLimit: header('RateLimit'), 'RateLimit-Policy': header('RateLimitPolicy') }
 
 const bearer = (description: string) => ({ type: 'http', scheme: 'bearer', description })
 
@@ -142,52 +184,78 @@ const parametersOf = (operation: Operation, where: 'path' | 'query', schemaOf: (
   return Object.entries(schema.shape as Record<string, z.ZodType>).map(([name, field]) => {
     const { description, ...rest } = schemaOf(field) as Json
     const style = where === 'query' && rest.type === 'object' ? { style: 'deepObject', explode: true } : {}
-    return { name, in: where, required: where === 'path', ...style, ...(description ? { description } : {}), schema: rest }
+    return {
+      name,
+      in: where,
+      required: where === 'path' || !field.safeParse(undefined).success,
+      ...style,
+      ...(description ? { description } : {}),
+      schema: rest,
+    }
   })
 }
 
-/** Headers that change what a request does. */
+/** Request headers that change the behaviour of an operation. */
 const headersOf = (operation: Operation) => {
   if (!isGuarded(operation)) return []
-  const header = (name: string, description: string, schema: Json) => [{ name, in: 'header', required: false, description, schema }]
+  const optional = (name: string, description: string, schema: Json) => [{ name, in: 'header', required: false, description, schema }]
   return operation.method === 'GET'
-    ? header('Bursar-Member-Phase', 'Answers as after the switch to members, where that is prepared. See `/v1/member-migration/`.', {
+    ? optional('Bursar-Member-Phase', 'Answers as after the switch to members, if the migration is prepared. See `/v1/member-migration/`.', {
         type: 'string',
         enum: ['2'],
       })
-    : header(
+    : optional(
         'Idempotency-Key',
-        `Sent again with the same key, the request is done once and answered alike, for ${operation.keptDays ? `${operation.keptDays} days` : '24 hours'}.`,
+        `A request that is repeated with the same key runs once and gets the same answer, for ${operation.keptDays ? `${operation.keptDays} days` : '24 hours'}.`,
         { type: 'string', minLength: 1, maxLength: 255 },
       )
 }
 
-/** Asks for one of our own credentials. */
+/** True if the operation requires a Bursar credential. */
 const isGuarded = ({ access }: Operation) => access.kind !== 'open' && access.kind !== 'visitor' && access.kind !== 'protocol'
 
 const responsesOf = (operation: Operation, schemaOf: (schema: z.ZodType) => unknown, failureSchema: (kind: FailureKind) => unknown): Json => {
-  const json = (description: string, schema: unknown) => ({ description, content: { 'application/json': { schema } } })
+  const json = (description: string, schema: unknown, sent: Json = {}) => ({
+    description,
+    ...(Object.keys(sent).length > 0 ? { headers: sent } : {}),
+    content: { 'application/json': { schema } },
+  })
   const named = (name: string) => ({ $ref: `#/components/schemas/${name}` })
+  const ignoring = operation.access.kind !== 'protocol' && (operation.query || operation.body) ? { 'Bursar-Ignored': header('Ignored') } : {}
   const success = operation.returns
-    ? { description: 'Success.', content: { [operation.media ?? 'application/json']: { schema: schemaOf(operation.returns) } } }
+    ? {
+        description: 'Success.',
+        headers: { ...charged, ...ignoring },
+        content: { [operation.media ?? 'application/json']: { schema: schemaOf(operation.returns) } },
+      }
     : operation.status === 302
-      ? { description: 'Goes on elsewhere.', headers: { location: { required: true, description: 'Where to.', schema: { type: 'string' } } } }
-      : { description: 'Success, without a body.' }
+      ? { description: 'A redirect.', headers: { location: { required: true, description: 'Where to.', schema: { type: 'string' } }, ...charged } }
+      : { description: 'Success, without a body.', headers: { ...charged, ...ignoring } }
   const responses: Record<string, Json> = {
     ...(operation.alsoDeclares ? { [operation.alsoDeclares]: success } : {}),
     [successStatus(operation)]: success,
-    ...(operation.pending ? { [operation.pending]: { description: 'Not there yet: ask again, after as many seconds as `retry-after` says.' } } : {}),
+    ...(operation.pending
+      ? {
+          [operation.pending]: {
+            description: 'Not ready yet: send the request again after the seconds in `retry-after`.',
+            headers: { 'Retry-After': header('RetryAfter'), ...charged },
+          },
+        }
+      : {}),
   }
   for (const [status, kinds] of Map.groupBy(failuresOf(operation), (kind) => kind.status)) {
     const schemas = kinds.map(failureSchema)
     if ((isGuarded(operation) && (status === 401 || status === 403)) || (operation.access.kind === 'protocol' && status === 400))
       schemas.push(named('BearerError'))
     if (status === 422) schemas.push(named('HTTPValidationError'))
-    responses[status] = json(kinds.map((kind) => kind.detail).join(' Or: '), schemas.length === 1 ? schemas[0] : { anyOf: schemas })
+    responses[status] = json(kinds.map((kind) => kind.detail).join(' Or: '), schemas.length === 1 ? schemas[0] : { anyOf: schemas }, {
+      ...(status === 429 || kinds.includes(RequestInFlight) || kinds.includes(ServiceUnavailable) ? { 'Retry-After': header('RetryAfter') } : {}),
+      ...(status === 429 ? charged : {}),
+    })
   }
   if (isGuarded(operation)) responses[403] ??= json('The credential lacks the scope.', named('BearerError'))
   if (operation.access.kind === 'protocol') responses[401] ??= json('The client or the token is not accepted.', named('BearerError'))
-  else responses[422] ??= json('The request is not valid: `detail` lists every problem.', named('HTTPValidationError'))
+  else responses[422] ??= json('The request is not valid: `detail` lists the problems.', named('HTTPValidationError'))
   return responses
 }
 

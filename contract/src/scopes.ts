@@ -1,4 +1,4 @@
-/** Every scope, once, in the order in which documents list them. */
+/** All scopes, in the order in which documents list them. */
 export const scopes = [
   'openid',
   'profile',
@@ -63,12 +63,12 @@ export const scopes = [
   'notification_recipients:write',
 ] as const
 
-/** Held by a person's own web session alone: no token can carry them, so no token can make or change tokens. */
+/** Scopes that only a user's web session holds. Tokens cannot carry them, so no token can create or change tokens. */
 export const reservedScopes = ['organization_access_tokens:read', 'organization_access_tokens:write'] as const
 
 export const isScope = (text: string): text is Scope => (scopes as readonly string[]).includes(text)
 
-/** What can move money, or act as somebody else: worth a warning to whoever is asked for it. */
+/** Scopes that can move money or act as another user. The consent page warns about them. */
 export const graveScopes: readonly Scope[] = [
   'refunds:write',
   'payouts:write',
@@ -83,7 +83,7 @@ export type Scope = (typeof scopes)[number]
 export type ReservedScope = (typeof reservedScopes)[number]
 export type AnyScope = Scope | ReservedScope
 
-/** What a scope lets its holder do, in a sentence. */
+/** Describes each scope in one sentence. */
 export const scopeSentences: Record<Scope, string> = {
   openid: 'Know who you are',
   profile: 'See your picture',
@@ -103,7 +103,7 @@ export const scopeSentences: Record<Scope, string> = {
   'transactions:read': 'See transactions',
   'transactions:write': 'Create transactions',
   'payouts:read': 'See payouts',
-  'payouts:write': 'Ask for payouts',
+  'payouts:write': 'Request payouts',
   'products:read': 'See products and prices',
   'products:write': 'Create, change and delete products and prices',
   'benefits:read': 'See benefits',
@@ -124,7 +124,7 @@ export const scopeSentences: Record<Scope, string> = {
   'wallets:write': 'Create and change wallets',
   'disputes:read': 'See disputes',
   'disputes:write': 'Answer disputes',
-  'customer_meters:read': 'See what customers have used',
+  'customer_meters:read': 'See the usage of customers',
   'customer_sessions:write': 'Open the portal as any customer',
   'member_sessions:write': 'Open the portal as any member',
   'customer_seats:read': 'See seats',
@@ -132,11 +132,11 @@ export const scopeSentences: Record<Scope, string> = {
   'orders:read': 'See orders',
   'orders:write': 'Change orders and make invoices',
   'refunds:read': 'See refunds',
-  'refunds:write': 'Pay money back',
+  'refunds:write': 'Refund payments',
   'payments:read': 'See payments',
   'metrics:read': 'See revenue figures',
   'metrics:write': 'Define revenue figures',
-  'webhooks:read': 'See webhook endpoints and what was sent',
+  'webhooks:read': 'See webhook endpoints and deliveries',
   'webhooks:write': 'Create, change and delete webhook endpoints',
   'license_keys:read': 'See license keys',
   'license_keys:write': 'Change license keys',

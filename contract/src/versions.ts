@@ -1,8 +1,8 @@
-/** Dated versions of the wire, oldest first. A version is frozen once it is listed; the last one is the default for new endpoints. */
+/** Dated API versions, oldest first. A version is frozen once it is listed. */
 export const versions = ['2026-04'] as const
 export type Version = (typeof versions)[number]
 
-/** What a request gets when it names no version. */
+/** The version of requests that name none, and of new webhook endpoints. */
 export const defaultVersion: Version = '2026-04'
 
 export const isVersion = (text: string): text is Version => (versions as readonly string[]).includes(text)

@@ -1,4 +1,4 @@
-// A shop in Hono. It knows a visitor by a cookie, and tells Bursar of them by that name: their customer is found by it again.
+// A shop in Hono. It identifies a visitor by a cookie. Bursar stores that id as external customer id and finds the customer by it.
 import { randomUUID } from 'node:crypto'
 import { serve } from '@hono/node-server'
 import { Webhooks } from '@polar-sh/hono'
@@ -17,12 +17,12 @@ const port = Number(process.env.PORT ?? 4330)
 const home = `http://127.0.0.1:${port}`
 const bursar = createPolar({ baseUrl: needed('BURSAR'), accessToken: needed('TOKEN') })
 
-/** What was paid, by order: an event that comes twice changes nothing. A real shop keeps this in its database. */
+/** Paid orders by order id, so that a repeated event changes nothing. A real shop stores them in its database. */
 const paid = new Map<string, { visitor: string | null | undefined; product: string }>()
 
 const boughtBy = (visitor: string) => [...paid.values()].filter((one) => one.visitor === visitor)
 
-/** Whoever sends the cookie is the visitor: a real shop has accounts, and signs people in. */
+/** Identifies the visitor by the cookie alone. A real shop has accounts and a sign-in. */
 const visitorOf = (c: Context): string => {
   const visitor = getCookie(c, 'visitor') ?? randomUUID()
   setCookie(c, 'visitor', visitor, { httpOnly: true, sameSite: 'Lax', path: '/' })
@@ -57,13 +57,13 @@ app.get('/buy', async (c) => {
 
 app.get('/portal', async (c) => {
   const visitor = visitorOf(c)
-  // Nobody is a customer before they have bought something.
+  // A visitor becomes a customer with the first purchase.
   if (boughtBy(visitor).length === 0) return c.redirect('/')
   const { customer_portal_url } = await bursar.customerSessions.create({ external_customer_id: visitor })
   return c.redirect(customer_portal_url)
 })
 
-// The adapter, as published: what is not signed with the secret is refused before any of this runs.
+// The published adapter. It rejects events without a valid signature before the handler runs.
 app.post(
   '/hooks',
   Webhooks({

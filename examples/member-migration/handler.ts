@@ -1,25 +1,27 @@
-// Who may use your application, kept up by webhooks. It names people by their member and by nothing else: what
-// `customer_id` says changes with the switch, who the member is does not. So this file is the same on both sides of it.
+// Tracks the people who may use your application, updated by webhooks. It identifies people by member id only. The
+// meaning of `customer_id` changes with the switch to members; the member does not. So this file is the same before and
+// after the switch.
 
 interface Member {
   readonly id: string
   readonly email: string
 }
 
-/** As much of an event as is read here. There is a `customer_id` in it: it says who pays, or who holds the seat, and is left alone. */
+/** The part of an event that this file reads. Events also carry a `customer_id`: the payer or the seat holder, depending on the phase. It is ignored. */
 export interface Event {
   readonly type: string
   readonly data: { readonly id: string; readonly email?: string | null; readonly member?: Member | null }
 }
 
-/** Each person by the id of their member, with the seats that let them in. */
+/** People by member id, with the seats that give them access. */
 export type People = Map<string, { email: string; seats: Set<string> }>
 
-/** Takes an event in. The same event twice, or one that is about nobody yet, changes nothing. */
+/** Applies an event. A repeated event, or one without a member, changes nothing. */
 export const handle = (people: People, { type, data }: Event): void => {
   switch (type) {
     case 'customer_seat.claimed': {
-      // Null before the members are prepared: they are told of then, by whoever reads the seats once more.
+      // `member` is null until the migration has prepared the members. Read all seats once after that, to add the
+      // people who are missing here.
       if (!data.member) return
       const person = people.get(data.member.id) ?? { email: data.member.email, seats: new Set() }
       people.set(data.member.id, person)
@@ -43,5 +45,5 @@ export const handle = (people: People, { type, data }: Event): void => {
   }
 }
 
-/** Who is in, for whoever asks. */
+/** Lists the e-mail addresses of all people with access. */
 export const inside = (people: People): string[] => [...people.values()].map(({ email }) => email).toSorted()

@@ -1,4 +1,4 @@
-// Receives webhooks, believes those that are signed, and shows at / who may come in.
+// Receives webhooks, accepts those with a valid signature, and lists at / the people with access.
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { createServer, type IncomingMessage } from 'node:http'
 import { handle, inside, type Event, type People } from './handler.ts'
@@ -9,7 +9,7 @@ if (!secret) throw new Error('Set WEBHOOK_SECRET: README.md says how to get it.'
 const key = Buffer.from(secret.replace('whsec_', ''), 'base64')
 
 const people: People = new Map()
-/** Events come at least once: what was seen is not done again. */
+/** Processed event ids. Events are delivered at least once, and a repeated one is skipped. */
 const seen = new Set<string>()
 
 const bodyOf = async (request: IncomingMessage): Promise<string> => {

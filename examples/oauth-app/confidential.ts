@@ -1,4 +1,4 @@
-// A web app on a server: it keeps its secret, and remembers who is who by a cookie of its own.
+// A web app on a server. It keeps a client secret and identifies the browser by a cookie of its own.
 import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
 import * as client from 'openid-client'
@@ -9,7 +9,7 @@ const home = `http://127.0.0.1:${port}`
 const redirect_uri = `${home}/callback`
 const config = await discover(process.env.CLIENT_SECRET)
 
-/** What was asked for, by browser: the answer must fit. */
+/** Pending authorization requests by browser. The callback must match one. */
 const asked = new Map<string, { state: string; nonce: string; verifier: string }>()
 const escape = (text: string) => text.replace(/[&<>"']/g, (one) => `&#${one.charCodeAt(0)};`)
 
@@ -44,7 +44,7 @@ createServer((request, response) => {
         pkceCodeVerifier: mine.verifier,
         idTokenExpected: true,
       })
-      // A real app keeps both: the access token works for ten days, the refresh token brings the next pair.
+      // A real app stores both tokens. The access token is valid for ten days; the refresh token gets the next pair.
       const next = await client.refreshTokenGrant(config, tokens.refresh_token!)
       const names = await organizationsOf(next.access_token)
       return void page(`<h1>Hello ${escape(tokens.claims()?.email as string)}</h1><ul>${names.map((name) => `<li>${escape(name)}</li>`).join('')}</ul>`)
@@ -52,7 +52,7 @@ createServer((request, response) => {
     page('<p><a href="/login">Sign in with Bursar</a></p>')
   }
   answer().catch((error: unknown) => {
-    // The person said no, or something does not fit: say so, and let them begin again.
+    // The user denied access, or a check failed. Show the error and offer to start again.
     response.writeHead(400, { 'content-type': 'text/html; charset=utf-8' }).end(`<p>${escape(String(error))}</p><a href="/login">Begin again</a>`)
   })
 }).listen(port, '127.0.0.1', () => process.stdout.write(`open ${home}\n`))

@@ -1,4 +1,4 @@
-// An app on somebody's own machine: anything it held would not be secret, so it holds nothing and proves itself by PKCE.
+// An app on a user's own machine. It cannot keep a secret, so it is a public client and uses PKCE.
 import { once } from 'node:events'
 import { createServer } from 'node:http'
 import * as client from 'openid-client'

@@ -6,7 +6,7 @@ const needed = (name: string): string => {
   return value
 }
 
-/** Everything the library needs to know, read from the discovery document. Plain http is for your own machine only. */
+/** Reads the server's OAuth metadata from its discovery document. Allows an issuer with plain http, which is for your own machine only. */
 export const discover = (secret: string | undefined): Promise<client.Configuration> => {
   const issuer = new URL(needed('ISSUER'))
   const local = issuer.protocol === 'http:'
@@ -15,7 +15,7 @@ export const discover = (secret: string | undefined): Promise<client.Configurati
   })
 }
 
-/** What the person allowed us to see. */
+/** Lists the organizations that the user granted access to. */
 export const organizationsOf = async (accessToken: string): Promise<string[]> => {
   const answer = await fetch(new URL('/v1/organizations/', needed('ISSUER')), { headers: { authorization: `Bearer ${accessToken}` } })
   if (!answer.ok) throw new Error(`The API answered ${answer.status}: ${await answer.text()}`)

@@ -1,21 +1,29 @@
 import { readFileSync } from 'node:fs'
-import type { Frame, View } from '@bursar/contract'
+import type { Frame, View } from '@bursar/views'
 import { renderToStaticMarkup } from 'react-dom/server'
-import { Apps, Leaving, Mailbox, Problem, Security, Tokens } from './pages/account.tsx'
-import { Checkout } from './pages/checkout.tsx'
-import { Claim, ClaimReady, ClaimUnknown } from './pages/claim.tsx'
-import { Consent } from './pages/consent.tsx'
-import { Billing } from './pages/portal-billing.tsx'
-import { OrderPage, Orders } from './pages/portal-orders.tsx'
-import { Overview } from './pages/portal-overview.tsx'
-import { Subscriptions } from './pages/portal-subscriptions.tsx'
-import { InvitedAlone, Team } from './pages/portal-team.tsx'
-import { PortalEmail, PortalEnter, PortalSignIn } from './pages/portal-entry.tsx'
-import { Access, Account, Forbidden } from './pages/portal-own.tsx'
-import { Bank, CheckoutClosed, Purchase } from './pages/purchase.tsx'
-import { SignIn } from './pages/sign-in.tsx'
+import { Apps } from './account/apps/apps.tsx'
+import { Consent } from './account/consent/consent.tsx'
+import { Docs } from './account/docs/docs.tsx'
+import { Mailbox } from './account/mailbox/mailbox.tsx'
+import { Security } from './account/security/security.tsx'
+import { SignIn } from './account/sign-in/sign-in.tsx'
+import { Tokens } from './account/tokens/tokens.tsx'
+import { Bank } from './checkout/bank/bank.tsx'
+import { Checkout } from './checkout/checkout/checkout.tsx'
+import { Claim, ClaimReady, ClaimUnknown } from './checkout/claim/claim.tsx'
+import { CheckoutClosed } from './checkout/closed/closed.tsx'
+import { Purchase } from './checkout/purchase/purchase.tsx'
+import { Leaving } from './kit/leaving/leaving.tsx'
+import { Problem } from './kit/problem/problem.tsx'
+import { Billing } from './portal/billing/billing.tsx'
+import { PortalEmail, PortalEnter, PortalSignIn } from './portal/entry/entry.tsx'
+import { OrderPage, Orders } from './portal/orders/orders.tsx'
+import { Overview } from './portal/overview/overview.tsx'
+import { Access, Account, Forbidden } from './portal/own/own.tsx'
+import { Subscriptions } from './portal/subscriptions/subscriptions.tsx'
+import { InvitedAlone, Team } from './portal/team/team.tsx'
 
-/** One page as text: what it shows goes in, HTML comes out. */
+/** Renders one page to HTML. */
 export const render = (view: View, frame: Frame): string => `<!doctype html>${renderToStaticMarkup(pageOf(view, frame))}`
 
 const pageOf = (view: View, frame: Frame) => {
@@ -24,6 +32,8 @@ const pageOf = (view: View, frame: Frame) => {
       return <SignIn view={view} frame={frame} />
     case 'consent':
       return <Consent view={view} frame={frame} />
+    case 'docs':
+      return <Docs view={view} frame={frame} />
     case 'apps':
       return <Apps view={view} frame={frame} />
     case 'tokens':
@@ -79,15 +89,15 @@ const pageOf = (view: View, frame: Frame) => {
   }
 }
 
-/** The one stylesheet of all pages. */
-export const stylesheet = (): string => readFileSync(new URL('../src/app.css', import.meta.url), 'utf8')
+/** The stylesheet of all pages. */
+export const stylesheet = (): string => readFileSync(new URL('./assets/app.css', import.meta.url), 'utf8')
 
-/** The one script, of the pages that are better with one. */
-export const script = (): string => readFileSync(new URL('../src/app.js', import.meta.url), 'utf8')
+/** The script that submits forms without leaving the page and polls for changes. Only some pages include it. */
+export const script = (): string => readFileSync(new URL('./assets/app.js', import.meta.url), 'utf8')
 
-/** What joins the checkout to the processor's own form; sent only where there is one. */
-export const processorScript = (): string => readFileSync(new URL('../src/stripe.js', import.meta.url), 'utf8')
+/** The script that connects a page to the payment processor's form. Only pages with such a form include it. */
+export const processorScript = (): string => readFileSync(new URL('./assets/stripe.js', import.meta.url), 'utf8')
 
-/** Amber where nothing is real. */
+/** Returns the favicon as SVG: green in production, amber in the sandbox. */
 export const icon = (sandbox: boolean): string =>
   `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><rect width="32" height="32" rx="7" fill="${sandbox ? '#b45309' : '#1f4d3f'}"/><path d="M10 6h8a5 5 0 0 1 2.6 9.3A5.6 5.6 0 0 1 18.4 26H10zm4 4v4h3.4a2 2 0 0 0 0-4zm0 8v4h4a2 2 0 0 0 0-4z" fill="#fff"/></svg>`

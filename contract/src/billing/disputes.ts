@@ -5,15 +5,15 @@ import { DisputeStatus, RefundDispute } from './refunds.ts'
 
 export const DisputeCustomer = resource('DisputeCustomer', OrderCustomer.shape)
 
-/** A payer has asked their bank for the money back. */
+/** A dispute (chargeback): the payer has asked their bank to return the money of a payment. */
 export const Dispute = resource('Dispute', {
   ...RefundDispute.shape,
   customer: DisputeCustomer,
-  case_id: uuid().nullable().describe('Always null: there are no support cases here.'),
+  case_id: uuid().nullable().describe('Always null: this service has no support cases.'),
 })
 export type Dispute = z.output<typeof Dispute>
 
-export const DisputeNotOpenError = failure('DisputeNotOpenError', 409, 'This dispute waits for no answer: there is nothing to accept.')
+export const DisputeNotOpenError = failure('DisputeNotOpenError', 409, 'This dispute cannot be accepted: the bank is not waiting for an answer.')
 
 const read = merchant(['disputes:read', 'disputes:write'])
 const byId = z.object({ id: uuid() })
@@ -24,6 +24,7 @@ export const listDisputes = operation({
   path: '/v1/disputes/',
   summary: 'List disputes',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     order_id: filter(uuid()),
@@ -41,6 +42,7 @@ export const getDispute = operation({
   path: '/v1/disputes/{id}',
   summary: 'Get a dispute',
   access: read,
+  costs: 'none',
   params: byId,
   returns: Dispute,
   fails: [NotPermitted, ResourceNotFound],
@@ -52,8 +54,9 @@ export const acceptDispute = operation({
   path: '/v1/disputes/{id}/accept',
   summary: 'Accept a dispute',
   description:
-    'Gives the money up instead of answering: the dispute is lost, and what was bought ends. Only while the bank waits for an answer. Where the processor takes its time, `status` says so, and changes later.',
+    'Accepts the dispute instead of contesting it. The dispute is lost, and access to the purchase ends. Possible only while the bank waits for an answer. If the processor is slow, `status` changes later.',
   access: merchant('disputes:write'),
+  costs: ['money', 'jobs'],
   params: byId,
   returns: Dispute,
   keptDays: 30,

@@ -8,37 +8,37 @@ export const CustomerPaymentMethodCreateResponse = named(
     resource('CustomerPaymentMethodCreateSucceededResponse', { status: z.literal('succeeded'), payment_method: CustomerPaymentMethod }),
     resource('CustomerPaymentMethodCreateRequiresActionResponse', {
       status: z.literal('requires_action'),
-      client_secret: z.string().describe("For the payer's own page, on which their bank asks them to confirm."),
+      client_secret: z.string().describe('For the page on which the payer confirms with their bank.'),
     }),
   ]),
 )
 export type CustomerPaymentMethodCreateResponse = z.output<typeof CustomerPaymentMethodCreateResponse>
 
 export const CustomerPaymentMethodCreate = resource('CustomerPaymentMethodCreate', {
-  confirmation_token_id: z.string().min(1).max(255).describe("The processor's token for what was entered on the page."),
-  set_default: z.boolean().describe('Pay with it from now on. What is owed is tried with it at once.'),
-  return_url: landing().describe('The page on which the payer goes on after their bank has asked them.'),
+  confirmation_token_id: z.string().min(1).max(255).describe("The token that the processor's form created."),
+  set_default: z.boolean().describe('Makes this the default payment method. Overdue orders are charged to it at once.'),
+  return_url: landing().describe('The page to which the payer returns after confirming with their bank.'),
 })
 
 export const CustomerPaymentMethodConfirm = resource('CustomerPaymentMethodConfirm', {
-  setup_intent_id: z.string().min(1).max(255).describe('What the processor calls it: the part of the client secret before `_secret_`.'),
+  setup_intent_id: z.string().min(1).max(255).describe("The processor's id of the setup: the part of the client secret before `_secret_`."),
   set_default: z.boolean(),
 })
 
-export const PaymentMethodSetupFailed = failure('PaymentMethodSetupFailed', 400, 'This payment method could not be kept. Try another one.')
-export const CustomerNotReady = failure('CustomerNotReady', 403, 'This customer has begun nothing that could be confirmed: add the payment method first.')
+export const PaymentMethodSetupFailed = failure('PaymentMethodSetupFailed', 400, 'This payment method could not be saved. Try another one.')
+export const CustomerNotReady = failure('CustomerNotReady', 403, 'There is no payment method to confirm for this customer. Add the payment method first.')
 export const PaymentMethodInUseByActiveSubscription = failure(
   'PaymentMethodInUseByActiveSubscription',
   400,
-  'A subscription is paid with this, and there is nothing else to pay it with. Add another payment method first.',
+  'A subscription uses this payment method, and the customer has no other one. Add another payment method first.',
 )
 
 export const PaymentForm = resource('PaymentForm', {
   publishable_key: z
     .string()
     .nullable()
-    .describe("Opens the processor's own form; no secret. Null where there is none: the sandbox takes the tokens of its test cards."),
-  currency: z.string().describe('The one that the seller prefers.'),
+    .describe("Loads the processor's payment form; not a secret. Null in the sandbox, which accepts the tokens of its test cards."),
+  currency: z.string().describe('The default currency of the seller.'),
 })
 
 const write = portal('customer_portal:write')
@@ -47,9 +47,10 @@ export const getPortalPaymentForm = operation({
   id: 'customer_portal:customers:get_payment_form',
   method: 'GET',
   path: '/v1/customer-portal/customers/me/payment-methods/form',
-  summary: 'Get what a payment method is entered with',
-  description: "What a page needs to show the processor's own form, which makes the token that adding a payment method asks for.",
+  summary: 'Get the payment form settings',
+  description: "The data that a page needs to show the processor's payment form. The form creates the token for adding a payment method.",
   access: portal(['customer_portal:read', 'customer_portal:write']),
+  costs: 'none',
   returns: PaymentForm,
   fails: [NotPermitted],
 })
@@ -60,8 +61,9 @@ export const addPortalPaymentMethod = operation({
   path: '/v1/customer-portal/customers/me/payment-methods',
   summary: 'Add a payment method',
   description:
-    'Where the bank wants to see the payer, the answer is `requires_action`: finish it with the client secret, then confirm. The first one is the default.',
+    'If the bank wants the payer to confirm, the answer is `requires_action`: confirm with the client secret on your page, then call the confirm operation. The first payment method becomes the default.',
   access: write,
+  costs: ['money', 'jobs'],
   body: CustomerPaymentMethodCreate,
   returns: CustomerPaymentMethodCreateResponse,
   status: 201,
@@ -73,8 +75,9 @@ export const confirmPortalPaymentMethod = operation({
   method: 'POST',
   path: '/v1/customer-portal/customers/me/payment-methods/confirm',
   summary: 'Confirm a payment method',
-  description: 'After the bank has asked the payer. It can be asked again at any time, and answers how it stands.',
+  description: 'Call this after the payer has confirmed with their bank. Idempotent: later calls return the current status.',
   access: write,
+  costs: ['money', 'jobs'],
   body: CustomerPaymentMethodConfirm,
   returns: CustomerPaymentMethodCreateResponse,
   status: 201,
@@ -86,8 +89,9 @@ export const deletePortalPaymentMethod = operation({
   method: 'DELETE',
   path: '/v1/customer-portal/customers/me/payment-methods/{id}',
   summary: 'Delete a payment method',
-  description: 'What was paid with it is paid with the default from now on, or with another one where this was the default.',
+  description: 'Subscriptions that used it switch to the default payment method, or to another one if this was the default.',
   access: write,
+  costs: 'jobs',
   params: z.object({ id: uuid() }),
   fails: [NotPermitted, ResourceNotFound, PaymentMethodInUseByActiveSubscription],
 })

@@ -2,9 +2,8 @@ import { z } from 'zod'
 import { CustomFieldData, customFieldDataInput } from '../catalog/custom-fields.ts'
 import { DiscountBase, DiscountProduct } from '../catalog/discounts.ts'
 import { Metadata, metadataFilter, metadataInput } from '../catalog/metadata.ts'
-import { CustomerOrganization, CustomerProduct } from '../catalog/storefront.ts'
 import { Address, AddressInput } from '../customers/addresses.ts'
-import { CustomerTeam, CustomerType, maybe, PaymentProcessor, personName } from '../customers/customers.ts'
+import { CustomerTeam, CustomerType, maybe, personName } from '../customers/customers.ts'
 import {
   csv,
   failure,
@@ -16,7 +15,6 @@ import {
   operation,
   page,
   pageQuery,
-  portal,
   resource,
   ResourceNotFound,
   sorting,
@@ -26,7 +24,7 @@ import {
   uuid,
   webhook,
 } from '../kit/index.ts'
-import { PresentmentCurrency } from '../world.ts'
+import { PresentmentCurrency } from '../currencies.ts'
 import { PaymentFailed, subscriptionShape } from './subscriptions.ts'
 
 export const OrderStatus = named('OrderStatus', z.enum(['draft', 'pending', 'paid', 'refunded', 'partially_refunded', 'void']))
@@ -47,56 +45,60 @@ export const OrderItem = resource('OrderItemSchema', {
   id: uuid(),
   label: z.string(),
   amount: minor('Before discount and tax, in minor units; negative for a credit.'),
-  tax_amount: minor('The share of this line in the tax.'),
-  proration: z.boolean().describe('For a part of a period, because something changed in its midst.'),
+  tax_amount: minor('The tax of this line.'),
+  proration: z.boolean().describe('True if the line covers part of a period because of a change within the period.'),
   product_price_id: uuid().nullable(),
 })
 export type OrderItem = z.output<typeof OrderItem>
 
-const common = {
+/** Fields that the organization's and the customer's view of an order share. */
+export const orderShape = {
   ...stamps,
   id: uuid(),
   status: OrderStatus,
-  paid: z.boolean().describe('It was paid; true also after a refund.'),
-  subtotal_amount: minor('The lines together, in minor units, as all amounts here.'),
-  discount_amount: minor('What is taken off.'),
+  paid: z.boolean().describe('True if the order was paid, also after a refund.'),
+  subtotal_amount: minor('The sum of the lines. All amounts are in minor units.'),
+  discount_amount: minor('The discount.'),
   net_amount: minor('After discount, without tax.'),
   tax_amount: minor('Sales tax or VAT.'),
   total_amount: minor('After discount, with tax.'),
-  applied_balance_amount: minor("What the customer's balance adds or takes: negative where credit pays, positive where debt is collected."),
-  due_amount: minor('What is left to pay.'),
-  refunded_amount: minor('Paid back so far, without tax.'),
-  refunded_tax_amount: minor('Tax paid back so far.'),
+  applied_balance_amount: minor("The amount of the customer's balance that is applied: negative if credit pays, positive if debt is collected."),
+  due_amount: minor('The amount left to pay.'),
+  refunded_amount: minor('Refunded so far, without tax.'),
+  refunded_tax_amount: minor('Tax refunded so far.'),
   currency: z.string(),
   billing_reason: OrderBillingReason,
   billing_name: z.string().nullable(),
   billing_address: Address.nullable(),
-  invoice_number: z.string().nullable().describe('Null while it is a draft.'),
+  invoice_number: z
+    .string()
+    .nullable()
+    .describe('Null until a draft is finalized. If `order_settings.invoice_number_at` of the organization is `payment`: null until the order is paid.'),
   is_invoice_generated: z.boolean(),
   receipt_number: z.string().nullable(),
-  seats: z.int().nullable().describe('Seats bought; null where the price is not by seat.'),
+  seats: z.int().nullable().describe('Seats bought; null if the price is not per seat.'),
   customer_id: uuid(),
   product_id: uuid().nullable(),
   discount_id: uuid().nullable(),
   subscription_id: uuid().nullable(),
   checkout_id: uuid().nullable(),
-  next_payment_attempt_at: timestamp().nullable().describe('When an unpaid order is tried again.'),
+  next_payment_attempt_at: timestamp().nullable().describe('When the payment of an unpaid order is retried.'),
   items: z.array(OrderItem),
   description: z.string(),
-  refundable_amount: minor('What can still be paid back, without tax.'),
-  refundable_tax_amount: minor('The tax that can still be paid back.'),
+  refundable_amount: minor('The amount that can still be refunded, without tax.'),
+  refundable_tax_amount: minor('The tax that can still be refunded.'),
 }
 
 export const OrderCustomer = resource('OrderCustomer', { ...CustomerTeam.shape, type: CustomerType })
 export const OrderProduct = resource('OrderProduct', DiscountProduct.shape)
 export const OrderSubscription = resource('OrderSubscription', { ...subscriptionShape, metadata: Metadata })
 
-/** What a customer owes or has paid: a purchase, or one period of a subscription. */
+/** An amount that a customer owes or has paid: a one-time purchase, or one period of a subscription. */
 export const Order = resource('Order', {
-  ...common,
+  ...orderShape,
   metadata: Metadata,
   custom_field_data: CustomFieldData,
-  platform_fee_amount: minor('What the platform keeps.'),
+  platform_fee_amount: minor('The fee of the platform.'),
   platform_fee_currency: z.string().nullable(),
   customer: OrderCustomer,
   product: OrderProduct.nullable(),
@@ -105,15 +107,15 @@ export const Order = resource('Order', {
 })
 export type Order = z.output<typeof Order>
 
-const billing = { billing_name: personName(), billing_address: AddressInput.nullish() }
-export const OrderUpdate = resource('OrderUpdate', billing)
+export const orderBilling = { billing_name: personName(), billing_address: AddressInput.nullish() }
+export const OrderUpdate = resource('OrderUpdate', orderBilling)
 
 export const OrderCreate = resource('OrderCreate', {
   customer_id: uuid(),
-  product_id: uuid().describe('A product that is sold once, at a fixed price.'),
-  currency: PresentmentCurrency.nullish().describe("The organization's own, unless said otherwise. The product must have a price in it."),
-  amount: z.int().min(0).max(2_100_000_000).nullish().describe('Instead of the price, in minor units: nothing, or what the processor takes.'),
-  description: maybe(500).describe('The name of the product, unless said otherwise.'),
+  product_id: uuid().describe('A one-time product with a fixed price.'),
+  currency: PresentmentCurrency.nullish().describe('Defaults to the currency of the organization. The product must have a price in it.'),
+  amount: z.int().min(0).max(2_100_000_000).nullish().describe('Replaces the price, in minor units: 0, or an amount within the limits of the processor.'),
+  description: maybe(500).describe('Defaults to the name of the product.'),
   organization_id: uuid().nullish(),
   metadata: metadataInput().optional(),
   custom_field_data: customFieldDataInput().optional(),
@@ -121,27 +123,27 @@ export const OrderCreate = resource('OrderCreate', {
 export type OrderCreate = z.output<typeof OrderCreate>
 
 export const OrderFinalize = resource('OrderFinalize', {
-  payment_method_id: uuid().nullish().describe("One that the customer has left with you; the customer's default, unless said otherwise."),
+  payment_method_id: uuid().nullish().describe("A saved payment method of the customer. Defaults to the customer's default."),
 })
 export type OrderFinalize = z.output<typeof OrderFinalize>
 
 export const PaymentActionRequired = failure(
   'PaymentActionRequired',
   402,
-  'The bank wants the customer to confirm this payment, and the customer is not here. The order is a draft as before.',
+  'The bank wants the customer to confirm this payment, and the customer is not present. The order stays a draft.',
 )
 export const OffSessionChargesNotEnabled = failure(
   'OffSessionChargesNotEnabled',
   403,
-  'Whoever runs this deployment has not allowed this organization to charge customers who are not there.',
+  'This organization may not charge customers who are not present. The operator of this deployment can allow it.',
 )
-export const OrganizationNotReadyForPayments = failure('OrganizationNotReadyForPayments', 403, 'This organization cannot take payments now.')
-export const OrderNotDraft = failure('OrderNotDraft', 412, 'Only a draft can be made final, and this order is none any more.')
+export const OrganizationNotReadyForPayments = failure('OrganizationNotReadyForPayments', 403, 'This organization cannot take payments at the moment.')
+export const OrderNotDraft = failure('OrderNotDraft', 412, 'This order is not a draft. Only a draft can be finalized.')
 
 const read = merchant('orders:read')
 const write = merchant('orders:write')
 const byId = z.object({ id: uuid() })
-const changing = 'What is absent stays as it is. Country and state decided about the tax: they cannot change.'
+export const orderChangeNote = 'Absent fields stay unchanged. Country and state cannot change, because the tax was computed from them.'
 
 export const listOrders = operation({
   id: 'orders:list',
@@ -149,6 +151,7 @@ export const listOrders = operation({
   path: '/v1/orders/',
   summary: 'List orders',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     product_id: filter(uuid()),
@@ -202,8 +205,9 @@ export const exportOrders = operation({
   path: '/v1/orders/export',
   summary: 'Export orders',
   description:
-    'All orders that match, newest first, as they are at one moment. Amounts are decimal numbers in their currency. A cell that a spreadsheet could take for a formula begins with an apostrophe. `x-total-count` says how many lines follow the header; an answer that ends early breaks the connection.',
+    'All orders that match, newest first, from one snapshot. Amounts are decimal numbers in their currency. A cell that a spreadsheet could take for a formula begins with an apostrophe. `x-total-count` is the number of lines after the header; an incomplete export breaks the connection.',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     product_id: filter(uuid()),
@@ -211,7 +215,7 @@ export const exportOrders = operation({
     created_after: momentInText().describe('Created after this moment.'),
     created_before: momentInText().describe('Created before this moment.'),
     timezone: timezone(),
-    columns: filter(OrderExportColumn).describe('Which columns, in which order; the first seven where none is named.'),
+    columns: filter(OrderExportColumn).describe('The columns in their order. Defaults to the first seven.'),
   }),
   returns: csv,
   media: 'text/csv',
@@ -224,6 +228,7 @@ export const getOrder = operation({
   path: '/v1/orders/{id}',
   summary: 'Get an order',
   access: read,
+  costs: 'none',
   params: byId,
   returns: Order,
   fails: [ResourceNotFound],
@@ -233,9 +238,10 @@ export const createOrder = operation({
   id: 'orders:create',
   method: 'POST',
   path: '/v1/orders/',
-  summary: 'Draft an order',
-  description: 'For a customer who is not there. Nothing is charged, and the customer sees nothing of it, until it is made final.',
+  summary: 'Create a draft order',
+  description: 'For a customer who is not present. Nothing is charged, and the customer does not see the order, until it is finalized.',
   access: write,
+  costs: 'none',
   body: OrderCreate,
   returns: Order,
   status: 201,
@@ -247,10 +253,11 @@ export const finalizeOrder = operation({
   id: 'orders:finalize',
   method: 'POST',
   path: '/v1/orders/{id}/finalize',
-  summary: 'Make a draft final, and charge it',
+  summary: 'Finalize and charge a draft order',
   description:
-    'Charges what the draft says to a payment method that the customer has left. A declined payment leaves the draft; `pending` in the answer means that the processor takes its time, and `order.paid` or `order.updated` will tell.',
+    'Charges the draft to a saved payment method of the customer. A declined payment leaves the order a draft. If the answer says `pending`, the processor is still working, and `order.paid` or `order.updated` follows.',
   access: write,
+  costs: ['mail', 'money', 'jobs'],
   params: byId,
   body: OrderFinalize.default({}),
   returns: Order,
@@ -263,131 +270,16 @@ export const updateOrder = operation({
   method: 'PATCH',
   path: '/v1/orders/{id}',
   summary: 'Correct the billing details of an order',
-  description: changing,
+  description: orderChangeNote,
   access: write,
+  costs: ['jobs', 'storage'],
   params: byId,
   body: OrderUpdate,
   returns: Order,
   fails: [NotPermitted, ResourceNotFound],
 })
 
-export const CustomerOrderProduct = resource('CustomerOrderProduct', { ...CustomerProduct.shape, organization: CustomerOrganization })
-export const CustomerOrderSubscription = resource('CustomerOrderSubscription', subscriptionShape)
-
-/** An order as its buyer sees it. */
-export const CustomerOrder = resource('CustomerOrder', {
-  ...common,
-  product: CustomerOrderProduct.nullable(),
-  subscription: CustomerOrderSubscription.nullable(),
-})
-export type CustomerOrder = z.output<typeof CustomerOrder>
-
-export const CustomerOrderUpdate = resource('CustomerOrderUpdate', billing)
-
-export const CustomerOrderPaymentStatus = resource('CustomerOrderPaymentStatus', {
-  status: z.string().describe('Where the latest payment stands.'),
-  error: z.string().nullable().describe('Why it failed.'),
-})
-
-export const CustomerOrderConfirmPayment = resource('CustomerOrderConfirmPayment', {
-  confirmation_token_id: z.string().min(1).max(500).nullish().describe("A new payment method, by the token of the processor's form."),
-  payment_method_id: uuid().nullish().describe('A saved payment method. Give one of the two.'),
-  payment_processor: PaymentProcessor.default('stripe'),
-})
-
-export const CustomerOrderPaymentConfirmation = resource('CustomerOrderPaymentConfirmation', {
-  status: z.string().describe('`succeeded`, or what has to happen yet.'),
-  client_secret: z.string().nullable().describe("Hand it to the processor's form where the bank asks for more."),
-  publishable_key: z
-    .string()
-    .nullable()
-    .describe('What opens that form: of the account that charges, which need not be the one of today. Null with the test processor.'),
-  error: z.string().nullable().describe('Why it failed.'),
-})
-
-export const PaymentAlreadyInProgress = failure(
-  'PaymentAlreadyInProgress',
-  409,
-  'A payment for this order is under way. Ask for its status before you try again.',
-)
-export const OrderNotEligibleForRetry = failure('OrderNotEligibleForRetry', 422, 'This order does not wait for a payment that could be tried again.')
-export const ManualRetryLimitExceeded = failure(
-  'ManualRetryLimitExceeded',
-  429,
-  'This order was tried by hand too often. It is tried again by itself, or the seller can help.',
-)
-
-const enter = portal(['customer_portal:read', 'customer_portal:write'])
-const change = portal('customer_portal:write')
-
-export const listPortalOrders = operation({
-  id: 'customer_portal:orders:list',
-  method: 'GET',
-  path: '/v1/customer-portal/orders/',
-  summary: 'List the orders',
-  access: enter,
-  query: z.object({
-    product_id: filter(uuid()),
-    product_billing_type: filter(ProductBillingType).describe('`recurring` for orders of subscriptions, `one_time` for the others.'),
-    subscription_id: filter(uuid()),
-    query: z.string().max(256).optional().describe('Part of the description.'),
-    ...pageQuery,
-    sorting: sorting('CustomerOrderSortProperty', ['created_at', 'amount', 'net_amount', 'product', 'subscription'], ['-created_at']),
-  }),
-  returns: page('CustomerOrderPage', CustomerOrder),
-  fails: [NotPermitted],
-})
-
-export const getPortalOrder = operation({
-  id: 'customer_portal:orders:get',
-  method: 'GET',
-  path: '/v1/customer-portal/orders/{id}',
-  summary: 'Get an order',
-  access: enter,
-  params: byId,
-  returns: CustomerOrder,
-  fails: [NotPermitted, ResourceNotFound],
-})
-
-export const updatePortalOrder = operation({
-  id: 'customer_portal:orders:update',
-  method: 'PATCH',
-  path: '/v1/customer-portal/orders/{id}',
-  summary: 'Correct the billing details of an order',
-  description: changing,
-  access: change,
-  params: byId,
-  body: CustomerOrderUpdate,
-  returns: CustomerOrder,
-  fails: [NotPermitted, ResourceNotFound],
-})
-
-export const getPortalPaymentStatus = operation({
-  id: 'customer_portal:orders:get_payment_status',
-  method: 'GET',
-  path: '/v1/customer-portal/orders/{id}/payment-status',
-  summary: 'See how the payment of an order stands',
-  access: enter,
-  params: byId,
-  returns: CustomerOrderPaymentStatus,
-  fails: [NotPermitted, ResourceNotFound],
-})
-
-export const confirmPortalPayment = operation({
-  id: 'customer_portal:orders:confirm_retry_payment',
-  method: 'POST',
-  path: '/v1/customer-portal/orders/{id}/confirm-payment',
-  summary: 'Pay an order whose payment failed',
-  description: 'A declined card is an answer, not a refusal: `status` and `error` tell.',
-  access: change,
-  params: byId,
-  body: CustomerOrderConfirmPayment,
-  returns: CustomerOrderPaymentConfirmation,
-  keptDays: 30,
-  fails: [NotPermitted, ResourceNotFound, PaymentAlreadyInProgress, OrderNotEligibleForRetry, ManualRetryLimitExceeded],
-})
-
-export const orderCreated = webhook('order.created', Order, 'An order is created, paid or not.')
-export const orderUpdated = webhook('order.updated', Order, 'An order changes its status, its billing details or its invoice.')
+export const orderCreated = webhook('order.created', Order, 'An order is created, paid or unpaid.')
+export const orderUpdated = webhook('order.updated', Order, 'The status, the billing details or the invoice of an order changes.')
 export const orderPaid = webhook('order.paid', Order, 'An order is paid.')
-export const orderRefunded = webhook('order.refunded', Order, 'An order is refunded, whole or in part.')
+export const orderRefunded = webhook('order.refunded', Order, 'An order is refunded, in full or in part.')

@@ -5,7 +5,7 @@ import { filter, merchant, named, operation, page, pageQuery, resource, Resource
 export const PaymentStatus = named('PaymentStatus', z.enum(['pending', 'succeeded', 'failed']))
 export type PaymentStatus = z.output<typeof PaymentStatus>
 
-/** Why a payment was tried. */
+/** The reason for a payment attempt. */
 export const PaymentTrigger = named(
   'PaymentTrigger',
   z.enum(['purchase', 'subscription_cycle', 'retry_dunning', 'retry_customer', 'retry_payment_method_update', 'retry_admin']),
@@ -20,15 +20,15 @@ const common = {
   amount: z.int().describe('Minor units.'),
   currency: z.string(),
   trigger: PaymentTrigger.nullable(),
-  decline_reason: z.string().nullable().describe('The code that the processor or the bank gave.'),
-  decline_message: z.string().nullable().describe('The same for people to read.'),
+  decline_reason: z.string().nullable().describe('The decline code of the processor or the bank.'),
+  decline_message: z.string().nullable().describe('The decline reason as readable text.'),
   organization_id: uuid(),
   checkout_id: uuid().nullable(),
   order_id: uuid().nullable(),
   processor_metadata: z.record(z.string(), z.unknown()),
 }
 
-/** One attempt to take money, whatever came of it. */
+/** One payment attempt, successful or not. */
 export const Payment = named(
   'Payment',
   z.union([
@@ -49,16 +49,17 @@ export const listPayments = operation({
   method: 'GET',
   path: '/v1/payments/',
   summary: 'List payments',
-  description: 'Every attempt, also those that failed.',
+  description: 'Every payment attempt, including failed ones.',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     checkout_id: filter(uuid()),
     order_id: filter(uuid()),
     customer_id: filter(uuid()),
     status: filter(PaymentStatus),
-    method: filter(z.string().max(100)).describe('Such as `card`.'),
-    customer_email: filter(z.string().max(320)).describe('Exactly this address, in any case.'),
+    method: filter(z.string().max(100)).describe('For example `card`.'),
+    customer_email: filter(z.string().max(320)).describe('The exact address, case-insensitive.'),
     ...pageQuery,
     sorting: sorting('PaymentSortProperty', ['created_at', 'status', 'amount', 'method'], ['-created_at']),
   }),
@@ -72,6 +73,7 @@ export const getPayment = operation({
   path: '/v1/payments/{id}',
   summary: 'Get a payment',
   access: read,
+  costs: 'none',
   params: z.object({ id: uuid() }),
   returns: Payment,
   fails: [ResourceNotFound],

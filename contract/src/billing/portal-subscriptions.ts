@@ -36,7 +36,7 @@ export const CustomerSubscriptionProduct = resource('CustomerSubscriptionProduct
 export const CustomerSubscriptionMeterMeter = resource('CustomerSubscriptionMeterMeter', { ...stamps, id: uuid(), name: z.string() })
 export const CustomerSubscriptionMeter = resource('CustomerSubscriptionMeter', { ...SubscriptionMeter.shape, meter: CustomerSubscriptionMeterMeter })
 
-/** A subscription as whoever pays for it, or uses it, sees it. */
+/** A subscription as the portal shows it to its payer and to its users. */
 export const CustomerSubscription = resource('CustomerSubscription', {
   ...subscriptionShape,
   product: CustomerSubscriptionProduct,
@@ -47,17 +47,19 @@ export const CustomerSubscription = resource('CustomerSubscription', {
 export type CustomerSubscription = z.output<typeof CustomerSubscription>
 export const CustomerSubscriptionPage = page('CustomerSubscriptionPage', CustomerSubscription)
 
-/** One kind of change at a time. */
+/** A change of a subscription by its customer. Each request makes one kind of change. */
 export const CustomerSubscriptionUpdate = named(
   'CustomerSubscriptionUpdate',
   oneOf(
     strictResource('CustomerSubscriptionCancel', {
-      cancel_at_period_end: z.boolean().nullish().describe('False takes back a cancellation. One that is paused has no period, and ends at once.'),
+      cancel_at_period_end: z.boolean().nullish().describe('False withdraws a cancellation. A paused subscription has no period and ends at once.'),
       cancellation_reason: CustomerCancellationReason.nullish(),
       cancellation_comment: cancellationComment(),
     }),
     {
-      product_id: strictResource('CustomerSubscriptionUpdateProduct', { product_id: uuid().describe('The seller decides when it counts and is charged.') }),
+      product_id: strictResource('CustomerSubscriptionUpdateProduct', {
+        product_id: uuid().describe('The settings of the seller decide when the change takes effect and is charged.'),
+      }),
       seats: strictResource('CustomerSubscriptionUpdateSeats', { seats: seatsInput() }),
       pause_at_period_end: strictResource('CustomerSubscriptionPause', pausing),
       resume: strictResource('CustomerSubscriptionResume', resuming),
@@ -67,9 +69,13 @@ export const CustomerSubscriptionUpdate = named(
 )
 export type CustomerSubscriptionUpdate = z.output<typeof CustomerSubscriptionUpdate>
 
-export const UpdateSubscriptionPlanNotAllowed = failure('UpdateSubscriptionPlanNotAllowed', 403, 'The seller does not let customers change the product.')
-export const UpdateSubscriptionSeatsNotAllowed = failure('UpdateSubscriptionSeatsNotAllowed', 403, 'The seller does not let customers change the seats.')
-export const PauseResumeNotAllowed = failure('PauseResumeNotAllowed', 403, 'The seller does not let customers pause or resume.')
+export const UpdateSubscriptionPlanNotAllowed = failure('UpdateSubscriptionPlanNotAllowed', 403, 'The seller does not allow customers to change the product.')
+export const UpdateSubscriptionSeatsNotAllowed = failure(
+  'UpdateSubscriptionSeatsNotAllowed',
+  403,
+  'The seller does not allow customers to change the number of seats.',
+)
+export const PauseResumeNotAllowed = failure('PauseResumeNotAllowed', 403, 'The seller does not allow customers to pause or resume.')
 export const PaymentMethodRequired = failure('PaymentMethodRequired', 409, 'There is no payment method to charge. Add one first.')
 
 const enter = portal(['customer_portal:read', 'customer_portal:write'])
@@ -82,9 +88,10 @@ export const listPortalSubscriptions = operation({
   path: '/v1/customer-portal/subscriptions/',
   summary: 'List the subscriptions',
   access: enter,
+  costs: 'none',
   query: z.object({
     product_id: filter(uuid()),
-    active: flagInText().optional().describe('Active or trialing, or neither.'),
+    active: flagInText().optional().describe('True: active or trialing. False: any other status.'),
     query: z.string().max(256).optional().describe('Part of the name of the product.'),
     ...pageQuery,
     sorting: sorting('CustomerSubscriptionSortProperty', ['started_at', 'amount', 'status', 'organization', 'product'], ['-started_at']),
@@ -99,6 +106,7 @@ export const getPortalSubscription = operation({
   path: '/v1/customer-portal/subscriptions/{id}',
   summary: 'Get a subscription',
   access: enter,
+  costs: 'none',
   params: byId,
   returns: CustomerSubscription,
   fails: [NotPermitted, ResourceNotFound],
@@ -109,8 +117,10 @@ export const updatePortalSubscription = operation({
   method: 'PATCH',
   path: '/v1/customer-portal/subscriptions/{id}',
   summary: 'Change a subscription',
-  description: 'One kind of change at a time, as far as the seller allows. A change that is charged at once is made when it is paid, or not at all.',
+  description:
+    'Makes one kind of change per request, within the limits that the seller set. A change that is charged at once takes effect when it is paid, or not at all. A change to a higher price needs a payment method. It is charged at once, unless it waits for the next period.',
   access: change,
+  costs: ['mail', 'money', 'jobs'],
   params: byId,
   body: CustomerSubscriptionUpdate,
   returns: CustomerSubscription,
@@ -131,8 +141,9 @@ export const cancelPortalSubscription = operation({
   method: 'DELETE',
   path: '/v1/customer-portal/subscriptions/{id}',
   summary: 'Cancel a subscription',
-  description: 'It runs until the end of the period that is paid. One that is paused has none, and ends at once.',
+  description: 'The subscription runs until the end of the paid period. A paused subscription has no period and ends at once.',
   access: change,
+  costs: 'jobs',
   params: byId,
   returns: CustomerSubscription,
   fails: [NotPermitted, ResourceNotFound, AlreadyCanceledSubscription],

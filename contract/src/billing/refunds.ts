@@ -35,19 +35,19 @@ export const RefundDispute = resource('RefundDispute', {
   ...stamps,
   id: uuid(),
   status: DisputeStatus,
-  resolved: z.boolean().describe('Won or lost.'),
-  closed: z.boolean().describe('Won, lost or prevented.'),
-  amount: z.int().describe('What is disputed without tax, in minor units.'),
+  resolved: z.boolean().describe('True if the dispute was won or lost.'),
+  closed: z.boolean().describe('True if the dispute was won, lost or prevented.'),
+  amount: z.int().describe('The disputed amount without tax, in minor units.'),
   tax_amount: z.int(),
   currency: z.string(),
-  reason: z.string().nullable().describe('As the bank gave it.'),
+  reason: z.string().nullable().describe('The reason that the bank gave.'),
   evidence_due_by: timestamp().nullable(),
-  past_due: z.boolean().describe('The time for evidence is over.'),
+  past_due: z.boolean().describe('True if the deadline for evidence has passed.'),
   order_id: uuid(),
   payment_id: uuid(),
 })
 
-/** Money that goes back to a customer. */
+/** A refund: money of a payment that is returned to the customer. */
 export const Refund = resource('Refund', {
   ...stamps,
   id: uuid(),
@@ -55,14 +55,14 @@ export const Refund = resource('Refund', {
   status: RefundStatus,
   reason: RefundReason,
   amount: z.int().describe('Without tax, in minor units.'),
-  tax_amount: z.int().describe('The tax that goes back with it.'),
+  tax_amount: z.int().describe('The tax that is refunded.'),
   currency: z.string(),
   organization_id: uuid(),
   order_id: uuid(),
   subscription_id: uuid().nullable(),
   customer_id: uuid(),
   revoke_benefits: z.boolean(),
-  dispute: RefundDispute.nullable().describe('The dispute that it settles.'),
+  dispute: RefundDispute.nullable().describe('The dispute that this refund settles.'),
 })
 export type Refund = z.output<typeof Refund>
 
@@ -75,18 +75,18 @@ export const RefundCreate = resource('RefundCreate', {
     .min(1)
     .max(999_999_999_999)
     .describe('Without tax, in minor units: at most the `refundable_amount` of the order. Its share of the tax is added.'),
-  comment: prose(10_000).nullish().describe('For your own people; the customer does not see it.'),
-  revoke_benefits: z.boolean().default(false).describe('Also take what was bought. Not for subscriptions: cancel those instead.'),
+  comment: prose(10_000).nullish().describe('An internal note; the customer does not see it.'),
+  revoke_benefits: z.boolean().default(false).describe('Also revokes the benefits of the order. Not for subscriptions: cancel the subscription instead.'),
 })
 
 export const RefundsBlocked = failure('RefundsBlocked', 403, 'Refunds are blocked for this order or its organization.')
-export const RefundedAlready = failure('RefundedAlready', 403, 'This order is refunded in full already.')
+export const RefundedAlready = failure('RefundedAlready', 403, 'This order is already refunded in full.')
 export const RefundDisputedPayment = failure('RefundDisputedPayment', 403, 'The payment of this order is disputed. Settle the dispute instead.')
-export const RefundUnknownPayment = failure('RefundUnknownPayment', 404, 'This order has no payment that could be paid back: it was settled without one.')
+export const RefundUnknownPayment = failure('RefundUnknownPayment', 404, 'This order was settled without a payment, so there is nothing to refund.')
 export const RevokeSubscriptionBenefitsProhibited = failure(
   'RevokeSubscriptionBenefitsProhibited',
   400,
-  'What a subscription gives ends with the subscription. Refund without `revoke_benefits`, and cancel the subscription.',
+  'Benefits of a subscription end with the subscription. Refund without `revoke_benefits`, and cancel the subscription.',
 )
 
 export const listRefunds = operation({
@@ -95,6 +95,7 @@ export const listRefunds = operation({
   path: '/v1/refunds/',
   summary: 'List refunds',
   access: merchant(['refunds:read', 'refunds:write']),
+  costs: 'none',
   query: z.object({
     id: filter(uuid()),
     organization_id: filter(uuid()),
@@ -115,8 +116,9 @@ export const createRefund = operation({
   method: 'POST',
   path: '/v1/refunds/',
   summary: 'Refund an order',
-  description: 'Whole or in part. Some processors take their time: `status` tells, and `refund.updated` follows.',
+  description: 'In full or in part. If the processor is slow, `status` is pending and `refund.updated` follows.',
   access: merchant('refunds:write'),
+  costs: ['money', 'jobs'],
   body: RefundCreate,
   returns: Refund,
   status: 201,
@@ -124,5 +126,5 @@ export const createRefund = operation({
   fails: [NotPermitted, RevokeSubscriptionBenefitsProhibited, RefundsBlocked, RefundedAlready, RefundDisputedPayment, RefundUnknownPayment],
 })
 
-export const refundCreated = webhook('refund.created', Refund, 'A refund is created, whatever its status.')
-export const refundUpdated = webhook('refund.updated', Refund, 'A refund changes its status.')
+export const refundCreated = webhook('refund.created', Refund, 'A refund is created, with any status.')
+export const refundUpdated = webhook('refund.updated', Refund, 'The status of a refund changes.')

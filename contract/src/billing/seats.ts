@@ -5,11 +5,11 @@ import { Member } from '../customers/members.ts'
 import {
   email,
   failure,
-  integerInText,
+  emptyIsAbsent,
   merchant,
   named,
   NotPermitted,
-  open,
+  openAccess,
   operation,
   pageQuery,
   pageSizeLimit,
@@ -27,30 +27,37 @@ import { CustomerSubscriptionPage } from './portal-subscriptions.ts'
 export const SeatStatus = named('SeatStatus', z.enum(['pending', 'claimed', 'revoked']))
 export type SeatStatus = z.output<typeof SeatStatus>
 
-/** A place in a team's purchase, and who has it. */
+/** A seat of a team purchase, and its holder. */
 export const CustomerSeat = resource('CustomerSeat', {
   ...stamps,
   id: uuid(),
-  subscription_id: uuid().nullable().describe('The subscription it belongs to; null where it was bought with an order.'),
-  order_id: uuid().nullable().describe('The one-time order it belongs to.'),
+  subscription_id: uuid().nullable().describe('The subscription of the seat; null if it was bought with a one-time order.'),
+  order_id: uuid().nullable().describe('The one-time order of the seat.'),
   status: SeatStatus,
-  customer_id: uuid().nullable().describe('Who pays, once the organization has members; before that, whoever holds the seat.'),
+  customer_id: uuid().nullable().describe('The buyer, if the organization has members. Before the member migration: the seat holder.'),
   member_id: uuid().nullable(),
-  member: Member.nullable().describe('Who holds it.'),
-  email: z.string().nullable().describe('The address it was assigned to.'),
-  customer_email: z.string().nullable().describe("The holder's address; a revoked seat keeps that of its last holder."),
-  invitation_token_expires_at: timestamp().nullable().describe('Until when the invitation can be used; null where none is open.'),
+  member: Member.nullable().describe('The seat holder.'),
+  email: z.string().nullable().describe("The holder's current address. A revoked seat keeps the address of its last holder."),
+  customer_email: z.string().nullable().describe('The same address as `email`.'),
+  invitation_token_expires_at: timestamp().nullable().describe('When the invitation expires; null if none is open.'),
   claimed_at: timestamp().nullable(),
   revoked_at: timestamp().nullable(),
   seat_metadata: z.record(z.string(), z.unknown()).nullable(),
 })
 export type CustomerSeat = z.output<typeof CustomerSeat>
 
-/** The seats of one purchase: the older names, and those of any other collection. */
+/** The maximum length of `seats` in one response. It equals the maximum number of seats in a purchase. */
+export const wholePurchaseLimit = 10_000
+
+/** A collection of seats, with the fields `seats`, `available_seats` and `total_seats` of older clients. */
 export const SeatsList = resource('SeatsList', {
-  seats: z.array(CustomerSeat).describe('The same records as `items`.'),
-  available_seats: z.int().describe('How many more can be assigned.'),
-  total_seats: z.int().describe('How many were bought.'),
+  seats: z
+    .array(CustomerSeat)
+    .describe(
+      `All seats of the purchase, ${wholePurchaseLimit} at most, if \`subscription_id\` or \`order_id\` is given without \`page\`, \`limit\` and \`cursor\`; otherwise the same records as \`items\`.`,
+    ),
+  available_seats: z.int().describe('Seats that can still be assigned, over all purchases in the request.'),
+  total_seats: z.int().describe('Seats bought, over all purchases in the request.'),
   items: z.array(CustomerSeat),
   pagination: Pagination,
 })
@@ -60,57 +67,59 @@ const given = (body: Readonly<Record<string, unknown>>, names: readonly string[]
 const spoken = (names: readonly string[], word: 'and' | 'or') =>
   names.length < 2 ? (names[0] ?? 'none') : `${names.slice(0, -1).join(', ')} ${word} ${names.at(-1)}`
 
-/** Several fields say the same in different ways: whoever sends none or several did not say what they mean. */
-const exactlyOne =
-  (names: readonly string[], note = '', isFine: (received: readonly string[]) => boolean = () => false) =>
-  (body: Readonly<Record<string, unknown>>, ctx: z.core.$RefinementCtx) => {
-    const received = given(body, names)
-    if (received.length !== 1 && !isFine(received))
-      ctx.addIssue({ code: 'custom', message: `Received ${spoken(received, 'and')}; give exactly one of ${spoken(names, 'or')}${note}.` })
-  }
+/** Requires exactly one of several alternative fields. With none or several of them, the request is ambiguous. */
+const exactlyOne = (names: readonly string[]) => (body: Readonly<Record<string, unknown>>, ctx: z.core.$RefinementCtx) => {
+  const received = given(body, names)
+  if (received.length !== 1) ctx.addIssue({ code: 'custom', message: `Received ${spoken(received, 'and')}; give exactly one of ${spoken(names, 'or')}.` })
+}
+
+const atMostOne = (names: readonly string[]) => (query: Readonly<Record<string, unknown>>, ctx: z.core.$RefinementCtx) => {
+  const received = given(query, names)
+  if (received.length > 1) ctx.addIssue({ code: 'custom', message: `Received ${spoken(received, 'and')}; give at most one of ${spoken(names, 'or')}.` })
+}
 
 const seatMetadata = () =>
   z
     .record(z.string(), z.unknown())
     .refine((pairs) => Object.keys(pairs).length <= 10, 'Keep at most 10 keys.')
     .refine((pairs) => JSON.stringify(pairs).length <= 1024, 'Keep at most 1024 characters, written as JSON.')
+    .meta({ maxProperties: 10 })
 
 const assigning = {
-  subscription_id: uuid().nullish().describe('The subscription whose seat it is.'),
-  order_id: uuid().nullish().describe('The one-time order whose seat it is.'),
+  subscription_id: uuid().nullish().describe('The subscription that the seat belongs to.'),
+  order_id: uuid().nullish().describe('The one-time order that the seat belongs to.'),
   email: email().nullish(),
-  external_customer_id: externalId().describe('A customer by your own identifier: the seat goes to the member of the buyer who has the same address.'),
-  customer_id: uuid().nullish().describe('A customer: the seat goes to the member of the buyer who has the same address.'),
-  external_member_id: externalId().describe('A member of the buyer, by your own identifier. With `email` besides, whoever is unknown becomes a member.'),
+  external_customer_id: externalId().describe("A customer by your own identifier. The seat goes to the buyer's member with the same address."),
+  customer_id: uuid().nullish().describe("A customer. The seat goes to the buyer's member with the same address."),
+  external_member_id: externalId().describe('A member of the buyer, by your own identifier.'),
   member_id: uuid().nullish().describe('A member of the buyer.'),
-  metadata: seatMetadata().nullish().describe('Your own facts about the seat: up to 10 keys, 1024 characters as JSON.'),
-  immediate_claim: z.boolean().default(false).describe('The seat is taken at once, without an invitation.'),
+  metadata: seatMetadata().nullish().describe('Your own data about the seat: up to 10 keys, 1024 characters as JSON.'),
+  immediate_claim: z.boolean().default(false).describe('Claims the seat at once, without an invitation.'),
 }
 
 const identifiers = ['email', 'customer_id', 'external_customer_id', 'member_id', 'external_member_id'] as const
-const isNewMember = (received: readonly string[]) => received.length === 2 && received.includes('email') && received.includes('external_member_id')
 
 export const SeatAssign = named(
   'SeatAssign',
   z
     .object(assigning)
     .superRefine(exactlyOne(['subscription_id', 'order_id']))
-    .superRefine(exactlyOne(identifiers, ', or external_member_id with the email of the same person', isNewMember)),
+    .superRefine(exactlyOne(identifiers)),
 )
 export type SeatAssign = z.output<typeof SeatAssign>
 
-/** The same fields, of which a team may use fewer: it invites by address, or seats the members it has. */
+/** The fields of a seat assignment in the portal. A team can assign seats only by e-mail address or to its existing members. */
 export const CustomerSeatAssign = named(
   'CustomerSeatAssign',
   z
     .object({
       ...assigning,
-      external_customer_id: assigning.external_customer_id.describe('Refused: only the seller can use it.'),
-      customer_id: assigning.customer_id.describe('Refused: only the seller can use it.'),
-      external_member_id: assigning.external_member_id.describe('Refused: only the seller can use it.'),
+      external_customer_id: assigning.external_customer_id.describe('Rejected here: only the seller can use it.'),
+      customer_id: assigning.customer_id.describe('Rejected here: only the seller can use it.'),
+      external_member_id: assigning.external_member_id.describe('Rejected here: only the seller can use it.'),
       member_id: assigning.member_id.describe('A member of the team.'),
-      immediate_claim: assigning.immediate_claim.describe('Refused where true: whoever is invited accepts.'),
-      checkout_id: uuid().nullish().describe('The checkout whose purchase it is.'),
+      immediate_claim: assigning.immediate_claim.describe('True is rejected: the invited person must accept the invitation.'),
+      checkout_id: uuid().nullish().describe('The checkout of the purchase.'),
     })
     .superRefine(exactlyOne(['subscription_id', 'order_id', 'checkout_id']))
     .superRefine((body, ctx) => {
@@ -119,7 +128,7 @@ export const CustomerSeatAssign = named(
         ctx.addIssue({ code: 'custom', path: [name], message: `Received ${name}, which only the seller can use; give email or member_id.` })
       if (foreign.length === 0) exactlyOne(['email', 'member_id'])(body, ctx)
       if (body.immediate_claim)
-        ctx.addIssue({ code: 'custom', path: ['immediate_claim'], message: 'Received true, which only the seller can ask for; leave it out.' })
+        ctx.addIssue({ code: 'custom', path: ['immediate_claim'], message: 'Received true, which only the seller can use; leave it out.' })
     }),
 )
 export type CustomerSeatAssign = z.output<typeof CustomerSeatAssign>
@@ -129,32 +138,31 @@ export const SeatClaimInfo = resource('SeatClaimInfo', {
   product_id: uuid(),
   organization_name: z.string(),
   organization_slug: z.string(),
-  customer_email: z.string().describe('The address that is invited.'),
+  customer_email: z.string().describe('The invited address.'),
   can_claim: z.boolean(),
   status: named('SeatInvitationStatus', z.enum(['pending', 'claimed', 'expired', 'revoked'])).describe(
-    'What became of the invitation, for 30 days after its end; `pending` while it waits to be accepted.',
+    'The status of the invitation. Readable for 30 days after the invitation ended.',
   ),
   invited_by: z.string().nullable().describe('The name of the customer who pays for the seat.'),
   benefits: z
     .array(resource('SeatClaimBenefit', { id: uuid(), type: BenefitType, description: z.string() }))
-    .describe('What the seat gives; not what the seller keeps to itself.'),
+    .describe('The benefits of the seat. Benefits that the seller hides are left out.'),
 })
 
 export const FeatureNotEnabled = failure('FeatureNotEnabled', 403, 'Seats are not enabled for this organization.')
-export const SeatNotAvailable = failure('SeatNotAvailable', 400, 'No seat is free here. Revoke one, or buy more.')
-export const SeatAlreadyAssigned = failure('SeatAlreadyAssigned', 400, 'This person has a seat here already.')
+export const SeatNotAvailable = failure('SeatNotAvailable', 400, 'No seat is free in this purchase. Revoke one, or buy more.')
+export const SeatAlreadyAssigned = failure('SeatAlreadyAssigned', 400, 'This person already has a seat in this purchase.')
 export const InvalidSeatAssignmentRequest = failure(
   'InvalidSeatAssignmentRequest',
   400,
-  'This customer cannot be given a seat: it is unknown, or has no e-mail address.',
+  'This customer cannot get a seat: the customer is unknown or has no e-mail address.',
 )
-export const MemberEmailMismatch = failure('MemberEmailMismatch', 400, 'The e-mail address and the external id belong to different members.')
-export const SeatNotPending = failure('SeatNotPending', 400, 'This seat is not waiting for anybody: it is claimed or revoked.')
-export const InvalidInvitationToken = failure('InvalidInvitationToken', 400, 'This invitation is used, expired or withdrawn. Ask for a new one.')
+export const SeatNotPending = failure('SeatNotPending', 400, 'This seat has no open invitation: it is claimed or revoked.')
+export const InvalidInvitationToken = failure('InvalidInvitationToken', 400, 'This invitation was used or withdrawn, or has expired. Ask for a new one.')
 export const CustomerNotFound = failure('CustomerNotFound', 404, 'There is no such customer.')
 export const MemberNotFound = failure('MemberNotFound', 404, 'The buyer has no such member.')
 
-/** Why a seat cannot be given, whoever asks. */
+/** The failures of a seat assignment, for merchants and portal users alike. */
 const assignmentRefusals = [ResourceNotFound, FeatureNotEnabled, SeatNotAvailable, SeatAlreadyAssigned, MemberNotFound] as const
 
 const read = merchant('customer_seats:read')
@@ -163,43 +171,48 @@ const enter = portal(['customer_portal:read', 'customer_portal:write'])
 const change = portal('customer_portal:write')
 const bySeat = z.object({ seat_id: uuid() })
 
-const oneId = () =>
-  uuid()
-    .or(z.literal('').transform(() => undefined))
+const oneId = () => emptyIsAbsent(uuid())
+// The schema sets no default for page and limit, because the server must know whether the caller requested a page.
+const listingFields = {
+  subscription_id: oneId().describe('Only the seats of this subscription.'),
+  order_id: oneId().describe('Only the seats of this one-time order.'),
+  ...pageQuery,
+  page: pageQuery.page.unwrap().optional().meta({ default: 1, description: 'One-based page number.' }),
+  limit: pageQuery.limit
+    .unwrap()
     .optional()
-// Whoever knows only `seats` asks for no page: they get as many as a page can hold.
-const listing = z
-  .object({
-    subscription_id: oneId().describe('The seats of this subscription.'),
-    order_id: oneId().describe('The seats of this one-time order.'),
-    ...pageQuery,
-    limit: integerInText(z.int().min(1)).default(pageSizeLimit).describe(`Records on a page, ${pageSizeLimit} at most, and unless said otherwise.`),
-  })
-  .superRefine(exactlyOne(['subscription_id', 'order_id']))
+    .meta({ default: 10, maximum: pageSizeLimit, description: `Records on a page. A number above ${pageSizeLimit} is treated as ${pageSizeLimit}.` }),
+}
+const listing = z.object(listingFields).superRefine(atMostOne(['subscription_id', 'order_id']))
+const portalListing = z.object(listingFields).superRefine(exactlyOne(['subscription_id', 'order_id']))
+export type SeatListing = z.output<typeof listing>
 
-const inviting = 'An invitation goes to the holder, who has it from when they accept. Whoever is not a member of the buyer yet becomes one.'
-const resending = 'A new link goes out and counts from now; the one before is void.'
-const revoking = 'The holder loses at once what the seat gave, and nobody else does. Revoking again changes nothing.'
+const inviting = 'Sends an invitation to the holder, who gets the seat by accepting it. A person who is not a member of the buyer yet becomes one.'
+const resending = 'Sends a new link. The earlier link becomes invalid.'
+const revoking = 'The holder loses the benefits of the seat at once. Idempotent: revoking again changes nothing.'
 
 export const assignSeat = operation({
   id: 'customer-seats:assign_seat',
   method: 'POST',
   path: '/v1/customer-seats',
   summary: 'Assign a seat',
-  description: `${inviting} Name them in exactly one way.`,
+  description: `${inviting} Identify the holder in exactly one way.`,
   access: write,
+  costs: ['mail', 'jobs'],
   body: SeatAssign,
   returns: CustomerSeat,
-  fails: [NotPermitted, ...assignmentRefusals, InvalidSeatAssignmentRequest, MemberEmailMismatch, CustomerNotFound],
+  fails: [NotPermitted, ...assignmentRefusals, InvalidSeatAssignmentRequest, CustomerNotFound],
 })
 
 export const listSeats = operation({
   id: 'customer-seats:list_seats',
   method: 'GET',
   path: '/v1/customer-seats',
-  summary: 'List the seats of a purchase',
-  description: 'Of a subscription or a one-time order: exactly one of the two. Revoked seats are listed too.',
+  summary: 'List seats',
+  description:
+    'All seats within the scope of the token, newest first. With `subscription_id` or `order_id`: the seats of that purchase, in the order of their assignment. Revoked seats are included.',
   access: read,
+  costs: 'none',
   query: listing,
   returns: SeatsList,
   fails: [ResourceNotFound, FeatureNotEnabled],
@@ -211,6 +224,7 @@ export const getSeat = operation({
   path: '/v1/customer-seats/{seat_id}',
   summary: 'Get a seat',
   access: read,
+  costs: 'none',
   params: bySeat,
   returns: CustomerSeat,
   fails: [ResourceNotFound, FeatureNotEnabled],
@@ -223,6 +237,7 @@ export const revokeSeat = operation({
   summary: 'Revoke a seat',
   description: revoking,
   access: write,
+  costs: 'jobs',
   params: bySeat,
   returns: CustomerSeat,
   fails: [NotPermitted, ResourceNotFound, FeatureNotEnabled],
@@ -232,9 +247,10 @@ export const resendSeatInvitation = operation({
   id: 'customer-seats:resend_invitation',
   method: 'POST',
   path: '/v1/customer-seats/{seat_id}/resend',
-  summary: 'Send an invitation again',
+  summary: 'Resend an invitation',
   description: resending,
   access: write,
+  costs: 'mail',
   params: bySeat,
   returns: CustomerSeat,
   fails: [NotPermitted, ResourceNotFound, FeatureNotEnabled, SeatNotPending, InvalidInvitationToken],
@@ -242,13 +258,14 @@ export const resendSeatInvitation = operation({
 
 const SeatClaim = resource('SeatClaim', { invitation_token: z.string().min(1).max(200) })
 
-// No guessing budget: a link cannot be guessed, and a whole office accepts from one address.
+// Uses no rate limit against guessing. The token cannot be guessed, and a whole office may accept invitations from one IP address.
 export const getSeatClaimInfo = operation({
   id: 'customer-seats:get_claim_info',
   method: 'GET',
   path: '/v1/customer-seats/claim/{invitation_token}',
-  summary: 'See what an invitation is for',
-  access: open({ anyOrigin: true }),
+  summary: 'Get the details of an invitation',
+  access: openAccess({ anyOrigin: true }),
+  costs: 'none',
   params: z.object({ invitation_token: z.string().min(1).max(200) }),
   returns: SeatClaimInfo,
   fails: [ResourceNotFound, FeatureNotEnabled],
@@ -259,12 +276,13 @@ export const claimSeat = operation({
   method: 'POST',
   path: '/v1/customer-seats/claim',
   summary: 'Accept an invitation',
-  description: 'Trades the token of the link for the seat and a portal session. It works once.',
-  access: open({ anyOrigin: true }),
+  description: 'Exchanges the token of the link for the seat and a portal session. The token works once.',
+  access: openAccess({ anyOrigin: true }),
+  costs: 'jobs',
   body: SeatClaim,
   returns: resource('CustomerSeatClaimResponse', {
     seat: CustomerSeat,
-    customer_session_token: z.string().describe('A portal session of whoever holds the seat now.'),
+    customer_session_token: z.string().describe('A portal session of the seat holder.'),
   }),
   reveals: true,
   fails: [InvalidInvitationToken, FeatureNotEnabled],
@@ -274,9 +292,10 @@ export const requestSeatInvitation = operation({
   id: 'customer-seats:request_invitation',
   method: 'POST',
   path: '/v1/customer-seats/claim/request',
-  summary: 'Ask for a new invitation',
-  description: 'For whoever has a link that ran out: the owner of the team is told by mail, once a day at most. The answer is the same for any token.',
-  access: open({ anyOrigin: true }),
+  summary: 'Request a new invitation',
+  description: 'For people whose link has expired: the owner of the team is notified by e-mail, at most once a day. The answer is the same for any token.',
+  access: openAccess({ anyOrigin: true }),
+  costs: 'mail',
   budget: 'sign_in',
   body: SeatClaim,
   status: 202,
@@ -288,9 +307,10 @@ export const listPortalSeats = operation({
   method: 'GET',
   path: '/v1/customer-portal/seats',
   summary: 'List the seats of a purchase',
-  description: 'Of a subscription or a one-time order: exactly one of the two.',
+  description: 'Of a subscription or a one-time order: give exactly one of the two.',
   access: enter,
-  query: listing,
+  costs: 'none',
+  query: portalListing,
   returns: SeatsList,
   fails: [NotPermitted, ResourceNotFound, FeatureNotEnabled],
 })
@@ -300,8 +320,9 @@ export const assignPortalSeat = operation({
   method: 'POST',
   path: '/v1/customer-portal/seats',
   summary: 'Assign a seat',
-  description: `${inviting} Name them by e-mail address, or by the id of a member.`,
+  description: `${inviting} Identify the holder by e-mail address, or by the id of a member.`,
   access: change,
+  costs: 'mail',
   body: CustomerSeatAssign,
   returns: CustomerSeat,
   fails: [NotPermitted, ...assignmentRefusals],
@@ -314,6 +335,7 @@ export const revokePortalSeat = operation({
   summary: 'Revoke a seat',
   description: revoking,
   access: change,
+  costs: 'jobs',
   params: bySeat,
   returns: CustomerSeat,
   fails: [NotPermitted, ResourceNotFound, FeatureNotEnabled],
@@ -323,9 +345,10 @@ export const resendPortalSeatInvitation = operation({
   id: 'customer_portal:seats:resend_invitation',
   method: 'POST',
   path: '/v1/customer-portal/seats/{seat_id}/resend',
-  summary: 'Send an invitation again',
+  summary: 'Resend an invitation',
   description: resending,
   access: change,
+  costs: 'mail',
   params: bySeat,
   returns: CustomerSeat,
   fails: [NotPermitted, ResourceNotFound, FeatureNotEnabled, SeatNotPending, InvalidInvitationToken],
@@ -337,11 +360,12 @@ export const listClaimedSubscriptions = operation({
   path: '/v1/customer-portal/seats/subscriptions',
   summary: 'List the subscriptions in which you have a seat',
   access: enter,
+  costs: 'none',
   query: z.object(pageQuery),
   returns: CustomerSubscriptionPage,
   fails: [],
 })
 
-export const customerSeatAssigned = webhook('customer_seat.assigned', CustomerSeat, 'A seat is assigned, and its holder invited.')
-export const customerSeatClaimed = webhook('customer_seat.claimed', CustomerSeat, 'A seat is taken by its holder, whose access begins.')
-export const customerSeatRevoked = webhook('customer_seat.revoked', CustomerSeat, 'A seat is revoked; the record still says who held it.')
+export const customerSeatAssigned = webhook('customer_seat.assigned', CustomerSeat, 'A seat is assigned, and its holder is invited.')
+export const customerSeatClaimed = webhook('customer_seat.claimed', CustomerSeat, 'A seat is claimed by its holder, whose access begins.')
+export const customerSeatRevoked = webhook('customer_seat.revoked', CustomerSeat, 'A seat is revoked; the record still names its last holder.')

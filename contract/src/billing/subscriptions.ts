@@ -43,35 +43,35 @@ export const CustomerCancellationReason = named(
 )
 export type CustomerCancellationReason = z.output<typeof CustomerCancellationReason>
 
-/** A subscription without what hangs on it: the part that orders, and whoever bought it, see. */
+/** The fields of a subscription without related records. Orders and the customer portal show this part. */
 export const subscriptionShape = {
   ...stamps,
   id: uuid(),
-  amount: z.int().describe('What a period costs before discount and tax, in minor units; usage is not part of it.'),
+  amount: z.int().describe('The price of a period before discount and tax, in minor units, without usage.'),
   currency: z.string(),
   recurring_interval: RecurringInterval,
-  recurring_interval_count: z.int().describe('How many intervals make a period.'),
+  recurring_interval_count: z.int().describe('The number of intervals in a period.'),
   status: SubscriptionStatus,
   current_period_start: timestamp(),
-  current_period_end: timestamp().describe('When the period ends and, unless it was canceled, the next one begins.'),
-  current_meter_period_start: timestamp().nullable().describe('Set where usage is billed in a rhythm of its own.'),
+  current_period_end: timestamp().describe('When the period ends. The next one begins then, unless the subscription was canceled.'),
+  current_meter_period_start: timestamp().nullable().describe('Set if usage is billed in its own interval.'),
   current_meter_period_end: timestamp().nullable(),
   trial_start: timestamp().nullable(),
   trial_end: timestamp().nullable(),
-  cancel_at_period_end: z.boolean().describe('It ends with the period.'),
-  canceled_at: timestamp().nullable().describe('When the cancellation was asked for.'),
+  cancel_at_period_end: z.boolean().describe('True if the subscription ends with the period.'),
+  canceled_at: timestamp().nullable().describe('When the cancellation was requested.'),
   started_at: timestamp().nullable(),
   ends_at: timestamp().nullable().describe('When a canceled subscription ends.'),
-  ended_at: timestamp().nullable().describe('When it ended.'),
-  past_due_at: timestamp().nullable().describe('Since when a payment is owed.'),
-  pause_at_period_end: z.boolean().describe('It pauses with the end of the period.'),
+  ended_at: timestamp().nullable().describe('When the subscription ended.'),
+  past_due_at: timestamp().nullable().describe('Since when a payment is overdue.'),
+  pause_at_period_end: z.boolean().describe('True if the subscription pauses at the end of the period.'),
   paused_at: timestamp().nullable(),
-  resumes_at: timestamp().nullable().describe('When a pause ends by itself.'),
+  resumes_at: timestamp().nullable().describe('When a pause ends automatically.'),
   customer_id: uuid(),
   product_id: uuid(),
   discount_id: uuid().nullable(),
   checkout_id: uuid().nullable(),
-  seats: z.int().nullable().describe('Seats bought; null where the price is not by seat.'),
+  seats: z.int().nullable().describe('Seats bought; null if the price is not per seat.'),
   customer_cancellation_reason: CustomerCancellationReason.nullable(),
   customer_cancellation_comment: z.string().nullable(),
 }
@@ -81,9 +81,9 @@ export const SubscriptionCustomer = resource('SubscriptionCustomer', { ...Custom
 export const SubscriptionMeter = resource('SubscriptionMeter', {
   ...stamps,
   id: uuid(),
-  consumed_units: z.number().describe('Used in this period.'),
-  credited_units: z.int().describe('Given in this period.'),
-  amount: z.int().describe('What would be charged if the period ended now, in minor units.'),
+  consumed_units: z.number().describe('Units used in this period.'),
+  credited_units: z.int().describe('Units credited in this period.'),
+  amount: z.int().describe('The amount that would be charged if the period ended now, in minor units.'),
   meter_id: uuid(),
   meter: Meter,
 })
@@ -92,12 +92,12 @@ export const PendingSubscriptionUpdate = resource('PendingSubscriptionUpdate', {
   ...stamps,
   id: uuid(),
   applies_at: timestamp(),
-  product_id: uuid().nullable().describe('The product to come; null where it stays.'),
-  seats: z.int().nullable().describe('The number of seats to come; null where it stays.'),
+  product_id: uuid().nullable().describe('The new product; null if it does not change.'),
+  seats: z.int().nullable().describe('The new number of seats; null if it does not change.'),
 })
 export type PendingSubscriptionUpdate = z.output<typeof PendingSubscriptionUpdate>
 
-/** What a customer pays for again and again. */
+/** A recurring purchase of a customer. */
 export const Subscription = resource('Subscription', {
   ...subscriptionShape,
   metadata: Metadata,
@@ -105,9 +105,9 @@ export const Subscription = resource('Subscription', {
   customer: SubscriptionCustomer,
   product: Product,
   discount: DiscountBase.nullable(),
-  prices: Product.shape.prices.describe('The prices it was bought at, also where they are archived by now.'),
+  prices: Product.shape.prices.describe('The prices at the time of purchase, including archived ones.'),
   meters: z.array(SubscriptionMeter),
-  pending_update: PendingSubscriptionUpdate.nullable().describe('A change that waits for the next period.'),
+  pending_update: PendingSubscriptionUpdate.nullable().describe('A change that takes effect with the next period.'),
 })
 export type Subscription = z.output<typeof Subscription>
 
@@ -121,47 +121,49 @@ export const SubscriptionCreate = oneOf(resource('SubscriptionCreateCustomer', {
 })
 export type SubscriptionCreate = z.output<typeof SubscriptionCreate>
 
-/** Seats to buy: at least one, and no more than can be stored. */
+/** A number of seats to buy: at least one, at most what the database column can store. */
 export const seatsInput = () => z.int().min(1).max(2_147_483_647)
 export const cancellationComment = () => prose(10_000).nullish()
-const prorated = { proration_behavior: SubscriptionProrationBehavior.nullish().describe("The organization's own, unless said otherwise.") }
+const prorated = { proration_behavior: SubscriptionProrationBehavior.nullish().describe('Defaults to the setting of the organization.') }
 const farewell = {
   customer_cancellation_reason: CustomerCancellationReason.nullish(),
   customer_cancellation_comment: cancellationComment(),
 }
 
-/** How a pause is asked for, by whomever. */
+/** The fields that schedule a pause, for merchants and for the portal. */
 export const pausing = {
-  pause_at_period_end: z.boolean().describe('False takes back a pause that has not begun.'),
-  resumes_at: timestamp().nullish().describe('When the pause ends by itself: after the end of the period.'),
+  pause_at_period_end: z.boolean().describe('False withdraws a pause that has not begun.'),
+  resumes_at: timestamp().nullish().describe('When the pause ends automatically. Must be after the end of the period.'),
 }
-export const resuming = { resume: z.literal(true).describe('A new period begins now, and is charged.') }
-export const clearing = { pending_update: z.null().describe('Drops the change that waits for the next period.') }
+export const resuming = { resume: z.literal(true).describe('Starts and charges a new period now.') }
+export const clearing = { pending_update: z.null().describe('Withdraws the change that waits for the next period.') }
 
-/** One kind of change at a time. */
+/** A change of a subscription by the merchant. Each request makes one kind of change. */
 export const SubscriptionUpdate = named(
   'SubscriptionUpdate',
   oneOf(
     strictResource('SubscriptionUpdateBase', {
       product_id: uuid().nullish(),
       ...prorated,
-      discount_id: uuid().nullish().describe('Counts from the next period on. Null takes the discount off.'),
+      discount_id: uuid().nullish().describe('Takes effect with the next period. Null removes the discount.'),
       trial_end: z
         .union([timestamp(), z.literal('now')])
         .nullish()
-        .describe('A moment in the future, or `now` to end the trial.'),
+        .describe('A time in the future, or `now` to end the trial.'),
       metadata: metadataInput().optional(),
     }),
     {
       seats: strictResource('SubscriptionUpdateSeats', { seats: seatsInput(), ...prorated }),
       current_billing_period_end: strictResource('SubscriptionUpdateBillingPeriod', {
-        current_billing_period_end: timestamp().describe('In the future: the period becomes shorter or longer, and later ones count from there.'),
+        current_billing_period_end: timestamp().describe(
+          'A time in the future. The current period gets shorter or longer, and later periods start from there.',
+        ),
       }),
       cancel_at_period_end: strictResource('SubscriptionCancel', {
-        cancel_at_period_end: z.boolean().describe('False takes back a cancellation.'),
+        cancel_at_period_end: z.boolean().describe('False withdraws a cancellation.'),
         ...farewell,
       }),
-      revoke: strictResource('SubscriptionRevoke', { revoke: z.literal(true).describe('It ends at once.'), ...farewell }),
+      revoke: strictResource('SubscriptionRevoke', { revoke: z.literal(true).describe('Ends the subscription at once.'), ...farewell }),
       pause_at_period_end: strictResource('SubscriptionPause', pausing),
       resume: strictResource('SubscriptionResume', resuming),
       pending_update: strictResource('SubscriptionUpdateClear', clearing),
@@ -170,38 +172,38 @@ export const SubscriptionUpdate = named(
 )
 export type SubscriptionUpdate = z.output<typeof SubscriptionUpdate>
 
-export const AlreadyCanceledSubscription = failure('AlreadyCanceledSubscription', 403, 'This subscription is canceled, or is about to end, already.')
+export const AlreadyCanceledSubscription = failure('AlreadyCanceledSubscription', 403, 'This subscription is already canceled, or already set to end.')
 export const InactiveSubscription = failure('InactiveSubscription', 403, 'This subscription is not active.')
 export const NotBillableSubscription = failure(
   'NotBillableSubscription',
   403,
-  'This can be done only while a subscription is billed: not paused, and not ended.',
+  'This subscription is paused or has ended. The change needs a subscription that is being billed.',
 )
 export const CannotPauseSubscription = failure(
   'CannotPauseSubscription',
   409,
-  'Only an active subscription can be paused, and only one that is neither canceled nor to be paused already.',
+  'This subscription cannot be paused. It must be active, not canceled, and without a scheduled pause.',
 )
 export const NoScheduledPause = failure('NoScheduledPause', 409, 'No pause is scheduled for this subscription.')
 export const NotPausedSubscription = failure('NotPausedSubscription', 409, 'This subscription is not paused.')
 export const SubscriptionLocked = failure(
   'SubscriptionLocked',
   409,
-  'A change of this subscription is being paid for, which takes a moment with a card and days with a debit. Until then it can only be canceled.',
+  'The payment for another change of this subscription is pending. Until it settles, the subscription can only be canceled.',
 )
-export const NotASeatBasedSubscription = failure('NotASeatBasedSubscription', 400, 'This subscription is not priced by seat.')
-export const BelowMinimumSeats = failure('BelowMinimumSeats', 400, 'The product is not sold with so few seats.')
-export const AboveMaximumSeats = failure('AboveMaximumSeats', 400, 'The product is not sold with so many seats.')
+export const NotASeatBasedSubscription = failure('NotASeatBasedSubscription', 400, 'This subscription is not priced per seat.')
+export const BelowMinimumSeats = failure('BelowMinimumSeats', 400, 'This number of seats is below the minimum of the product.')
+export const AboveMaximumSeats = failure('AboveMaximumSeats', 400, 'This number of seats is above the maximum of the product.')
 export const SeatsAlreadyAssigned = failure('SeatsAlreadyAssigned', 400, 'More seats than that are assigned. Revoke some of them first.')
 export const SubscriptionNotScheduledToCancel = failure(
   'SubscriptionNotScheduledToCancel',
   400,
-  'This subscription is not about to end: there is no cancellation to take back.',
+  'This subscription is not canceled, so there is no cancellation to withdraw.',
 )
-export const SubscriptionEnded = failure('SubscriptionEnded', 410, 'This subscription has ended. A new one is needed.')
-export const PaymentFailed = failure('PaymentFailed', 402, 'The payment did not go through, so nothing was changed.')
+export const SubscriptionEnded = failure('SubscriptionEnded', 410, 'This subscription has ended. Create a new one.')
+export const PaymentFailed = failure('PaymentFailed', 402, 'The payment failed, so nothing was changed.')
 
-/** Why a change cannot be made, whoever asks. */
+/** The failures of a subscription change, for merchants and portal users alike. */
 export const changeRefusals = [
   AlreadyCanceledSubscription,
   InactiveSubscription,
@@ -229,13 +231,14 @@ export const listSubscriptions = operation({
   path: '/v1/subscriptions/',
   summary: 'List subscriptions',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     product_id: filter(uuid()),
     customer_id: filter(uuid()),
     external_customer_id: filter(z.string().max(256)),
     discount_id: filter(uuid()),
-    active: flagInText().optional().meta({ deprecated: true, description: 'Active or trialing, or neither. Use `status`.' }),
+    active: flagInText().optional().meta({ deprecated: true, description: 'True: active or trialing. False: any other status. Prefer `status`.' }),
     status: filter(SubscriptionStatus),
     cancel_at_period_end: flagInText().optional(),
     customer_cancellation_reason: filter(CustomerCancellationReason),
@@ -289,8 +292,9 @@ export const exportSubscriptions = operation({
   method: 'GET',
   path: '/v1/subscriptions/export',
   summary: 'Export subscriptions',
-  description: 'All subscriptions that match, the latest to start first, as they are at one moment, written as orders are.',
+  description: 'All subscriptions that match, latest start first, from one snapshot, in the format of the order export.',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     product_id: filter(uuid()),
@@ -299,7 +303,7 @@ export const exportSubscriptions = operation({
     started_after: momentInText().describe('Started after this moment.'),
     started_before: momentInText().describe('Started before this moment.'),
     timezone: timezone(),
-    columns: filter(SubscriptionExportColumn).describe('Which columns, in which order; the first seven where none is named.'),
+    columns: filter(SubscriptionExportColumn).describe('The columns in their order. Defaults to the first seven.'),
   }),
   returns: csv,
   media: 'text/csv',
@@ -312,6 +316,7 @@ export const getSubscription = operation({
   path: '/v1/subscriptions/{id}',
   summary: 'Get a subscription',
   access: read,
+  costs: 'none',
   params: byId,
   returns: Subscription,
   fails: [ResourceNotFound],
@@ -322,8 +327,9 @@ export const createSubscription = operation({
   method: 'POST',
   path: '/v1/subscriptions/',
   summary: 'Create a free subscription',
-  description: 'For a customer that exists, to a product that is free. What costs something is bought through a checkout.',
+  description: 'For an existing customer and a free product. Paid products are bought through a checkout.',
   access: write,
+  costs: 'jobs',
   body: SubscriptionCreate,
   returns: Subscription,
   status: 201,
@@ -335,8 +341,10 @@ export const updateSubscription = operation({
   method: 'PATCH',
   path: '/v1/subscriptions/{id}',
   summary: 'Change a subscription',
-  description: 'One kind of change at a time; what is absent stays as it is. A change that is charged at once is made when it is paid, or not at all.',
+  description:
+    'Makes one kind of change per request; absent fields stay unchanged. A change that is charged at once takes effect when it is paid, or not at all.',
   access: write,
+  costs: ['mail', 'money', 'jobs'],
   params: byId,
   body: SubscriptionUpdate,
   returns: Subscription,
@@ -349,8 +357,9 @@ export const revokeSubscription = operation({
   method: 'DELETE',
   path: '/v1/subscriptions/{id}',
   summary: 'End a subscription at once',
-  description: 'What it gives ends with it, and what is still owed for it is void. To let the period run out, set `cancel_at_period_end`.',
+  description: 'Its benefits end at once, and its unpaid orders become void. To let the period run out, set `cancel_at_period_end`.',
   access: write,
+  costs: 'jobs',
   params: byId,
   returns: Subscription,
   fails: [NotPermitted, ResourceNotFound, AlreadyCanceledSubscription, SubscriptionLocked],
@@ -358,11 +367,11 @@ export const revokeSubscription = operation({
 
 export const subscriptionCreated = webhook('subscription.created', Subscription, 'A subscription is created, with or without a trial.')
 export const subscriptionActive = webhook('subscription.active', Subscription, 'A subscription starts, or is paid again after it was past due.')
-export const subscriptionUpdated = webhook('subscription.updated', Subscription, 'A subscription changes, in whatever way.')
+export const subscriptionUpdated = webhook('subscription.updated', Subscription, 'A subscription changes in any way.')
 export const subscriptionCanceled = webhook('subscription.canceled', Subscription, 'A subscription is canceled: it ends with the period, or has ended.')
-export const subscriptionUncanceled = webhook('subscription.uncanceled', Subscription, 'A cancellation is taken back before the end.')
+export const subscriptionUncanceled = webhook('subscription.uncanceled', Subscription, 'A cancellation is withdrawn before the end.')
 export const subscriptionCycled = webhook('subscription.cycled', Subscription, 'A new period begins.')
-export const subscriptionRevoked = webhook('subscription.revoked', Subscription, 'A subscription ends, and what it gave with it.')
-export const subscriptionPastDue = webhook('subscription.past_due', Subscription, 'A payment fails, and is tried again in the coming days.')
+export const subscriptionRevoked = webhook('subscription.revoked', Subscription, 'A subscription ends, and its benefits end with it.')
+export const subscriptionPastDue = webhook('subscription.past_due', Subscription, 'A payment fails and is retried in the following days.')
 export const subscriptionPaused = webhook('subscription.paused', Subscription, 'A pause begins.')
 export const subscriptionResumed = webhook('subscription.resumed', Subscription, 'A pause ends, and a new period begins.')

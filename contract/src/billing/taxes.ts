@@ -1,36 +1,37 @@
 import { z } from 'zod'
 import { merchant, named, NotPermitted, operation, resource, timestamp, uuid } from '../kit/index.ts'
-import { Country } from '../world.ts'
+import { Country } from '../countries.ts'
 
 export const TaxProviderName = named('TaxProviderName', z.enum(['none', 'rates'])).describe(
-  '`none`: no tax is collected. `rates`: by the rates that are listed here, and none elsewhere.',
+  '`none`: no tax is collected. `rates`: tax is collected by the rates in this list, and not in other places.',
 )
 export type TaxProviderName = z.output<typeof TaxProviderName>
 
 const place = {
   country: Country,
-  state: z.string().nullable().describe('Like `US-CA` or `CA-ON`; null for the whole country. The rate of a state counts before that of its country.'),
+  state: z
+    .string()
+    .nullable()
+    .describe('For example `US-CA` or `CA-ON`; null for the whole country. The rate of a state takes precedence over the rate of its country.'),
 }
-const reverse = z
-  .boolean()
-  .describe('A business of this country with a tax number accounts for the tax itself, when you are in another country: it is charged none.')
+const reverse = z.boolean().describe('Reverse charge: a business of this country with a tax number is charged no tax, if you are in another country.')
 
 export const TaxRate = resource('TaxRate', {
   ...place,
-  rate: z.string().describe('Percent, as a decimal number in text: exact, whatever numbers a client knows.'),
+  rate: z.string().describe('Percent, as a decimal number in text, so that no precision is lost.'),
   reverse_charge: reverse,
 })
 
 export const TaxSettings = resource('TaxSettings', {
   organization_id: uuid(),
-  modified_at: timestamp().nullable().describe('Null while nobody has set anything.'),
+  modified_at: timestamp().nullable().describe('Null until the settings are first saved.'),
   provider: TaxProviderName,
   rates: z.array(TaxRate),
 })
 export type TaxSettings = z.output<typeof TaxSettings>
 
 export const TaxSettingsUpdate = resource('TaxSettingsUpdate', {
-  organization_id: uuid().nullish().describe('Required unless the token is that of an organization.'),
+  organization_id: uuid().nullish().describe('Required unless an organization access token is used.'),
   provider: TaxProviderName,
   rates: z
     .array(
@@ -41,12 +42,12 @@ export const TaxSettingsUpdate = resource('TaxSettingsUpdate', {
           .union([z.number(), z.string()])
           .transform(String)
           .refine((text) => /^\d{1,3}(\.\d{1,4})?$/.test(text) && Number(text) <= 100, 'Use a percentage between 0 and 100, with at most 4 decimals.')
-          .describe('Percent, with at most 4 decimals.'),
+          .meta({ description: 'Percent, with at most 4 decimals.', pattern: '^\\d{1,3}(\\.\\d{1,4})?$', minimum: 0, maximum: 100 }),
         reverse_charge: reverse,
       }),
     )
     .max(500)
-    .describe('The whole list: what is not in it is no longer charged.'),
+    .describe('The complete list. Rates that are not in it are removed.'),
 })
 
 export const getTaxSettings = operation({
@@ -55,7 +56,8 @@ export const getTaxSettings = operation({
   path: '/v1/tax-settings/',
   summary: 'Get tax settings',
   access: merchant(['organizations:read', 'organizations:write']),
-  query: z.object({ organization_id: uuid().optional().describe('Required where the credential reaches several organizations.') }),
+  costs: 'none',
+  query: z.object({ organization_id: uuid().optional().describe('Required if the credential has access to several organizations.') }),
   returns: TaxSettings,
   fails: [NotPermitted],
 })
@@ -65,8 +67,9 @@ export const updateTaxSettings = operation({
   method: 'PUT',
   path: '/v1/tax-settings/',
   summary: 'Update tax settings',
-  description: 'Says which tax is charged from now on. Replaces all rates; what was sold keeps the tax it was sold with.',
+  description: 'Sets the tax for future orders and replaces all rates. Existing orders keep their tax.',
   access: merchant('organizations:write'),
+  costs: 'none',
   body: TaxSettingsUpdate,
   returns: TaxSettings,
   fails: [NotPermitted],

@@ -25,7 +25,7 @@ export const BenefitType = named(
 
 export const BenefitVisibility = named('BenefitVisibility', z.enum(['draft', 'private', 'public']))
 
-/** What a benefit of one kind looks like: the common part, and properties of its own. */
+/** Schema of a benefit of one type: the common fields and the properties of that type. */
 const benefit = <T extends string, P extends z.ZodType>(name: string, type: T, properties: P) =>
   resource(name, {
     ...stamps,
@@ -89,7 +89,7 @@ export const BenefitSlackSharedChannel = benefit(
   }),
 )
 
-/** What a product gives to those who buy it. */
+/** A benefit that a product grants to its buyers. */
 export const Benefit = z.discriminatedUnion('type', [
   BenefitCustom,
   BenefitDiscord,
@@ -104,7 +104,7 @@ export type Benefit = z.output<typeof Benefit>
 
 const count = () => z.int().min(1).max(2_147_483_647)
 
-/** How long a key lives, in units that end within a lifetime or four. */
+/** The lifetime of a license key. The maximum keeps the expiry date within a few centuries. */
 const expiry = resource('BenefitLicenseKeyExpirationCreateProperties', { ttl: z.int().min(1), timeframe: z.enum(['year', 'month', 'day']) }).refine(
   ({ ttl, timeframe }) => ttl <= { year: 457, month: 1200, day: 36_500 }[timeframe],
   'At most 457 years, 1200 months or 36500 days.',
@@ -112,12 +112,12 @@ const expiry = resource('BenefitLicenseKeyExpirationCreateProperties', { ttl: z.
 
 const githubName = () => z.string().regex(/^[A-Za-z0-9._-]{1,100}$/, 'Use the name as GitHub writes it.')
 
-/** What has to be said to define a benefit of each kind. */
+/** The properties in the create request of each benefit type. */
 const wanted = {
   custom: resource('BenefitCustomCreateProperties', { note: prose(10_000).nullish() }),
   discord: resource('BenefitDiscordCreateProperties', {
-    guild_token: z.string().min(1).max(2000).describe('Given to you when our bot was added to your server.'),
-    role_id: z.string().regex(/^\d{1,25}$/, 'Expected the number of a role.'),
+    guild_token: z.string().min(1).max(2000).describe('The token that you received when our bot was added to your server.'),
+    role_id: z.string().regex(/^\d{1,25}$/, 'Expected the numeric id of a role.'),
     kick_member: z.boolean(),
   }),
   github_repository: resource('BenefitGitHubRepositoryCreateProperties', {
@@ -202,6 +202,7 @@ export const listBenefits = operation({
   path: '/v1/benefits/',
   summary: 'List benefits',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     type: filter(BenefitType),
@@ -222,6 +223,7 @@ export const createBenefit = operation({
   path: '/v1/benefits/',
   summary: 'Create a benefit',
   access: write,
+  costs: 'none',
   body: BenefitCreate,
   returns: Benefit,
   status: 201,
@@ -234,6 +236,7 @@ export const getBenefit = operation({
   path: '/v1/benefits/{id}',
   summary: 'Get a benefit',
   access: read,
+  costs: 'none',
   params: byId,
   returns: Benefit,
   fails: [NotPermitted, ResourceNotFound],
@@ -244,8 +247,9 @@ export const updateBenefit = operation({
   method: 'PATCH',
   path: '/v1/benefits/{id}',
   summary: 'Update a benefit',
-  description: 'Its type never changes.',
+  description: 'The type cannot change.',
   access: write,
+  costs: 'jobs',
   params: byId,
   body: BenefitUpdate,
   returns: Benefit,
@@ -257,8 +261,9 @@ export const deleteBenefit = operation({
   method: 'DELETE',
   path: '/v1/benefits/{id}',
   summary: 'Delete a benefit',
-  description: 'It is taken from every product.',
+  description: 'The benefit is removed from every product.',
   access: write,
+  costs: 'jobs',
   params: byId,
   fails: [NotPermitted, ResourceNotFound],
 })

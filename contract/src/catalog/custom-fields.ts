@@ -7,7 +7,7 @@ const length = () => z.int().min(0).max(2_147_483_647)
 const form = { form_label: text(1, 500).optional(), form_help_text: text(1, 1000).optional(), form_placeholder: text(1, 500).optional() }
 const range = { ge: int32().optional(), le: int32().optional() }
 
-/** What a field of each type may be told about its form and its limits. */
+/** The form and validation properties of each field type. */
 const properties = {
   text: resource('CustomFieldTextProperties', { ...form, textarea: z.boolean().optional(), min_length: length().optional(), max_length: length().optional() }),
   number: resource('CustomFieldNumberProperties', { ...form, ...range }),
@@ -75,15 +75,16 @@ export const CustomField = z.discriminatedUnion('type', [
 ])
 export type CustomField = z.output<typeof CustomField>
 
-/** What a buyer answered, by the slug of the question. A date is kept as text. */
+/** A buyer's answers, keyed by the slug of the custom field. Dates are stored as text. */
 export const CustomFieldData = named('CustomFieldData', z.record(z.string(), z.union([z.string(), z.int(), z.boolean(), z.null()])))
 export type CustomFieldData = z.output<typeof CustomFieldData>
 
-/** The same as it is given. Which answer fits which question is checked with the questions. */
+/** Custom field answers as request input. The server checks each answer against its custom field. */
 export const customFieldDataInput = () =>
   z
     .record(z.string().min(1).max(100), z.union([z.string().max(10_000), int32(), z.boolean(), z.null()]))
     .refine((answers) => Object.keys(answers).length <= 100, 'Give at most 100 answers.')
+    .meta({ maxProperties: 100 })
 
 export const CustomFieldCreate = z.discriminatedUnion('type', [
   creating('CustomFieldCreateText', 'text'),
@@ -111,6 +112,7 @@ export const listCustomFields = operation({
   path: '/v1/custom-fields/',
   summary: 'List custom fields',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     query: z.string().max(256).optional().describe('Part of the name or slug.'),
@@ -128,6 +130,7 @@ export const createCustomField = operation({
   path: '/v1/custom-fields/',
   summary: 'Create a custom field',
   access: write,
+  costs: 'none',
   body: CustomFieldCreate,
   returns: CustomField,
   status: 201,
@@ -140,6 +143,7 @@ export const getCustomField = operation({
   path: '/v1/custom-fields/{id}',
   summary: 'Get a custom field',
   access: read,
+  costs: 'none',
   params: byId,
   returns: CustomField,
   fails: [ResourceNotFound],
@@ -150,8 +154,9 @@ export const updateCustomField = operation({
   method: 'PATCH',
   path: '/v1/custom-fields/{id}',
   summary: 'Update a custom field',
-  description: 'The type cannot change. What is absent or null stays as it is.',
+  description: 'The type cannot change. Fields that are absent or null stay unchanged.',
   access: write,
+  costs: 'none',
   params: byId,
   body: CustomFieldUpdate,
   returns: CustomField,
@@ -163,8 +168,9 @@ export const deleteCustomField = operation({
   method: 'DELETE',
   path: '/v1/custom-fields/{id}',
   summary: 'Delete a custom field',
-  description: 'It leaves every product that asked it; answers already given stay.',
+  description: 'The field is removed from every product; existing answers are kept.',
   access: write,
+  costs: 'none',
   params: byId,
   fails: [NotPermitted, ResourceNotFound],
 })

@@ -16,14 +16,14 @@ import {
   uuid,
   webhook,
 } from '../kit/index.ts'
-import { PresentmentCurrency } from '../world.ts'
+import { PresentmentCurrency } from '../currencies.ts'
 import { Metadata, metadataInput } from './metadata.ts'
 import { Product } from './products.ts'
 
 export const DiscountType = named('DiscountType', z.enum(['fixed', 'percentage']))
 export const DiscountDuration = named('DiscountDuration', z.enum(['once', 'forever', 'repeating']))
 
-/** A product as a discount shows it: without what hangs on it. */
+/** A product as embedded in a discount, without prices, benefits, media and custom fields. */
 export const DiscountProduct = resource('DiscountProduct', Product.omit({ prices: true, benefits: true, medias: true, attached_custom_fields: true }).shape)
 export type DiscountProduct = z.output<typeof DiscountProduct>
 
@@ -39,7 +39,7 @@ const common = {
   max_redemptions_per_customer: z.int().nullable(),
   redemptions_count: z.int(),
   organization_id: uuid(),
-  products: z.array(DiscountProduct).describe('Those it counts for; none means every one.'),
+  products: z.array(DiscountProduct).describe('The products that the discount applies to; an empty list means every product.'),
 }
 const lasting = { duration: z.enum(['once', 'forever']) }
 const repeating = { duration: z.literal('repeating'), duration_in_months: z.int() }
@@ -51,7 +51,7 @@ const fixed = {
 }
 const percentage = { type: z.literal('percentage'), basis_points: z.int().describe('Hundredths of a percent.') }
 
-/** What is taken off a price. */
+/** A discount: a percentage or a fixed amount, applied once, for some months or forever. */
 export const Discount = named(
   'Discount',
   z.union([
@@ -78,7 +78,7 @@ export type DiscountBase = z.output<typeof DiscountBase>
 const many = () => z.int().min(1).max(2_147_483_647)
 const minor = () => z.int().min(0).max(999_999_999_999)
 
-/** Letters and digits; nothing at all means that no code is needed. */
+/** A discount code of letters and digits. An empty code means that the discount needs no code. */
 const code = () =>
   z
     .string()
@@ -86,6 +86,7 @@ const code = () =>
     .transform((given) => (given === '' ? null : given))
     .refine((given) => given === null || /^[A-Za-z0-9]{3,256}$/.test(given), 'Use 3 to 256 letters and digits.')
     .nullish()
+    .meta({ pattern: '^([A-Za-z0-9]{3,256})?$', maxLength: 256 })
 
 const wanted = {
   metadata: metadataInput().optional(),
@@ -97,30 +98,44 @@ const wanted = {
   products: z.array(uuid()).max(100).nullish(),
 }
 const months = () => z.int().min(1).max(999).nullish()
-const amounts = () => z.partialRecord(PresentmentCurrency, minor()).refine((map) => Object.keys(map).length > 0, 'Give at least one currency.')
+const amounts = () =>
+  z
+    .partialRecord(PresentmentCurrency, minor())
+    .refine((map) => Object.keys(map).length > 0, 'Give at least one currency.')
+    .meta({ minProperties: 1 })
 const legacy = { amount: minor().nullish().meta({ deprecated: true }), currency: PresentmentCurrency.nullish().meta({ deprecated: true }) }
 
-export const DiscountCreate = z.discriminatedUnion('type', [
+const discountKinds = z.discriminatedUnion('type', [
   resource('DiscountFixedCreate', {
     ...wanted,
     name: text(1, 256),
     organization_id: uuid().nullish(),
-    type: z.literal('fixed'),
+    type: z.literal('fixed').default('fixed'),
     duration: DiscountDuration,
     duration_in_months: months(),
     amounts: amounts().nullish(),
     ...legacy,
+    currency: legacy.currency.meta({ deprecated: true, default: 'usd' }),
   }),
   resource('DiscountPercentageCreate', {
     ...wanted,
     name: text(1, 256),
     organization_id: uuid().nullish(),
-    type: z.literal('percentage'),
+    type: z.literal('percentage').default('percentage'),
     duration: DiscountDuration,
     duration_in_months: months(),
     basis_points: z.int().min(1).max(10_000),
   }),
 ])
+
+/** The create request of a discount. An absent `type` is inferred: a discount with `basis_points` is a percentage. */
+export const DiscountCreate = z.preprocess(
+  (value: z.input<typeof discountKinds>) =>
+    typeof value === 'object' && value !== null && !Array.isArray(value) && value.type === undefined
+      ? { ...value, type: 'basis_points' in value ? 'percentage' : 'fixed' }
+      : value,
+  discountKinds,
+)
 
 export const DiscountUpdate = resource('DiscountUpdate', {
   ...wanted,
@@ -143,6 +158,7 @@ export const listDiscounts = operation({
   path: '/v1/discounts/',
   summary: 'List discounts',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     query: z.string().max(256).optional().describe('Part of the name or the code.'),
@@ -159,6 +175,7 @@ export const createDiscount = operation({
   path: '/v1/discounts/',
   summary: 'Create a discount',
   access: write,
+  costs: 'none',
   body: DiscountCreate,
   returns: Discount,
   status: 201,
@@ -171,6 +188,7 @@ export const getDiscount = operation({
   path: '/v1/discounts/{id}',
   summary: 'Get a discount',
   access: read,
+  costs: 'none',
   params: byId,
   returns: Discount,
   fails: [NotPermitted, ResourceNotFound],
@@ -181,8 +199,9 @@ export const updateDiscount = operation({
   method: 'PATCH',
   path: '/v1/discounts/{id}',
   summary: 'Update a discount',
-  description: 'Its type and duration never change; what it takes off does not change once it has been redeemed.',
+  description: 'The type and the duration cannot change. The amount cannot change after the first redemption.',
   access: write,
+  costs: 'none',
   params: byId,
   body: DiscountUpdate,
   returns: Discount,
@@ -194,8 +213,9 @@ export const deleteDiscount = operation({
   method: 'DELETE',
   path: '/v1/discounts/{id}',
   summary: 'Delete a discount',
-  description: 'Whoever has it keeps it.',
+  description: 'Customers who already have the discount keep it.',
   access: write,
+  costs: 'none',
   params: byId,
   fails: [NotPermitted, ResourceNotFound],
 })

@@ -1,5 +1,20 @@
 import { z } from 'zod'
-import { filter, merchant, named, NotPermitted, operation, page, pageQuery, resource, ResourceNotFound, sorting, text, timestamp, uuid } from '../kit/index.ts'
+import {
+  failure,
+  filter,
+  merchant,
+  named,
+  NotPermitted,
+  operation,
+  page,
+  pageQuery,
+  resource,
+  ResourceNotFound,
+  sorting,
+  text,
+  timestamp,
+  uuid,
+} from '../kit/index.ts'
 
 export const FileServiceTypes = named('FileServiceTypes', z.enum(['downloadable', 'product_media', 'organization_avatar', 'support_case_attachment']))
 export type FileServiceTypes = z.output<typeof FileServiceTypes>
@@ -7,16 +22,16 @@ export type FileServiceTypes = z.output<typeof FileServiceTypes>
 const mebibyte = 1024 * 1024
 const images = ['image/jpeg', 'image/png', 'image/gif', 'image/webp', 'image/svg+xml'] as const
 
-/** What object stores hold to, and so do we, wherever the bytes end up. */
+/** The limits of S3-compatible object stores. They apply to every storage backend. */
 export const uploadLimits = {
   parts: 10_000,
-  /** Every part but the last has at least this. */
+  /** Minimum size of every part except the last. */
   smallest_part: 5 * mebibyte,
   largest_part: 5 * 1024 * mebibyte,
   name_bytes: 255,
 } as const
 
-/** What each kind of file may be: how large, and of which types where not of any. */
+/** The maximum size and the allowed MIME types of each kind of file. Null allows every type. */
 export const fileLimits = {
   downloadable: { size: 5 * 1024 * 1024 * mebibyte, mime_types: null },
   product_media: { size: 10 * mebibyte, mime_types: images },
@@ -42,37 +57,37 @@ export const fileLimits = {
   },
 } as const satisfies Record<FileServiceTypes, { readonly size: number; readonly mime_types: readonly string[] | null }>
 
-/** What is known of any file. */
+/** The fields that every kind of file has. */
 export const fileFields = {
   id: uuid(),
   organization_id: uuid(),
   name: z.string(),
-  path: z.string().describe('Where the store keeps it.'),
+  path: z.string().describe('The path in the storage.'),
   mime_type: z.string(),
   size: z.int().describe('In bytes.'),
   storage_version: z.string().nullable(),
   checksum_etag: z.string().nullable(),
   checksum_sha256_base64: z.string().nullable(),
   checksum_sha256_hex: z.string().nullable(),
-  last_modified_at: timestamp().nullable().describe('When the store received it; null before.'),
-  version: z.string().nullable().describe('Your own name for this version of it.'),
-  is_uploaded: z.boolean().describe('It is complete, and is what was announced.'),
-  size_readable: z.string().describe('The size as people write it, such as 1.5 MB.'),
+  last_modified_at: timestamp().nullable().describe('When the storage received the file; null before.'),
+  version: z.string().nullable().describe('Your own name for this version of the file.'),
+  is_uploaded: z.boolean().describe('True if the upload is complete and matches the announcement.'),
+  size_readable: z.string().describe('The size in a readable form, such as 1.5 MB.'),
 }
 
 const kept = { ...fileFields, created_at: timestamp() }
-const shownToAll = { public_url: z.string().describe('Where anybody can see it.') }
+const shownToAll = { public_url: z.string().describe('The public address of the file.') }
 
 export const DownloadableFileRead = resource('DownloadableFileRead', {
   ...kept,
   service: z.literal('downloadable'),
-  flagged_malicious_at: timestamp().nullable().describe('Since when it is withheld, because it was found to do harm.'),
+  flagged_malicious_at: timestamp().nullable().describe('Since when the file is blocked as malicious.'),
 })
 export const ProductMediaFileRead = resource('ProductMediaFileRead', { ...kept, service: z.literal('product_media'), ...shownToAll })
 export const OrganizationAvatarFileRead = resource('OrganizationAvatarFileRead', { ...kept, service: z.literal('organization_avatar'), ...shownToAll })
 export const SupportCaseAttachmentFileRead = resource('SupportCaseAttachmentFileRead', { ...kept, service: z.literal('support_case_attachment') })
 
-/** Bytes that an organization keeps here: to sell, to show, or to send along. */
+/** A file that an organization stores here: to sell, to show, or to attach to a support case. */
 export const FileRead = named(
   'FileRead',
   z.discriminatedUnion('service', [DownloadableFileRead, ProductMediaFileRead, OrganizationAvatarFileRead, SupportCaseAttachmentFileRead]),
@@ -81,21 +96,21 @@ export type FileRead = z.output<typeof FileRead>
 
 export const BenefitDownloadableFile = resource('BenefitDownloadableFile', {
   ...DownloadableFileRead.shape,
-  downloaders: z.int().describe('How many holders of the benefit have downloaded it.'),
-  downloads: z.int().describe('How often they did.'),
+  downloaders: z.int().describe('How many holders of the benefit have downloaded the file.'),
+  downloads: z.int().describe('How often the file was downloaded.'),
 })
 
 const sha256 = () => z.string().regex(/^[A-Za-z0-9+/]{43}=$/, 'Write the 32 bytes of a SHA-256 in base64: 44 characters, the last of them =.')
 
-/** One path segment: it ends up in an object's key, on a disk, and in the header that names a download. */
+/** A file name as one path segment. It is used in object keys, in local paths and in the download header. */
 const fileName = () =>
   text(1, uploadLimits.name_bytes).superRefine((name, ctx) => {
     const refuse = (message: string) => ctx.addIssue({ code: 'custom', message, input: name })
     const bytes = new TextEncoder().encode(name).length
     if (bytes > uploadLimits.name_bytes) refuse(`Received ${bytes} bytes of UTF-8; a name has at most ${uploadLimits.name_bytes}.`)
-    if (/[/\\]/.test(name)) refuse('Received a path; give the name of the file alone, without / and \\.')
+    if (/[/\\]/.test(name)) refuse('Received a path; give only the name of the file, without / and \\.')
     if (name === '.' || name === '..') refuse(`Received ${name}, which names a folder; give the name of a file.`)
-    if (/\p{Bidi_Control}/u.test(name)) refuse('Received a character that turns the direction of writing, and so can hide how a name ends; leave it out.')
+    if (/\p{Bidi_Control}/u.test(name)) refuse('Received a character that changes the writing direction, which can hide the file extension; leave it out.')
   })
 
 const version = () =>
@@ -109,21 +124,21 @@ const anyType = () =>
     .max(255)
     .regex(
       /^[\w!#$&^.+-]{1,127}\/[\w!#$&^.+-]{1,127}(; ?[\w.+-]+=[\w.+-]+)*$/,
-      'Give a media type such as application/zip; application/octet-stream where none is known.',
+      'Give a media type such as application/zip; if it is unknown, application/octet-stream.',
     )
 
 export const S3FileCreatePart = resource('S3FileCreatePart', {
   number: z.int().min(1).max(uploadLimits.parts).describe('1, 2, 3 and so on.'),
   chunk_start: z.int().min(0).describe('The first byte of the part, counted from 0.'),
-  chunk_end: z.int().min(1).describe('The first byte that no longer belongs to it.'),
-  checksum_sha256_base64: sha256().nullish().describe('Of the part alone; the store then refuses any other bytes.'),
+  chunk_end: z.int().min(1).describe('The first byte after the part.'),
+  checksum_sha256_base64: sha256().nullish().describe('The SHA-256 of this part. The storage rejects other bytes.'),
 })
 
 const S3FileCreateMultipart = resource('S3FileCreateMultipart', { parts: z.array(S3FileCreatePart).min(1).max(uploadLimits.parts) })
 
 type Part = z.output<typeof S3FileCreatePart>
 
-/** The first thing that keeps parts from being the whole file, once, in order. */
+/** Returns the first error in a list of parts. Parts must cover the whole file, once and in order. */
 const flawOf = (parts: readonly Part[], size: number): { at: (string | number)[]; message: string; input: number } | undefined => {
   let reached = 0
   for (const [index, { number, chunk_start, chunk_end }] of parts.entries()) {
@@ -133,7 +148,7 @@ const flawOf = (parts: readonly Part[], size: number): { at: (string | number)[]
     if (chunk_start !== reached)
       return flaw(
         'chunk_start',
-        `Received ${chunk_start}; ${index === 0 ? 'the first part begins at 0' : `this part begins at ${reached}, where the one before it ends`}.`,
+        `Received ${chunk_start}; ${index === 0 ? 'the first part begins at 0' : `this part begins at ${reached}, the end of the previous part`}.`,
         chunk_start,
       )
     if (length < 1) return flaw('chunk_end', `Received ${chunk_end}; a part that begins at ${chunk_start} ends after it.`, chunk_end)
@@ -156,8 +171,8 @@ const announcing = <S extends FileServiceTypes, M extends z.ZodType<string>>(nam
         name: fileName(),
         mime_type: mimeType,
         size: z.int().min(1).max(fileLimits[service].size).describe('In bytes.'),
-        checksum_sha256_base64: sha256().nullish().describe('Of the whole file: what arrives is held against it.'),
-        upload: S3FileCreateMultipart.describe('How the file will be sent.'),
+        checksum_sha256_base64: sha256().nullish().describe('The SHA-256 of the whole file. The uploaded bytes are checked against it.'),
+        upload: S3FileCreateMultipart.describe('The parts in which the file will be uploaded.'),
         service: z.literal(service),
         version: version(),
       })
@@ -167,7 +182,7 @@ const announcing = <S extends FileServiceTypes, M extends z.ZodType<string>>(nam
       }),
   )
 
-/** A file that is about to be sent. */
+/** A file to be uploaded. */
 export const FileCreate = named(
   'FileCreate',
   z.discriminatedUnion('service', [
@@ -184,30 +199,30 @@ export const S3FileUploadPart = resource('S3FileUploadPart', {
   chunk_start: z.int(),
   chunk_end: z.int(),
   checksum_sha256_base64: z.string().nullable(),
-  url: z.string().describe('Where to PUT the bytes of this part.'),
-  expires_at: timestamp().describe('Until when the address can be used.'),
-  headers: z.record(z.string(), z.string()).describe('To be sent along, exactly so.'),
+  url: z.string().describe('PUT the bytes of this part to this address.'),
+  expires_at: timestamp().describe('When the address expires.'),
+  headers: z.record(z.string(), z.string()).describe('Headers to send unchanged with the upload.'),
 })
 
-/** The file as it is known so far, and where its parts go. */
+/** The file before its upload is complete, and the upload address of each part. */
 export const FileUpload = resource('FileUpload', {
   ...fileFields,
   service: FileServiceTypes,
   upload: resource('S3FileUploadMultipart', {
-    id: z.string().describe('The upload; named again when it is complete.'),
+    id: z.string().describe('The id of the upload. Send it again to complete the upload.'),
     path: z.string(),
     parts: z.array(S3FileUploadPart),
   }),
 })
 export type FileUpload = z.output<typeof FileUpload>
 
-/** Parts finish in any order, and are reported in any. */
+/** The completed parts of an upload. They may be listed in any order, because they can finish in any order. */
 const completedParts = () =>
   z
     .array(
       resource('S3FileUploadCompletedPart', {
         number: z.int().min(1).max(uploadLimits.parts),
-        checksum_etag: z.string().min(1).max(255).describe('The ETag that the store answered.'),
+        checksum_etag: z.string().min(1).max(255).describe('The ETag from the answer to the upload of the part.'),
         checksum_sha256_base64: sha256().nullish(),
       }),
     )
@@ -227,8 +242,8 @@ const completedParts = () =>
     })
 
 export const FileUploadCompleted = resource('FileUploadCompleted', {
-  id: z.string().min(1).max(1024).describe('The upload, as it was answered when the file was announced.'),
-  path: z.string().min(1).max(1024).describe('The path, as it was answered then.'),
+  id: z.string().min(1).max(1024).describe('The id of the upload from the answer to the announcement.'),
+  path: z.string().min(1).max(1024).describe('The path from the answer to the announcement.'),
   parts: completedParts(),
 })
 
@@ -243,7 +258,7 @@ export const FilePatch = resource('FilePatch', {
 const read = merchant(['files:read', 'files:write'])
 const write = merchant('files:write')
 const byId = z.object({ id: uuid() })
-/** Ten thousand parts with their checksums. */
+/** Body size limit. A request with 10,000 parts and their checksums fits into it. */
 const bodyLimit = 4 * mebibyte
 
 export const listFiles = operation({
@@ -251,8 +266,9 @@ export const listFiles = operation({
   method: 'GET',
   path: '/v1/files/',
   summary: 'List files',
-  description: 'Those that are uploaded. Attachments of support cases are not listed.',
+  description: 'Files whose upload is complete. Attachments of support cases are not listed.',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     ids: filter(uuid()),
@@ -264,19 +280,27 @@ export const listFiles = operation({
   fails: [],
 })
 
+export const StorageQuotaExceeded = failure(
+  'StorageQuotaExceeded',
+  403,
+  'The files of the organization would exceed its storage quota. Delete files, or ask the operator of this deployment for a larger quota.',
+)
+
 export const createFile = operation({
   id: 'files:create',
   method: 'POST',
   path: '/v1/files/',
   summary: 'Announce a file',
-  description: 'Answers an address for each part. PUT the parts there, keep the ETag of each, and report the upload as complete.',
+  description:
+    'Returns an address for each part. PUT the parts there, keep the ETag of each, then complete the upload. The operator of the deployment limits the size of a file and of all files of an organization. Announced files count towards the quota, and deleted files count until the store has removed them.',
   access: write,
+  costs: 'storage',
   body: FileCreate,
   returns: FileUpload,
   status: 201,
   reveals: true,
   bodyLimit,
-  fails: [NotPermitted],
+  fails: [NotPermitted, StorageQuotaExceeded],
 })
 
 export const completeFile = operation({
@@ -285,8 +309,9 @@ export const completeFile = operation({
   path: '/v1/files/{id}/uploaded',
   summary: 'Complete an upload',
   description:
-    'What arrived is read back: its size, its type and its SHA-256 must be what was announced. A large file takes a while: `is_uploaded` is false until then. Ask again with the same body to learn how it went.',
+    'Checks size, type and SHA-256 of the uploaded file against the announcement. For a large file this takes time, and `is_uploaded` is false meanwhile. Send the same request again to get the result.',
   access: write,
+  costs: ['jobs', 'storage'],
   params: byId,
   body: FileUploadCompleted,
   returns: FileRead,
@@ -299,8 +324,9 @@ export const updateFile = operation({
   method: 'PATCH',
   path: '/v1/files/{id}',
   summary: 'Update a file',
-  description: 'Its name or version. What is absent, null or blank stays as it is.',
+  description: 'Changes the name or the version. Fields that are absent, null or blank stay unchanged.',
   access: write,
+  costs: 'none',
   params: byId,
   body: FilePatch,
   returns: FileRead,
@@ -312,8 +338,9 @@ export const deleteFile = operation({
   method: 'DELETE',
   path: '/v1/files/{id}',
   summary: 'Delete a file',
-  description: 'It is taken out of every benefit and product, and nobody can download it any more.',
+  description: 'The file is removed from every benefit and product, and can no longer be downloaded.',
   access: write,
+  costs: 'jobs',
   params: byId,
   fails: [NotPermitted, ResourceNotFound],
 })
@@ -323,8 +350,9 @@ export const listFilesOfBenefit = operation({
   method: 'GET',
   path: '/v1/benefits/{id}/files',
   summary: 'List the files of a benefit',
-  description: 'In the order of the benefit, archived ones too, with how often each was downloaded. A benefit of another type has none.',
+  description: 'In the order of the benefit, including archived files, with download counts. Empty for benefits of other types.',
   access: merchant(['benefits:read', 'benefits:write']),
+  costs: 'none',
   params: byId,
   query: z.object(pageQuery),
   returns: page('BenefitDownloadableFilePage', BenefitDownloadableFile),

@@ -2,13 +2,20 @@ import { z } from 'zod'
 
 const value = z.union([z.string().min(1).max(500), z.int(), z.number(), z.boolean()])
 
-/** A seller's own facts about a record: up to 50 pairs of short key and scalar. */
+/** The seller's own data about a record: up to 50 pairs of a short key and a scalar value. */
 export const Metadata = z.record(z.string(), value).meta({ id: 'Metadata' })
 export type Metadata = z.output<typeof Metadata>
 
-export const metadataInput = () => z.record(z.string().min(1).max(40), value).refine((pairs) => Object.keys(pairs).length <= 50, 'Keep at most 50 pairs.')
+export const metadataInput = () =>
+  z
+    .record(z.string().min(1).max(40), value)
+    .refine((pairs) => Object.keys(pairs).length <= 50, 'Keep at most 50 pairs.')
+    .meta({ maxProperties: 50 })
 
-/** `?metadata[plan]=pro`: a key repeated means either, different keys mean both; values are compared as text. */
+/**
+ * Filter by metadata, for example `?metadata[plan]=pro`. Values of a repeated key are combined with OR, different keys
+ * with AND. Values are compared as text.
+ */
 export const metadataFilter = () =>
   z
     .record(

@@ -32,7 +32,7 @@ export interface Filter {
   clauses: (FilterClause | Filter)[]
 }
 
-/** Which events count: clauses, and filters among them, that must all or any hold. No clause at all holds for every event. */
+/** Selects the events that a meter counts. Clauses and nested filters are combined with AND or OR. An empty filter matches every event. */
 export const Filter: z.ZodType<Filter, Filter> = z
   .object({
     conjunction: named('FilterConjunction', z.enum(['and', 'or'])),
@@ -45,11 +45,14 @@ export const Filter: z.ZodType<Filter, Filter> = z
 const depthOf = (one: Filter | FilterClause): number => ('clauses' in one ? 1 + Math.max(0, ...one.clauses.map(depthOf)) : 0)
 const sizeOf = (one: Filter | FilterClause): number => ('clauses' in one ? one.clauses.reduce((sum, clause) => sum + sizeOf(clause), 1) : 1)
 
-const filterInput = () => Filter.refine((one) => depthOf(one) <= 5 && sizeOf(one) <= 200, 'Keep a filter to five levels, and to 200 clauses in all.')
+const filterInput = () =>
+  Filter.refine((one) => depthOf(one) <= 5 && sizeOf(one) <= 200, 'Keep a filter to five levels, and to 200 clauses in all.').describe(
+    'At most five levels and 200 clauses in all.',
+  )
 
 const property = () => z.string().min(1).max(200)
 
-/** What is made of the events that count. */
+/** The aggregation over the selected events. */
 export const Aggregation = z.discriminatedUnion('func', [
   resource('CountAggregation', { func: z.literal('count') }),
   resource('PropertyAggregation', { func: z.enum(['sum', 'max', 'min', 'avg']), property: property() }),
@@ -78,7 +81,7 @@ export const MeterCreate = resource('MeterCreate', {
   metadata: metadataInput().optional(),
   name: text(3, 256),
   unit: MeterUnit.default('scalar'),
-  custom_label: label().nullish().describe('What is counted, where the unit is `custom`.'),
+  custom_label: label().nullish().describe('The name of the counted unit, if the unit is `custom`.'),
   custom_multiplier: z.int().min(1).max(2_147_483_647).nullish(),
   filter: filterInput(),
   aggregation: Aggregation,
@@ -106,6 +109,7 @@ export const listMeters = operation({
   path: '/v1/meters/',
   summary: 'List meters',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     query: z.string().max(256).optional().describe('Part of the name.'),
@@ -124,6 +128,7 @@ export const createMeter = operation({
   path: '/v1/meters/',
   summary: 'Create a meter',
   access: write,
+  costs: 'none',
   body: MeterCreate,
   returns: Meter,
   status: 201,
@@ -136,6 +141,7 @@ export const getMeter = operation({
   path: '/v1/meters/{id}',
   summary: 'Get a meter',
   access: read,
+  costs: 'none',
   params: byId,
   returns: Meter,
   fails: [NotPermitted, ResourceNotFound],
@@ -146,8 +152,9 @@ export const updateMeter = operation({
   method: 'PATCH',
   path: '/v1/meters/{id}',
   summary: 'Update a meter',
-  description: 'A meter that a price in sale or a benefit uses cannot be archived.',
+  description: 'A meter cannot be archived while an active price or a benefit uses it.',
   access: write,
+  costs: 'none',
   params: byId,
   body: MeterUpdate,
   returns: Meter,

@@ -19,7 +19,7 @@ import {
   webhook,
 } from '../kit/index.ts'
 import { TaxBehaviorOption } from '../organizations/organizations.ts'
-import { PresentmentCurrency } from '../world.ts'
+import { PresentmentCurrency } from '../currencies.ts'
 import { Benefit } from './benefits.ts'
 import { CustomField } from './custom-fields.ts'
 import { ProductMediaFileRead } from './files.ts'
@@ -32,7 +32,7 @@ export const TrialInterval = named('TrialInterval', z.enum(['day', 'week', 'mont
 export const ProductVisibility = named('ProductVisibility', z.enum(['draft', 'private', 'public']))
 export const SeatTierType = named('SeatTierType', z.enum(['volume', 'graduated']))
 
-/** Minor units. What a currency allows is narrower, and checked with the currency. */
+/** An amount in minor units. Each currency has a narrower range, which is checked together with the currency. */
 const amount = () => z.int().min(0).max(2_100_000_000)
 
 const ProductPriceSeatTier = resource('ProductPriceSeatTier', {
@@ -57,7 +57,7 @@ const prices = {
   custom: { minimum_amount: z.int(), maximum_amount: z.int().nullable(), preset_amount: z.int().nullable() },
 }
 
-/** What a product costs: never changed, only archived and replaced, so that whoever bought at a price keeps it. */
+/** A price of a product. Prices are immutable: a change archives the price and creates a new one, so that existing buyers keep theirs. */
 export const ProductPrice = z.discriminatedUnion('amount_type', [
   resource('ProductPriceFixed', { ...common, amount_type: z.literal('fixed'), ...prices.fixed }),
   resource('ProductPriceCustom', { ...common, amount_type: z.literal('custom'), ...prices.custom }),
@@ -90,7 +90,10 @@ export type ProductPrice = z.output<typeof ProductPrice>
 
 const legacy = { type: z.literal('recurring'), recurring_interval: RecurringInterval, legacy: z.literal(true) }
 
-/** Prices of a time when the rhythm stood on the price. Read by existing clients; none are made here. */
+/**
+ * Legacy prices that contain the billing interval. They exist in the schema because existing clients parse them; the
+ * server creates none.
+ */
 const LegacyRecurringProductPrice = z.discriminatedUnion('amount_type', [
   resource('LegacyRecurringProductPriceFixed', { ...common, amount_type: z.literal('fixed'), ...prices.fixed, ...legacy }),
   resource('LegacyRecurringProductPriceCustom', { ...common, amount_type: z.literal('custom'), ...prices.custom, ...legacy }),
@@ -123,8 +126,15 @@ export type Product = z.output<typeof Product>
 
 const priced = { price_currency: PresentmentCurrency.default('usd'), tax_behavior: TaxBehaviorOption.nullish() }
 
-/** A decimal number above zero, of at most 5 digits before the point and 12 after. */
-const decimal = (given: string | number): string => (typeof given === 'number' ? given.toFixed(12).replace(/\.?0+$/, '') : given)
+/** Converts a number to decimal text with at most 12 digits after the point. Text is returned unchanged. The schema checks the format. */
+const decimal = (given: string | number): string => {
+  if (typeof given === 'string') return given
+  const text = given.toFixed(12)
+  if (!text.includes('.')) return text
+  let end = text.length
+  while (text[end - 1] === '0') end--
+  return text.slice(0, text[end - 1] === '.' ? end - 1 : end)
+}
 
 export const ProductPriceCreate = z.discriminatedUnion('amount_type', [
   resource('ProductPriceFixedCreate', { amount_type: z.literal('fixed'), ...priced, price_amount: amount() }),
@@ -153,7 +163,8 @@ export const ProductPriceCreate = z.discriminatedUnion('amount_type', [
       .refine(
         (text) => /^\d{1,5}(\.\d{1,12})?$/.test(text) && Number(text) > 0,
         'Use a decimal number above zero, with at most 5 digits before the point and 12 after.',
-      ),
+      )
+      .meta({ description: 'Above zero, with at most 5 digits before the point and 12 after.', pattern: '^\\d{1,5}(\\.\\d{1,12})?$', exclusiveMinimum: 0 }),
     cap_amount: z.int().min(0).max(2_147_483_647).nullish(),
   }),
 ])
@@ -166,7 +177,7 @@ const wanted = {
 const attached = () => z.array(resource('AttachedCustomFieldCreate', { custom_field_id: uuid(), required: z.boolean() })).max(100)
 const count = (most: number) => z.int().min(1).max(most)
 
-/** Recurring when it has an interval, sold once when it has none. */
+/** The create request of a product. A product with a recurring interval is sold as a subscription, otherwise as a one-time purchase. */
 export const ProductCreate = resource('ProductCreate', {
   ...wanted,
   name: text(3, 64),
@@ -176,7 +187,7 @@ export const ProductCreate = resource('ProductCreate', {
   attached_custom_fields: attached().optional(),
   organization_id: uuid().nullish(),
   recurring_interval: RecurringInterval.nullish(),
-  recurring_interval_count: count(999).nullish(),
+  recurring_interval_count: count(999).nullish().meta({ default: 1, description: 'Only together with `recurring_interval`.' }),
   trial_interval: TrialInterval.nullish(),
   trial_interval_count: count(1000).nullish(),
   meter_interval: RecurringInterval.nullish(),
@@ -193,7 +204,7 @@ export const ProductUpdate = resource('ProductUpdate', {
     .array(z.union([ProductPriceCreate, resource('ExistingProductPrice', { id: uuid() })]))
     .max(200)
     .nullish()
-    .describe('The whole list that is wanted: existing prices by id, new ones in full. What is left out is archived.'),
+    .describe('The complete list: existing prices by id, new ones in full. Prices that are left out are archived.'),
   attached_custom_fields: attached().nullish(),
   recurring_interval: RecurringInterval.nullish(),
   recurring_interval_count: count(999).nullish(),
@@ -201,7 +212,7 @@ export const ProductUpdate = resource('ProductUpdate', {
   trial_interval_count: count(1000).nullish(),
 })
 
-export const ProductInUse = failure('ProductInUse', 409, 'This product has been sold or offered. Archive it instead.')
+export const ProductInUse = failure('ProductInUse', 409, 'This product has been sold or offered, so it cannot be deleted. Archive it instead.')
 
 const read = merchant(['products:read', 'products:write'])
 const write = merchant('products:write')
@@ -213,6 +224,7 @@ export const listProducts = operation({
   path: '/v1/products/',
   summary: 'List products',
   access: read,
+  costs: 'none',
   query: z.object({
     id: filter(uuid()),
     organization_id: filter(uuid()),
@@ -235,6 +247,7 @@ export const createProduct = operation({
   path: '/v1/products/',
   summary: 'Create a product',
   access: write,
+  costs: 'none',
   body: ProductCreate,
   returns: Product,
   status: 201,
@@ -247,6 +260,7 @@ export const getProduct = operation({
   path: '/v1/products/{id}',
   summary: 'Get a product',
   access: read,
+  costs: 'none',
   params: byId,
   returns: Product,
   fails: [ResourceNotFound],
@@ -257,8 +271,9 @@ export const updateProduct = operation({
   method: 'PATCH',
   path: '/v1/products/{id}',
   summary: 'Update a product',
-  description: 'What is absent stays as it is. Whoever subscribed at a price that is archived now keeps it.',
+  description: 'Absent fields stay unchanged. Existing subscribers keep their price after it is archived.',
   access: write,
+  costs: 'jobs',
   params: byId,
   body: ProductUpdate,
   returns: Product,
@@ -270,8 +285,9 @@ export const deleteProduct = operation({
   method: 'DELETE',
   path: '/v1/products/{id}',
   summary: 'Delete a product',
-  description: 'Only while nothing refers to it; afterwards it can be archived.',
+  description: 'Possible only while nothing references the product. Otherwise archive it.',
   access: write,
+  costs: 'none',
   params: byId,
   fails: [NotPermitted, ResourceNotFound, ProductInUse],
 })
@@ -281,8 +297,9 @@ export const updateProductBenefits = operation({
   method: 'POST',
   path: '/v1/products/{id}/benefits',
   summary: 'Set the benefits of a product',
-  description: 'The whole list, in order: what is left out is taken away.',
+  description: 'The complete list, in order. Benefits that are left out are removed.',
   access: write,
+  costs: 'jobs',
   params: byId,
   body: resource('ProductBenefitsUpdate', { benefits: z.array(uuid()).max(100) }),
   returns: Product,

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { open, operation, resource, ResourceNotFound, stamps, uuid } from '../kit/index.ts'
+import { openAccess, operation, resource, ResourceNotFound, stamps, uuid } from '../kit/index.ts'
 import { OrganizationCustomerPortalSettings, SubscriptionProrationBehavior } from '../organizations/organizations.ts'
 import { BenefitType } from './benefits.ts'
 import { Product } from './products.ts'
@@ -41,8 +41,9 @@ export const getPortalOrganization = operation({
   method: 'GET',
   path: '/v1/customer-portal/organizations/{slug}',
   summary: 'Get a seller',
-  description: 'What anybody may see: the seller, and the hundred newest products that are public and on sale.',
-  access: open({ anyOrigin: true }),
+  description: 'The public view of a seller, with the hundred newest products that are public and on sale.',
+  access: openAccess({ anyOrigin: true }),
+  costs: 'none',
   params: z.object({ slug: z.string().min(1).max(64) }),
   returns: resource('CustomerOrganizationData', { organization: CustomerOrganization, products: z.array(CustomerProduct) }),
   fails: [ResourceNotFound],

@@ -11,7 +11,7 @@ import {
   merchant,
   NotPermitted,
   oneOf,
-  open,
+  openAccess,
   operation,
   page,
   pageQuery,
@@ -24,21 +24,21 @@ import {
 
 export const CheckoutLinkProduct = resource('CheckoutLinkProduct', { ...CustomerProduct.shape, metadata: Metadata })
 
-/** An address that can be shared: whoever opens it gets a checkout of their own. */
+/** A checkout link: a URL that the seller shares. Each visit creates a new checkout. */
 export const CheckoutLink = resource('CheckoutLink', {
   ...stamps,
   id: uuid(),
   organization_id: uuid(),
   payment_processor: PaymentProcessor,
-  client_secret: z.string().describe('The part of `url` that names the link.'),
-  url: z.string().describe('Share this: it makes a checkout for each visit, and leads there.'),
-  label: z.string().nullable().describe('For your own eyes.'),
-  products: z.array(CheckoutLinkProduct).describe('Those to choose from.'),
+  client_secret: z.string().describe('The part of `url` that identifies the link.'),
+  url: z.string().describe('The address to share. Each visit creates a checkout and redirects to it.'),
+  label: z.string().nullable().describe('An internal name; buyers do not see it.'),
+  products: z.array(CheckoutLinkProduct).describe('The products that the buyer can choose from.'),
   discount_id: uuid().nullable(),
   discount: DiscountBase.nullable(),
   allow_discount_codes: z.boolean(),
   require_billing_address: z.boolean(),
-  seats: z.int().nullable().describe('How many seats each checkout is for.'),
+  seats: z.int().nullable().describe('The number of seats of each checkout.'),
   trial_interval: TrialInterval.nullable(),
   trial_interval_count: z.int().nullable(),
   success_url: z.string().nullable(),
@@ -52,18 +52,19 @@ const products = () =>
     .array(uuid())
     .min(1)
     .max(100)
-    .refine((ids) => new Set(ids).size === ids.length, 'Name each product once.')
+    .refine((ids) => new Set(ids).size === ids.length, 'List each product only once.')
+    .meta({ uniqueItems: true })
 const seats = () => z.int().min(1).max(10_000)
 
 const wishes = {
   label: maybe(1000),
-  discount_id: uuid().nullish().describe('It need not count yet: where it does not, the visitor pays without.'),
-  seats: seats().nullish().describe('Every product must be sold by the seat, and so many of them.'),
-  trial_interval: TrialInterval.nullish().describe('Instead of the trial of the product.'),
+  discount_id: uuid().nullish().describe('May be a discount that is not valid yet. While it is not valid, the buyer pays without it.'),
+  seats: seats().nullish().describe('Every product must be priced per seat and allow this number of seats.'),
+  trial_interval: TrialInterval.nullish().describe('Replaces the trial of the product.'),
   trial_interval_count: z.int().min(1).max(1000).nullish(),
   success_url: landing().nullish().describe('`{CHECKOUT_ID}` in it is replaced by the id of the checkout.'),
   return_url: landing().nullish(),
-  metadata: metadataInput().optional().describe('Goes into the metadata of each checkout.'),
+  metadata: metadataInput().optional().describe('Copied to the metadata of each checkout.'),
 }
 const creating = {
   ...wishes,
@@ -73,12 +74,15 @@ const creating = {
 }
 
 export const CheckoutLinkCreate = oneOf(
-  resource('CheckoutLinkCreateProducts', { ...creating, products: products().describe('Those to choose from, all of one organization; the first is chosen.') }),
+  resource('CheckoutLinkCreateProducts', {
+    ...creating,
+    products: products().describe('The products that the buyer can choose from, all of one organization. The first is preselected.'),
+  }),
   {
     product_id: resource('CheckoutLinkCreateProduct', { ...creating, product_id: uuid() }),
     product_price_id: resource('CheckoutLinkCreateProductPrice', {
       ...creating,
-      product_price_id: uuid().describe('Its product is on offer, at all its prices.'),
+      product_price_id: uuid().describe('Offers the product of this price, with all its prices.'),
     }),
   },
 )
@@ -86,13 +90,13 @@ export type CheckoutLinkCreate = z.output<typeof CheckoutLinkCreate>
 
 export const CheckoutLinkUpdate = resource('CheckoutLinkUpdate', {
   ...wishes,
-  products: products().nullish().describe('The whole list. A trial and a number of seats that do not fit it any more are dropped.'),
+  products: products().nullish().describe('The complete list. A trial or a number of seats that no longer fits is removed.'),
   allow_discount_codes: z.boolean().nullish(),
   require_billing_address: z.boolean().nullish(),
 })
 export type CheckoutLinkUpdate = z.output<typeof CheckoutLinkUpdate>
 
-export const EmbedHostNotAllowed = failure('EmbedHostNotAllowed', 403, 'This seller does not let that site show its checkout in a frame.')
+export const EmbedHostNotAllowed = failure('EmbedHostNotAllowed', 403, 'This seller does not allow that site to embed its checkout.')
 
 const read = merchant(['checkout_links:read', 'checkout_links:write'])
 const write = merchant('checkout_links:write')
@@ -104,6 +108,7 @@ export const listCheckoutLinks = operation({
   path: '/v1/checkout-links/',
   summary: 'List checkout links',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     product_id: filter(uuid()),
@@ -120,6 +125,7 @@ export const createCheckoutLink = operation({
   path: '/v1/checkout-links/',
   summary: 'Create a checkout link',
   access: write,
+  costs: 'none',
   body: CheckoutLinkCreate,
   returns: CheckoutLink,
   status: 201,
@@ -133,6 +139,7 @@ export const getCheckoutLink = operation({
   path: '/v1/checkout-links/{id}',
   summary: 'Get a checkout link',
   access: read,
+  costs: 'none',
   params: byId,
   returns: CheckoutLink,
   fails: [ResourceNotFound],
@@ -143,8 +150,9 @@ export const updateCheckoutLink = operation({
   method: 'PATCH',
   path: '/v1/checkout-links/{id}',
   summary: 'Update a checkout link',
-  description: 'What is absent stays as it is. Checkouts that were made before stay as they are, too.',
+  description: 'Absent fields stay unchanged. Existing checkouts stay unchanged, too.',
   access: write,
+  costs: 'none',
   params: byId,
   body: CheckoutLinkUpdate,
   returns: CheckoutLink,
@@ -157,8 +165,9 @@ export const deleteCheckoutLink = operation({
   method: 'DELETE',
   path: '/v1/checkout-links/{id}',
   summary: 'Delete a checkout link',
-  description: 'It leads nowhere from now on. Checkouts that were made before stay as they are.',
+  description: 'The link stops working. Existing checkouts stay unchanged.',
   access: write,
+  costs: 'none',
   params: byId,
   fails: [NotPermitted, ResourceNotFound],
 })
@@ -167,10 +176,11 @@ export const followCheckoutLink = operation({
   id: 'checkout-links:redirect',
   method: 'GET',
   path: '/v1/checkout-links/{client_secret}/redirect',
-  summary: 'Follow a checkout link',
+  summary: 'Open a checkout link',
   description:
-    'Makes a checkout, and leads to it. In the query, `product_id`, `amount`, `customer_email`, `customer_name`, `discount_code`, `locale` and `custom_field_data.<slug>` fill it in as far as they fit; `reference_id` and `utm_source`, `utm_medium`, `utm_campaign`, `utm_term`, `utm_content` go into its metadata where the link does not say otherwise; `embed_origin` is the origin of the page that shows it in a frame. Everything else is handed on.',
-  access: open(),
+    'Creates a checkout and redirects to it. The query parameters `product_id`, `amount`, `customer_email`, `customer_name`, `discount_code`, `locale` and `custom_field_data.<slug>` prefill it; values that do not fit are ignored. `reference_id` and `utm_source`, `utm_medium`, `utm_campaign`, `utm_term`, `utm_content` go into its metadata, unless the link sets them. `embed_origin` is the origin of the page that embeds it. All other parameters are passed on.',
+  access: openAccess(),
+  costs: 'none',
   budget: 'checkout_link',
   params: z.object({ client_secret: z.string().min(1).max(200) }),
   status: 302,

@@ -14,26 +14,27 @@ import {
   merchant,
   named,
   NotPermitted,
-  open,
+  openAccess,
   operation,
   page,
   pageQuery,
   resource,
   ResourceNotFound,
+  secret,
   sorting,
   stamps,
   timestamp,
   uuid,
   webhook,
 } from '../kit/index.ts'
-import { PresentmentCurrency } from '../world.ts'
+import { PresentmentCurrency } from '../currencies.ts'
 
 export const CheckoutStatus = named('CheckoutStatus', z.enum(['open', 'expired', 'confirmed', 'succeeded', 'failed']))
 export type CheckoutStatus = z.output<typeof CheckoutStatus>
 export const TaxBehavior = named('TaxBehavior', z.enum(['inclusive', 'exclusive']))
 export type TaxBehavior = z.output<typeof TaxBehavior>
 
-/** How a part of the billing address is asked for. */
+/** Whether the form requires, offers or hides a field of the billing address. */
 const mode = named('BillingAddressFieldMode', z.enum(['required', 'optional', 'disabled']))
 export const CheckoutBillingAddressFields = resource('CheckoutBillingAddressFields', {
   country: mode,
@@ -76,39 +77,39 @@ const common = {
   custom_field_data: CustomFieldData,
   payment_processor: PaymentProcessor,
   status: CheckoutStatus,
-  client_secret: z.string().describe('Whoever holds it may see, fill in and confirm this checkout.'),
-  url: z.string().describe('Send the buyer here.'),
+  client_secret: secret('text', z.string().describe('Authorizes its holder to read, update and confirm this checkout.')),
+  url: secret('address', z.string().describe('The address to send the buyer to.')),
   expires_at: timestamp(),
-  success_url: z.string().describe('Where the buyer goes afterwards.'),
-  return_url: z.string().nullable().describe('Where the buyer can turn back to.'),
+  success_url: secret('address', z.string().describe('The page that the buyer sees afterwards. The address of our own page contains the client secret.')),
+  return_url: z.string().nullable().describe('The page to which the buyer can go back.'),
   embed_origin: z.string().nullable(),
-  amount: minor('Before discount and tax, in minor units, as all amounts here; usage is not part of it.'),
+  amount: minor('Before discount and tax, without usage. All amounts are in minor units.'),
   seats: z.int().nullable(),
   min_seats: z.int().nullable(),
   max_seats: z.int().nullable(),
-  discount_amount: minor('What is taken off.'),
+  discount_amount: minor('The discount.'),
   net_amount: minor('After discount, without tax.'),
-  tax_amount: z.int().nullable().describe('Null until there is an address to compute it from.'),
-  tax_behavior: TaxBehavior.nullable().describe('Whether prices hold the tax.'),
-  total_amount: minor('What is to pay now, as far as it is known.'),
+  tax_amount: z.int().nullable().describe('Null until there is an address to compute the tax from.'),
+  tax_behavior: TaxBehavior.nullable().describe('Whether prices include tax.'),
+  total_amount: minor('The amount to pay now, as far as it is known.'),
   currency: z.string(),
   allow_trial: z.boolean().nullable(),
-  active_trial_interval: TrialInterval.nullable().describe('The trial that will be given: that of the checkout, or else of the product.'),
+  active_trial_interval: TrialInterval.nullable().describe('The trial that applies: from the checkout, or else from the product.'),
   active_trial_interval_count: z.int().nullable(),
   trial_end: timestamp().nullable(),
   organization_id: uuid(),
-  product_id: uuid().nullable().describe('The product that is chosen.'),
+  product_id: uuid().nullable().describe('The chosen product.'),
   product_price_id: uuid().nullable().meta({ deprecated: true }),
   discount_id: uuid().nullable(),
   allow_discount_codes: z.boolean(),
-  require_billing_address: flag('The whole address is asked for, not only the country.'),
-  is_discount_applicable: flag('A discount could count for the chosen product.'),
+  require_billing_address: flag('True if the full address is required, not only the country.'),
+  is_discount_applicable: flag('True if a discount can apply to the chosen product.'),
   is_free_product_price: z.boolean(),
-  is_payment_required: flag('Something is to pay now.'),
-  is_payment_setup_required: flag('A payment method is needed for later.'),
-  is_payment_form_required: flag('Either of the two: show the form.'),
+  is_payment_required: flag('True if an amount is due now.'),
+  is_payment_setup_required: flag('True if a payment method is needed for later charges.'),
+  is_payment_form_required: flag('True if `is_payment_required` or `is_payment_setup_required` is true: show the form.'),
   customer_id: uuid().nullable(),
-  is_business_customer: flag('The buyer is a company: a billing name and the whole address are asked for.'),
+  is_business_customer: flag('True if the buyer is a company: a billing name and the full address are required.'),
   customer_name: z.string().nullable(),
   customer_email: z.string().nullable(),
   customer_ip_address: z.string().nullable(),
@@ -119,17 +120,17 @@ const common = {
   payment_method_type: z.string().nullable(),
   payment_processor_metadata: z
     .record(z.string(), z.string())
-    .describe("What the processor's form needs; to the buyer of an open checkout also why the last payment failed, as `declined`."),
+    .describe("Data for the processor's form. While the checkout is open, the buyer also gets the reason of the last failed payment as `declined`."),
   billing_address_fields: CheckoutBillingAddressFields,
-  products: z.array(CheckoutProduct).describe('Those to choose from.'),
+  products: z.array(CheckoutProduct).describe('The products that the buyer can choose from.'),
   product: CheckoutProduct.nullable(),
   product_price: Product.shape.prices.element.nullable().meta({ deprecated: true }),
-  prices: z.record(z.string(), Product.shape.prices).nullable().describe('What each product costs here, by its id.'),
+  prices: z.record(z.string(), Product.shape.prices).nullable().describe('The prices of each product in this checkout, by product id.'),
   discount: CheckoutDiscount.nullable(),
   attached_custom_fields: Product.shape.attached_custom_fields.nullable(),
 }
 
-/** A purchase on its way, as the seller sees it. */
+/** A checkout, open or completed, as the seller sees it. */
 export const Checkout = resource('Checkout', {
   ...common,
   trial_interval: TrialInterval.nullable(),
@@ -141,7 +142,7 @@ export const Checkout = resource('Checkout', {
 })
 export type Checkout = z.output<typeof Checkout>
 
-/** The same as the buyer sees it. */
+/** A checkout as the buyer sees it. */
 export const CheckoutPublic = resource('CheckoutPublic', { ...common, organization: CheckoutOrganization })
 export type CheckoutPublic = z.output<typeof CheckoutPublic>
 
@@ -151,7 +152,7 @@ export const CheckoutPublicConfirmed = resource('CheckoutPublicConfirmed', {
   customer_session_token: z
     .string()
     .nullable()
-    .describe('Opens the portal for the buyer; null where the address belongs to somebody who may be somebody else.'),
+    .describe('Opens the portal for the buyer. Null if the address belongs to an existing customer who may be another person.'),
 })
 export type CheckoutPublicConfirmed = z.output<typeof CheckoutPublicConfirmed>
 
@@ -170,14 +171,14 @@ const buyer = {
   customer_email: email().nullish(),
   customer_billing_name: personName(),
   customer_billing_address: AddressInput.nullish(),
-  customer_tax_id: maybe(100).describe('Needs the country of the billing address.'),
+  customer_tax_id: maybe(100).describe('Requires the country of the billing address.'),
   locale: locale(),
 }
 const trial = { trial_interval: TrialInterval.nullish(), trial_interval_count: z.int().min(1).max(1000).nullish() }
 const pages = {
-  success_url: landing().nullish().describe('`{CHECKOUT_ID}` in it is replaced by the id. Left out, our own page thanks the buyer.'),
+  success_url: landing().nullish().describe('`{CHECKOUT_ID}` in it is replaced by the id. If absent, the buyer sees our own thank-you page.'),
   return_url: landing().nullish(),
-  embed_origin: origin().nullish().describe('The origin of the page that shows the checkout in a frame.'),
+  embed_origin: origin().nullish().describe('The origin of the page that embeds the checkout.'),
 }
 
 export const CheckoutCreate = resource('CheckoutProductsCreate', {
@@ -185,12 +186,13 @@ export const CheckoutCreate = resource('CheckoutProductsCreate', {
     .array(uuid())
     .min(1)
     .max(100)
-    .refine((ids) => new Set(ids).size === ids.length, 'Name each product once.')
-    .describe('Those to choose from, all of one organization; the first is chosen.'),
+    .refine((ids) => new Set(ids).size === ids.length, 'List each product only once.')
+    .meta({ uniqueItems: true })
+    .describe('The products that the buyer can choose from, all of one organization. The first is preselected.'),
   prices: z
     .record(uuid(), z.array(ProductPriceCreate).min(1).max(200))
     .nullish()
-    .describe("Prices for this checkout alone, by the id of the product they replace the catalog's of."),
+    .describe('Prices for this checkout only, by product id. They replace the catalog prices of the product.'),
   amount: amount(),
   seats: seats().nullish(),
   min_seats: seats().nullish(),
@@ -202,12 +204,12 @@ export const CheckoutCreate = resource('CheckoutProductsCreate', {
   allow_trial: z.boolean().default(true),
   ...trial,
   customer_id: uuid().nullish().describe('An existing customer.'),
-  external_customer_id: maybe(256).describe('The same by your own identifier; if it is new, the customer will have it.'),
-  is_business_customer: z.boolean().optional().describe('False, unless what is known of the customer says otherwise.'),
+  external_customer_id: maybe(256).describe('The customer by your own identifier. A new identifier is assigned to the customer that the checkout creates.'),
+  is_business_customer: z.boolean().optional().describe("Defaults to the customer's setting, or to false."),
   ...buyer,
-  customer_ip_address: ipAddress().nullish().describe("The buyer's own, where you call from a server: it suggests country and currency."),
-  customer_metadata: metadataInput().optional().describe('Goes into the metadata of the customer.'),
-  metadata: metadataInput().optional().describe('Goes into the metadata of the order and the subscription.'),
+  customer_ip_address: ipAddress().nullish().describe('The IP address of the buyer, if your server calls. It suggests country and currency.'),
+  customer_metadata: metadataInput().optional().describe('Copied to the metadata of the customer.'),
+  metadata: metadataInput().optional().describe('Copied to the metadata of the order and the subscription.'),
   custom_field_data: customFieldDataInput().optional(),
   subscription_id: uuid().nullish().describe('A free subscription to upgrade.'),
   ...pages,
@@ -240,39 +242,39 @@ export const CheckoutUpdate = resource('CheckoutUpdate', {
 export const CheckoutUpdatePublic = resource('CheckoutUpdatePublic', {
   ...choice,
   payment_method_type: maybe(100),
-  discount_code: maybe(256).describe('Null takes the discount off.'),
-  allow_trial: z.literal(false).nullish().describe('A buyer may give up the trial, not ask for one.'),
+  discount_code: maybe(256).describe('Null removes the discount.'),
+  allow_trial: z.literal(false).nullish().describe('The buyer can decline the trial, but not request one.'),
 })
 
 export const CheckoutConfirm = resource('CheckoutConfirmStripe', {
   ...CheckoutUpdatePublic.shape,
-  confirmation_token_id: z.string().min(1).max(500).nullish().describe("From the processor's form; needed where `is_payment_form_required`."),
+  confirmation_token_id: z.string().min(1).max(500).nullish().describe("The token from the processor's form. Required if `is_payment_form_required` is true."),
 })
 
 export const NotOpenCheckout = failure('NotOpenCheckout', 403, 'This checkout is no longer open. Create a new one.')
 export const AlreadyActiveSubscriptionError = failure(
   'AlreadyActiveSubscriptionError',
   403,
-  'This customer has a subscription already, and the seller allows one. It can be changed in the customer portal.',
+  'This customer already has a subscription, and the seller allows one per customer. Change it in the customer portal.',
 )
 export const PaymentNotReady = failure('PaymentNotReady', 403, 'This organization cannot take payments yet.')
 export const TrialAlreadyRedeemed = failure(
   'TrialAlreadyRedeemed',
   403,
-  'A trial was used before by this person or with this card. Confirm with `allow_trial: false` to go on without one.',
+  'This person or card has already used a trial. Confirm with `allow_trial: false` to continue without one.',
 )
-export const DiscountRedemptionLimitReached = failure('DiscountRedemptionLimitReached', 403, 'This customer has used the discount as often as it allows.')
-export const PaymentError = failure('PaymentError', 400, 'The payment did not go through. Try again, or with another payment method.')
+export const DiscountRedemptionLimitReached = failure('DiscountRedemptionLimitReached', 403, 'This customer has reached the redemption limit of this discount.')
+export const PaymentError = failure('PaymentError', 400, 'The payment failed. Try again, or use another payment method.')
 export const ExpiredCheckoutError = failure('ExpiredCheckoutError', 410, 'This checkout has expired. Create a new one.')
-export const CheckoutLocked = failure('CheckoutLocked', 409, 'This checkout is being worked on. Try again in a moment.')
-export const CheckoutCustomerDeleted = failure('CheckoutCustomerDeleted', 409, 'The customer of this checkout was deleted. Create a new one.')
+export const CheckoutLocked = failure('CheckoutLocked', 409, 'Another request is changing this checkout. Try again in a moment.')
+export const CheckoutCustomerDeleted = failure('CheckoutCustomerDeleted', 409, 'The customer of this checkout was deleted. Create a new checkout.')
 export const CheckoutCustomerExternalIdMismatch = failure(
   'CheckoutCustomerExternalIdMismatch',
   422,
   'The customer with this external id has another e-mail address. Use that address, or create the checkout for that customer.',
 )
 
-/** Why a checkout cannot be changed or confirmed, whoever asks. */
+/** The failures of a checkout update or confirmation, for sellers and buyers alike. */
 const refusals = [AlreadyActiveSubscriptionError, NotOpenCheckout, PaymentNotReady, TrialAlreadyRedeemed, DiscountRedemptionLimitReached, CheckoutLocked]
 
 const read = merchant(['checkouts:read', 'checkouts:write'])
@@ -285,6 +287,7 @@ export const listCheckouts = operation({
   path: '/v1/checkouts/',
   summary: 'List checkouts',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     product_id: filter(uuid()),
@@ -306,6 +309,7 @@ export const createCheckout = operation({
   summary: 'Create a checkout',
   description: 'Send the buyer to its `url`. It expires after a day.',
   access: write,
+  costs: 'none',
   body: CheckoutCreate,
   returns: Checkout,
   status: 201,
@@ -320,6 +324,7 @@ export const getCheckout = operation({
   path: '/v1/checkouts/{id}',
   summary: 'Get a checkout',
   access: read,
+  costs: 'none',
   params: byId,
   returns: Checkout,
   fails: [ResourceNotFound],
@@ -330,8 +335,9 @@ export const updateCheckout = operation({
   method: 'PATCH',
   path: '/v1/checkouts/{id}',
   summary: 'Update a checkout',
-  description: 'While it is open. What is absent stays as it is.',
+  description: 'Possible while the checkout is open. Absent fields stay unchanged.',
   access: write,
+  costs: 'none',
   params: byId,
   body: CheckoutUpdate,
   returns: Checkout,
@@ -339,8 +345,8 @@ export const updateCheckout = operation({
   fails: [NotPermitted, ResourceNotFound, ...refusals],
 })
 
-/** The secret is the credential: pages of any site may hold it. */
-const holder = { access: open({ anyOrigin: true }), params: z.object({ client_secret: z.string().min(1).max(200) }) }
+/** The access rule of operations whose credential is the checkout's client secret in the path. Pages of any origin may call them. */
+const holder = { access: openAccess({ anyOrigin: true }), params: z.object({ client_secret: z.string().min(1).max(200) }) }
 
 export const getClientCheckout = operation({
   id: 'checkouts:client_get',
@@ -349,6 +355,7 @@ export const getClientCheckout = operation({
   summary: 'Get a checkout by its secret',
   description: 'For the page where the buyer pays.',
   ...holder,
+  costs: 'none',
   returns: CheckoutPublic,
   fails: [ResourceNotFound, ExpiredCheckoutError],
 })
@@ -357,9 +364,10 @@ export const updateClientCheckout = operation({
   id: 'checkouts:client_update',
   method: 'PATCH',
   path: '/v1/checkouts/client/{client_secret}',
-  summary: 'Fill in a checkout by its secret',
-  description: 'While it is open. What is absent stays as it is; the amounts in the answer are computed anew.',
+  summary: 'Update a checkout by its secret',
+  description: 'Possible while the checkout is open. Absent fields stay unchanged; the answer has the recomputed amounts.',
   ...holder,
+  costs: 'none',
   body: CheckoutUpdatePublic,
   returns: CheckoutPublic,
   fails: [ResourceNotFound, ExpiredCheckoutError, ...refusals],
@@ -371,9 +379,9 @@ export const confirmClientCheckout = operation({
   path: '/v1/checkouts/client/{client_secret}/confirm',
   summary: 'Confirm a checkout by its secret',
   description:
-    'The buyer pays. Where the bank asks for more, `payment_processor_metadata` holds what the processor’s form needs; whether it succeeded tells the status, and `checkout.updated`. A declined payment leaves the checkout open.',
+    'Charges the buyer. If the bank wants the buyer to confirm, `payment_processor_metadata` has the data for the processor’s form. The result is in `status`, and in `checkout.updated`. A declined payment leaves the checkout open.',
   ...holder,
-  budget: 'checkout_confirm',
+  costs: ['mail', 'money', 'jobs'],
   body: CheckoutConfirm,
   returns: CheckoutPublicConfirmed,
   keptDays: 30,
@@ -382,5 +390,5 @@ export const confirmClientCheckout = operation({
 })
 
 export const checkoutCreated = webhook('checkout.created', Checkout, 'A checkout is created.')
-export const checkoutUpdated = webhook('checkout.updated', Checkout, 'A checkout changes, also its status.')
-export const checkoutExpired = webhook('checkout.expired', Checkout, 'A checkout expires without having been paid.')
+export const checkoutUpdated = webhook('checkout.updated', Checkout, 'A checkout changes, including its status.')
+export const checkoutExpired = webhook('checkout.expired', Checkout, 'A checkout expires unpaid.')

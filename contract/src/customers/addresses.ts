@@ -1,10 +1,10 @@
 import { z } from 'zod'
 import { named, resource } from '../kit/index.ts'
-import { Country, SellerCountry } from '../world.ts'
+import { Country, SellerCountry } from '../countries.ts'
 
 const line = () => z.string().nullable()
 
-/** A postal address as it is kept. */
+/** A postal address as stored. */
 export const Address = resource('Address', { line1: line(), line2: line(), postal_code: line(), city: line(), state: line(), country: Country })
 export type Address = z.output<typeof Address>
 
@@ -17,7 +17,7 @@ const lineInput = () =>
     .transform((text) => (text === '' ? null : text))
     .nullish()
 
-/** A postal address as it is given: the country decides about tax, the rest may be left out. */
+/** A postal address as input. Only the country is required, because tax depends on it. */
 export const AddressInput = resource('AddressInput', {
   line1: lineInput(),
   line2: lineInput(),
@@ -27,7 +27,7 @@ export const AddressInput = resource('AddressInput', {
   country: SellerCountry,
 })
 
-/** Every kind of tax number that we can tell apart, named by country and kind. */
+/** The supported tax ID formats, named by country and kind. */
 export const TaxIDFormat = named(
   'TaxIDFormat',
   z.enum([
@@ -111,5 +111,5 @@ export const TaxIDFormat = named(
 )
 export type TaxIDFormat = z.output<typeof TaxIDFormat>
 
-/** A tax number and its kind. */
+/** A tax ID and its format. */
 export const TaxID = z.tuple([z.string(), TaxIDFormat])

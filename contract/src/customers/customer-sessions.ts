@@ -1,23 +1,23 @@
 import { z } from 'zod'
-import { email, failure, landing, merchant, NotPermitted, open, operation, portal, resource, stamps, timestamp, uuid } from '../kit/index.ts'
+import { email, failure, landing, merchant, NotPermitted, openAccess, operation, portal, resource, stamps, timestamp, uuid } from '../kit/index.ts'
 import { AmbiguousExternalCustomerID, Customer } from './customers.ts'
 
 export const CustomerSessionCreate = resource('CustomerSessionCreate', {
   customer_id: uuid().nullish().describe('The customer, by id.'),
   external_customer_id: z.string().max(256).nullish().describe('The customer, by your own identifier.'),
-  customer_external_id: z.string().max(256).nullish().describe('An older name of `external_customer_id`.'),
-  member_id: uuid().nullish().describe('Whose session it is. A team must say; an individual has its owner.'),
-  external_member_id: z.string().max(256).nullish().describe('The same, by your own identifier.'),
-  return_url: landing().nullish().describe('Where the portal leads back to.'),
+  customer_external_id: z.string().max(256).nullish().describe('Older name of `external_customer_id`.'),
+  member_id: uuid().nullish().describe('The member of the session. Required for a team; an individual customer defaults to its owner.'),
+  external_member_id: z.string().max(256).nullish().describe('The member, by your own identifier.'),
+  return_url: landing().nullish().describe('The page to which the portal links back.'),
 })
 
 export const CustomerSession = resource('CustomerSession', {
   ...stamps,
   id: uuid(),
-  token: z.string().describe('The customer access token, shown once.'),
+  token: z.string().describe('The customer access token. It is shown only once.'),
   expires_at: timestamp(),
   return_url: z.string().nullable(),
-  customer_portal_url: z.string().describe('Send the person here. The address opens the portal once.'),
+  customer_portal_url: z.string().describe('The address to send the person to. It opens the portal once.'),
   customer_id: uuid(),
   customer: Customer,
 })
@@ -27,8 +27,9 @@ export const createCustomerSession = operation({
   method: 'POST',
   path: '/v1/customer-sessions/',
   summary: 'Create a customer session',
-  description: 'For an hour, the token authorizes the portal as that member, and nothing else.',
+  description: 'For one hour, the token authorizes portal requests as that member, and no other requests.',
   access: merchant('customer_sessions:write'),
+  costs: 'none',
   body: CustomerSessionCreate,
   returns: CustomerSession,
   status: 201,
@@ -39,7 +40,7 @@ export const createCustomerSession = operation({
 export const CustomerSessionCodeInvalidOrExpired = failure(
   'CustomerSessionCodeInvalidOrExpired',
   401,
-  'This code is wrong, used or expired. Ask for a new one.',
+  'This code is wrong, used or expired. Request a new one.',
 )
 
 export const CustomerCustomerSession = resource('CustomerCustomerSession', { expires_at: timestamp(), return_url: z.string().nullable() })
@@ -52,6 +53,7 @@ export const introspectCustomerSession = operation({
   path: '/v1/customer-portal/customer-session/introspect',
   summary: 'Get the current session',
   access: read,
+  costs: 'none',
   returns: CustomerCustomerSession,
   fails: [],
 })
@@ -60,8 +62,9 @@ export const getPortalUser = operation({
   id: 'customer_portal:customer-session:get_authenticated_user',
   method: 'GET',
   path: '/v1/customer-portal/customer-session/user',
-  summary: 'Get whose session this is',
+  summary: 'Get the person of the session',
   access: read,
+  costs: 'none',
   returns: resource('PortalAuthenticatedUser', {
     type: z.enum(['customer', 'member']),
     name: z.string().nullable(),
@@ -80,6 +83,7 @@ export const endCustomerSession = operation({
   summary: 'Leave the portal',
   description: 'Ends the session on the server and clears the cookie.',
   access: read,
+  costs: 'none',
   fails: [],
 })
 
@@ -87,9 +91,11 @@ export const requestPortalCode = operation({
   id: 'customer_portal:customer-session:request',
   method: 'POST',
   path: '/v1/customer-portal/customer-session/request',
-  summary: 'Ask for a code to the portal by e-mail',
-  description: 'The answer is the same whether or not the address is known.',
-  access: open({ anyOrigin: true }),
+  summary: 'Request a portal sign-in code by e-mail',
+  description:
+    'The answer is the same for every address, known or unknown, rate-limited or not. Limits per address and hour: 5 codes for each network (IPv4 /24, IPv6 /48), 30 in total, and 10 more for browsers that signed in before. Sent codes stay valid. The cookie of the answer binds the code to the browser. A server that calls for its visitors keeps one cookie per visitor, so that attempts by others do not count.',
+  access: openAccess({ anyOrigin: true }),
+  costs: 'mail',
   budget: 'sign_in',
   body: resource('CustomerSessionCodeRequest', { organization_id: uuid(), email: email() }),
   status: 202,
@@ -100,10 +106,11 @@ export const authenticatePortalCode = operation({
   id: 'customer_portal:customer-session:authenticate',
   method: 'POST',
   path: '/v1/customer-portal/customer-session/authenticate',
-  summary: 'Open the portal with the code',
+  summary: 'Open the portal with a code',
   description:
-    'The code counts for the organization and address it was sent for, works once, and burns after five wrong tries. Whoever belongs to several customers is answered with their list and no token: send the same again with one `customer_id`.',
-  access: open({ anyOrigin: true }),
+    'The code is valid for one organization and address, for 15 minutes, and works once. The browser that requested it has five attempts. Other callers in its network share five, and all remaining callers share five. If the address belongs to several customers, the answer lists them without a token. Send the same request again with one `customer_id`.',
+  access: openAccess({ anyOrigin: true }),
+  costs: 'none',
   budget: 'sign_in',
   body: resource('CustomerSessionCodeAuthenticate', {
     organization_id: uuid(),
@@ -124,9 +131,10 @@ export const exchangePortalCode = operation({
   id: 'customer_portal:customer-session:exchange',
   method: 'POST',
   path: '/v1/customer-portal/customer-session/exchange',
-  summary: 'Trade the code of a portal address for a cookie',
-  description: 'For our own pages: the code of `customer_portal_url` works once, and the token never stands in an address.',
-  access: open(),
+  summary: 'Exchange the code of a portal address for a cookie',
+  description: 'For our own pages. The code of `customer_portal_url` works once, so that no token appears in an address.',
+  access: openAccess(),
+  costs: 'none',
   body: resource('PortalCodeExchange', { code: z.string().trim().min(1).max(200) }),
   returns: CustomerCustomerSession,
   reveals: true,

@@ -5,6 +5,7 @@ import {
   email,
   failure,
   filter,
+  flagInText,
   merchant,
   named,
   NotPermitted,
@@ -15,6 +16,7 @@ import {
   ResourceNotFound,
   sorting,
   stamps,
+  switchInText,
   telling,
   text,
   timestamp,
@@ -26,13 +28,13 @@ import { Address, AddressInput, TaxID } from './addresses.ts'
 export const CustomerType = named('CustomerType', z.enum(['individual', 'team']))
 export type CustomerType = z.output<typeof CustomerType>
 
-/** One line, or nothing: a blank one counts as nothing. */
+/** An optional single line of text. An empty line becomes null. */
 export const maybe = (max: number) =>
   text(0, max)
     .transform((value) => (value === '' ? null : value))
     .nullish()
 
-/** The caller's own name for a record. */
+/** The caller's own identifier for a record. */
 export const externalId = () => maybe(256)
 export const personName = () => maybe(256)
 export const locale = () =>
@@ -48,10 +50,10 @@ const common = {
   ...stamps,
   id: uuid(),
   metadata: Metadata,
-  external_id: z.string().nullable().describe('Your own identifier; given once, never changed.'),
-  email_verified: z.boolean().describe('Somebody has signed in to the portal with this address.'),
+  external_id: z.string().nullable().describe('Your own identifier. It can be set once and never changed.'),
+  email_verified: z.boolean().describe('True if a person has signed in to the portal with this address.'),
   name: z.string().nullable(),
-  billing_name: z.string().nullable().describe('The name on invoices: the name, unless another is given.'),
+  billing_name: z.string().nullable().describe('The name on invoices. Defaults to the name.'),
   billing_address: Address.nullable(),
   tax_id: TaxID.nullable(),
   locale: z.string().nullable(),
@@ -65,7 +67,7 @@ const common = {
 export const CustomerIndividual = resource('CustomerIndividual', { ...common, type: z.literal('individual'), email: z.string() })
 export const CustomerTeam = resource('CustomerTeam', { ...common, type: z.literal('team'), email: z.string().nullable() })
 
-/** Who pays: one person, or a team whose members use what is paid for. */
+/** The paying party: one person, or a team whose members use the purchases. */
 export const Customer = z.discriminatedUnion('type', [CustomerIndividual, CustomerTeam])
 export type Customer = z.output<typeof Customer>
 
@@ -83,11 +85,11 @@ const creating = {
   external_id: externalId(),
   organization_id: uuid().nullish(),
   owner: MemberOwnerCreate.nullish(),
-  test_clock_id: uuid().nullish().describe('Sandbox only: the test clock that this customer lives by, from the first day.'),
+  test_clock_id: uuid().nullish().describe('Sandbox only: the test clock of this customer. It cannot be set later.'),
 }
 
 export const CustomerCreate = z.discriminatedUnion('type', [
-  resource('CustomerIndividualCreate', { ...creating, type: z.literal('individual').optional(), email: email() }),
+  resource('CustomerIndividualCreate', { ...creating, type: z.literal('individual').optional().meta({ default: 'individual' }), email: email() }),
   resource('CustomerTeamCreate', { ...creating, type: z.literal('team'), email: email().nullish() }),
 ])
 
@@ -103,16 +105,16 @@ export const NoSuchCustomer = telling(
   ResourceNotFound,
   'NoSuchCustomer',
   z.object({
-    moved: resource('MovedTo', { member_id: uuid(), customer_id: uuid().describe('Whose member it is.') })
+    moved: resource('MovedTo', { member_id: uuid(), customer_id: uuid().describe('The customer that the member belongs to.') })
       .optional()
-      .describe('It held seats before the switch to members: the member that it has become, for those who may read customers.'),
+      .describe('Present if the customer held seats before the switch to members, and the caller may read customers: the member that replaced it.'),
   }),
 )
 
 export const AmbiguousExternalCustomerID = failure(
   'AmbiguousExternalCustomerID',
   409,
-  'Several of your organizations have a customer with this external id. Confine the request with the header bursar-organization, or use the id.',
+  'Several of your organizations have a customer with this external id. Select one with the header bursar-organization, or use the id.',
 )
 
 export const PaymentProcessor = named('PaymentProcessor', z.enum(['stripe']))
@@ -127,7 +129,7 @@ const card = {
     wallet: z.string().nullable(),
   }),
 }
-const standing = { is_default: z.boolean().describe('Charged unless another is chosen.') }
+const standing = { is_default: z.boolean().describe('True if it is charged by default.') }
 
 export const PaymentMethod = named(
   'PaymentMethod',
@@ -138,7 +140,7 @@ export const PaymentMethod = named(
 )
 export type PaymentMethod = z.output<typeof PaymentMethod>
 
-/** The same as its owner sees it. */
+/** A payment method as its owner sees it. */
 export const CustomerPaymentMethod = named(
   'CustomerPaymentMethod',
   z.union([resource('PaymentMethodCard', { ...method, ...card }), resource('PaymentMethodGeneric', { ...method, type: z.string() })]),
@@ -149,11 +151,7 @@ const write = merchant('customers:write')
 export const byCustomerId = z.object({ id: uuid() })
 export const byExternalId = z.object({ external_id: z.string().min(1).max(256) })
 const deleting = z.object({
-  anonymize: z
-    .enum(['true', 'false'])
-    .transform((value) => value === 'true')
-    .default(false)
-    .describe('Also forget who it was.'),
+  anonymize: switchInText(false).describe('Also erases the personal data.'),
 })
 
 export const listCustomers = operation({
@@ -162,15 +160,12 @@ export const listCustomers = operation({
   path: '/v1/customers/',
   summary: 'List customers',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
-    email: z.string().max(320).optional().describe('Exactly this address, in any case.'),
+    email: z.string().max(320).optional().describe('The exact address, case-insensitive.'),
     query: z.string().max(256).optional().describe('Part of the name, address or external id.'),
-    active: z
-      .enum(['true', 'false', ''])
-      .transform((value) => (value === '' ? undefined : value === 'true'))
-      .optional()
-      .describe('Only customers with, or without, a subscription that is active, trialing or past due.'),
+    active: flagInText().describe('Only customers with, or without, a subscription that is active, trialing or past due.'),
     ...pageQuery,
     sorting: sorting('CustomerSortProperty', ['created_at', 'email', 'name'], ['-created_at']),
     metadata: metadataFilter(),
@@ -184,8 +179,9 @@ export const exportCustomers = operation({
   method: 'GET',
   path: '/v1/customers/export',
   summary: 'Export customers',
-  description: 'All customers, newest first, as they are at one moment.',
+  description: 'All customers, newest first, from one snapshot.',
   access: read,
+  costs: 'none',
   query: z.object({ organization_id: filter(uuid()) }),
   returns: csv,
   media: 'text/csv',
@@ -197,8 +193,9 @@ export const createCustomer = operation({
   method: 'POST',
   path: '/v1/customers/',
   summary: 'Create a customer',
-  description: 'A team without an address of its own names its owner. The owner becomes the first member.',
+  description: 'A team without its own address must name its owner. The owner becomes the first member.',
   access: write,
+  costs: 'jobs',
   body: CustomerCreate,
   returns: Customer,
   status: 201,
@@ -212,6 +209,7 @@ export const getCustomer = operation({
   path: '/v1/customers/{id}',
   summary: 'Get a customer',
   ...reading,
+  costs: 'none',
   params: byCustomerId,
   fails: [NoSuchCustomer],
 })
@@ -221,11 +219,12 @@ export const getExternalCustomer = operation({
   path: '/v1/customers/external/{external_id}',
   summary: 'Get a customer by external id',
   ...reading,
+  costs: 'none',
   params: byExternalId,
   fails: [NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
-const described = 'What is absent stays as it is. A customer becomes a team once and for all; the external id is given once.'
+const described = 'Absent fields stay unchanged. A team cannot become an individual again; the external id cannot change once it is set.'
 export const updateCustomer = operation({
   id: 'customers:update',
   method: 'PATCH',
@@ -233,6 +232,7 @@ export const updateCustomer = operation({
   summary: 'Update a customer',
   description: described,
   access: write,
+  costs: 'jobs',
   params: byCustomerId,
   body: CustomerUpdate,
   returns: Customer,
@@ -243,15 +243,16 @@ export const updateExternalCustomer = operation({
   method: 'PATCH',
   path: '/v1/customers/external/{external_id}',
   summary: 'Update a customer by external id',
-  description: 'What is absent stays as it is.',
+  description: 'Absent fields stay unchanged.',
   access: write,
+  costs: 'jobs',
   params: byExternalId,
   body: CustomerUpdateExternalID,
   returns: Customer,
   fails: [NotPermitted, NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
-const gone = 'The customer and its members are gone at once, with every portal session; their address and external id are free again.'
+const gone = 'Deletes the customer and its members at once and ends every portal session. Their address and external id can be used again.'
 export const deleteCustomer = operation({
   id: 'customers:delete',
   method: 'DELETE',
@@ -259,6 +260,7 @@ export const deleteCustomer = operation({
   summary: 'Delete a customer',
   description: gone,
   access: write,
+  costs: 'jobs',
   params: byCustomerId,
   query: deleting,
   fails: [NotPermitted, NoSuchCustomer],
@@ -270,6 +272,7 @@ export const deleteExternalCustomer = operation({
   summary: 'Delete a customer by external id',
   description: gone,
   access: write,
+  costs: 'jobs',
   params: byExternalId,
   query: deleting,
   fails: [NotPermitted, NoSuchCustomer, AmbiguousExternalCustomerID],
@@ -281,6 +284,7 @@ export const listPaymentMethods = operation({
   path: '/v1/customers/{id}/payment-methods',
   summary: "List a customer's payment methods",
   access: read,
+  costs: 'none',
   params: byCustomerId,
   query: z.object(pageQuery),
   returns: page('PaymentMethodPage', PaymentMethod),
@@ -292,6 +296,7 @@ export const listExternalPaymentMethods = operation({
   path: '/v1/customers/external/{external_id}/payment-methods',
   summary: "List a customer's payment methods by external id",
   access: read,
+  costs: 'none',
   params: byExternalId,
   query: z.object(pageQuery),
   returns: page('PaymentMethodPage', PaymentMethod),

@@ -1,19 +1,19 @@
 import { z } from 'zod'
-import { email, merchant, named, NotPermitted, operation, page, pageQuery, resource, sorting, stamps, uuid, webhook } from '../kit/index.ts'
+import { emptyIsAbsent, email, merchant, named, NotPermitted, operation, page, pageQuery, resource, sorting, stamps, uuid, webhook } from '../kit/index.ts'
 import { AmbiguousExternalCustomerID, byCustomerId, byExternalId, externalId, NoSuchCustomer, personName } from './customers.ts'
 
 export const MemberRole = named('MemberRole', z.enum(['owner', 'billing_manager', 'member']))
 export type MemberRole = z.output<typeof MemberRole>
 
-/** Who uses what a customer pays for. */
+/** A person who uses the purchases of a customer. */
 export const Member = resource('Member', {
   ...stamps,
   id: uuid(),
-  customer_id: uuid().describe('Who pays.'),
+  customer_id: uuid().describe('The customer who pays.'),
   email: z.string(),
   name: z.string().nullable(),
-  external_id: z.string().nullable().describe('Your own identifier, one of a kind within the customer.'),
-  external_member_id: z.string().nullable().describe('The same, under the name that requests use.'),
+  external_id: z.string().nullable().describe('Your own identifier, unique within the customer.'),
+  external_member_id: z.string().nullable().describe('The same identifier, under the name that requests use.'),
   role: MemberRole,
 })
 export type Member = z.output<typeof Member>
@@ -28,9 +28,7 @@ export const MemberUpdate = resource('MemberUpdate', { name: personName(), email
 
 const read = merchant(['members:read', 'members:write'])
 const write = merchant('members:write')
-const role = MemberRole.or(z.literal('').transform(() => undefined))
-  .optional()
-  .describe('Only members with this role.')
+const role = emptyIsAbsent(MemberRole).describe('Only members with this role.')
 const listing = { role, ...pageQuery, sorting: sorting('MemberSortProperty', ['created_at'], ['-created_at']) }
 const MemberPage = page('MemberPage', Member)
 const byBothIds = byCustomerId.extend({ member_id: uuid() })
@@ -42,12 +40,10 @@ export const listMembers = operation({
   path: '/v1/members/',
   summary: 'List members',
   access: read,
+  costs: 'none',
   query: z.object({
-    customer_id: uuid()
-      .or(z.literal('').transform(() => undefined))
-      .optional()
-      .describe('Only members of this customer.'),
-    external_customer_id: z.string().max(256).optional().describe('Only members of customers with this external id, in any of the organizations.'),
+    customer_id: emptyIsAbsent(uuid()).describe('Only members of this customer.'),
+    external_customer_id: z.string().max(256).optional().describe('Only members of customers with this external id, in any organization.'),
     ...listing,
   }),
   returns: MemberPage,
@@ -59,6 +55,7 @@ export const listCustomerMembers = operation({
   path: '/v1/customers/{id}/members',
   summary: "List a customer's members",
   access: read,
+  costs: 'none',
   params: byCustomerId,
   query: z.object(listing),
   returns: MemberPage,
@@ -70,13 +67,14 @@ export const listExternalCustomerMembers = operation({
   path: '/v1/customers/external/{external_id}/members',
   summary: "List a customer's members by external id",
   access: read,
+  costs: 'none',
   params: byExternalId,
   query: z.object(listing),
   returns: MemberPage,
   fails: [NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
-const adding = 'An address that is a member already is answered with that member, unchanged. Only a team has members beside its owner.'
+const adding = 'If the address already belongs to a member, the answer is that member, unchanged. Only a team can have members besides its owner.'
 export const createMember = operation({
   id: 'customers:members:create',
   method: 'POST',
@@ -84,6 +82,7 @@ export const createMember = operation({
   summary: 'Add a member',
   description: adding,
   access: write,
+  costs: 'none',
   params: byCustomerId,
   body: MemberCreateFromCustomer,
   returns: Member,
@@ -97,6 +96,7 @@ export const createExternalMember = operation({
   summary: 'Add a member by external id',
   description: adding,
   access: write,
+  costs: 'none',
   params: byExternalId,
   body: MemberCreateFromCustomer,
   returns: Member,
@@ -110,6 +110,7 @@ export const getMember = operation({
   path: '/v1/customers/{id}/members/{member_id}',
   summary: 'Get a member',
   access: read,
+  costs: 'none',
   params: byBothIds,
   returns: Member,
   fails: [NoSuchCustomer],
@@ -120,12 +121,13 @@ export const getExternalMember = operation({
   path: '/v1/customers/external/{external_id}/members/{member_external_id}',
   summary: 'Get a member by external ids',
   access: read,
+  costs: 'none',
   params: byBothExternalIds,
   returns: Member,
   fails: [NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
-const changing = 'What is absent stays as it is. Who becomes owner takes over from the owner before, who becomes a billing manager.'
+const changing = 'Absent fields stay unchanged. A member who becomes owner replaces the current owner, who becomes a billing manager.'
 export const updateMember = operation({
   id: 'customers:members:update',
   method: 'PATCH',
@@ -133,6 +135,7 @@ export const updateMember = operation({
   summary: 'Update a member',
   description: changing,
   access: write,
+  costs: 'jobs',
   params: byBothIds,
   body: MemberUpdate,
   returns: Member,
@@ -145,13 +148,14 @@ export const updateExternalMember = operation({
   summary: 'Update a member by external ids',
   description: changing,
   access: write,
+  costs: 'jobs',
   params: byBothExternalIds,
   body: MemberUpdate,
   returns: Member,
   fails: [NotPermitted, NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
-const removing = 'The member is gone at once, with every portal session. The owner stays until another member takes over.'
+const removing = 'Removes the member at once and ends every portal session. The owner cannot be removed until another member becomes owner.'
 export const deleteMember = operation({
   id: 'customers:members:delete',
   method: 'DELETE',
@@ -159,6 +163,7 @@ export const deleteMember = operation({
   summary: 'Remove a member',
   description: removing,
   access: write,
+  costs: 'jobs',
   params: byBothIds,
   fails: [NotPermitted, NoSuchCustomer],
 })
@@ -169,19 +174,20 @@ export const deleteExternalMember = operation({
   summary: 'Remove a member by external ids',
   description: removing,
   access: write,
+  costs: 'jobs',
   params: byBothExternalIds,
   fails: [NotPermitted, NoSuchCustomer, AmbiguousExternalCustomerID],
 })
 
-// The places where members stood before they moved under their customer: kept for clients of that time.
-const flat = 'An older address: prefer the one under the customer.'
+// Older routes for members. Newer routes are below the customer's path. The older ones are kept for existing clients.
+const flat = 'Older path: prefer the one under the customer.'
 const byId = z.object({ id: uuid() })
 const whose = {
   customer_id: uuid().nullish().describe('The customer, by id.'),
   external_customer_id: z.string().min(1).max(256).nullish().describe('The customer, by your own identifier.'),
 }
 const ofWhom = z.object({
-  customer_id: uuid().optional().describe('The customer, by id: exactly one of the two.'),
+  customer_id: uuid().optional().describe('The customer, by id. Give exactly one of the two.'),
   external_customer_id: z.string().min(1).max(256).optional().describe('The customer, by your own identifier.'),
 })
 
@@ -189,9 +195,10 @@ export const createFlatMember = operation({
   id: 'members:create_member',
   method: 'POST',
   path: '/v1/members/',
-  summary: 'Add a member (older address)',
+  summary: 'Add a member (older path)',
   description: flat,
   access: write,
+  costs: 'none',
   body: resource('MemberCreate', { ...MemberCreateFromCustomer.shape, ...whose }),
   returns: Member,
   status: 201,
@@ -201,9 +208,10 @@ export const getFlatMember = operation({
   id: 'members:get_member',
   method: 'GET',
   path: '/v1/members/{id}',
-  summary: 'Get a member (older address)',
+  summary: 'Get a member (older path)',
   description: flat,
   access: read,
+  costs: 'none',
   params: byId,
   returns: Member,
   fails: [NoSuchCustomer],
@@ -212,9 +220,10 @@ export const updateFlatMember = operation({
   id: 'members:update_member',
   method: 'PATCH',
   path: '/v1/members/{id}',
-  summary: 'Update a member (older address)',
+  summary: 'Update a member (older path)',
   description: flat,
   access: write,
+  costs: 'jobs',
   params: byId,
   body: MemberUpdate,
   returns: Member,
@@ -224,9 +233,10 @@ export const deleteFlatMember = operation({
   id: 'members:delete_member',
   method: 'DELETE',
   path: '/v1/members/{id}',
-  summary: 'Remove a member (older address)',
+  summary: 'Remove a member (older path)',
   description: flat,
   access: write,
+  costs: 'jobs',
   params: byId,
   fails: [NotPermitted, NoSuchCustomer],
 })
@@ -234,9 +244,10 @@ export const getFlatExternalMember = operation({
   id: 'members:get_member_by_external_id',
   method: 'GET',
   path: '/v1/members/external/{external_id}',
-  summary: 'Get a member by external id (older address)',
+  summary: 'Get a member by external id (older path)',
   description: flat,
   access: read,
+  costs: 'none',
   params: byExternalId,
   query: ofWhom,
   returns: Member,
@@ -246,9 +257,10 @@ export const updateFlatExternalMember = operation({
   id: 'members:update_member_by_external_id',
   method: 'PATCH',
   path: '/v1/members/external/{external_id}',
-  summary: 'Update a member by external id (older address)',
+  summary: 'Update a member by external id (older path)',
   description: flat,
   access: write,
+  costs: 'jobs',
   params: byExternalId,
   query: ofWhom,
   body: MemberUpdate,
@@ -259,9 +271,10 @@ export const deleteFlatExternalMember = operation({
   id: 'members:delete_member_by_external_id',
   method: 'DELETE',
   path: '/v1/members/external/{external_id}',
-  summary: 'Remove a member by external id (older address)',
+  summary: 'Remove a member by external id (older path)',
   description: flat,
   access: write,
+  costs: 'jobs',
   params: byExternalId,
   query: ofWhom,
   fails: [NotPermitted, NoSuchCustomer, AmbiguousExternalCustomerID],

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { email, failure, NotPermitted, open, operation, page, pageQuery, portal, resource, ResourceNotFound, stamps, uuid } from '../kit/index.ts'
+import { email, failure, NotPermitted, openAccess, operation, page, pageQuery, portal, resource, ResourceNotFound, stamps, uuid } from '../kit/index.ts'
 import { Address, AddressInput, TaxID } from './addresses.ts'
 import { CustomerPaymentMethod, CustomerType, maybe, personName } from './customers.ts'
 import { MemberRole } from './members.ts'
@@ -35,8 +35,9 @@ export const getPortalCustomer = operation({
   method: 'GET',
   path: '/v1/customer-portal/customers/me',
   summary: 'Get the customer',
-  description: 'A plain member sees whom they belong to, and nothing of what is paid or by whom.',
+  description: 'A plain member sees the name of the customer, but no billing data.',
   access: read,
+  costs: 'none',
   returns: CustomerPortalCustomer,
   fails: [],
 })
@@ -46,8 +47,9 @@ export const updatePortalCustomer = operation({
   method: 'PATCH',
   path: '/v1/customer-portal/customers/me',
   summary: 'Update the billing details',
-  description: 'What is absent stays as it is.',
+  description: 'Absent fields stay unchanged.',
   access: write,
+  costs: 'jobs',
   body: CustomerPortalCustomerUpdate,
   returns: CustomerPortalCustomer,
   fails: [NotPermitted],
@@ -59,26 +61,28 @@ export const listPortalPaymentMethods = operation({
   path: '/v1/customer-portal/customers/me/payment-methods',
   summary: 'List the payment methods',
   access: read,
+  costs: 'none',
   query: z.object(pageQuery),
   returns: page('CustomerPaymentMethodPage', CustomerPaymentMethod),
   fails: [NotPermitted],
 })
 
-export const EmailUpdateInvalidOrExpired = failure('EmailUpdateInvalidOrExpired', 401, 'This link is used or expired. Ask for the change again.')
+export const EmailUpdateInvalidOrExpired = failure('EmailUpdateInvalidOrExpired', 401, 'This link is used or expired. Request the change again.')
 
 export const AddressNotProved = failure(
   'AddressNotProved',
   403,
-  'Your address is not proved yet. Sign in to the portal with the code that is mailed to it, then do this.',
+  'Your e-mail address is not verified. Sign in to the portal with the code that is mailed to it, then try again.',
 )
 
 export const requestEmailUpdate = operation({
   id: 'customer_portal:customers:request_email_update',
   method: 'POST',
   path: '/v1/customer-portal/customers/me/email-update/request',
-  summary: 'Ask to change the e-mail address',
-  description: 'A link goes to the new address; nothing changes until it is used. The answer is the same whether or not the address is taken.',
+  summary: 'Request a change of the e-mail address',
+  description: 'Sends a link to the new address; nothing changes until it is used. The answer is the same whether or not the address is taken.',
   access: write,
+  costs: 'mail',
   budget: 'sign_in',
   body: resource('CustomerEmailUpdateRequest', { email: email() }),
   returns: resource('CustomerEmailUpdateRequested', {}),
@@ -90,8 +94,9 @@ export const checkEmailUpdate = operation({
   id: 'customer_portal:customers:check_email_update',
   method: 'GET',
   path: '/v1/customer-portal/customers/me/email-update/check',
-  summary: 'Ask whether a link still works',
-  access: open({ anyOrigin: true }),
+  summary: 'Check whether a link still works',
+  access: openAccess({ anyOrigin: true }),
+  costs: 'none',
   budget: 'sign_in',
   query: z.object({ token: z.string().max(200) }),
   fails: [EmailUpdateInvalidOrExpired],
@@ -102,12 +107,13 @@ export const verifyEmailUpdate = operation({
   method: 'POST',
   path: '/v1/customer-portal/customers/me/email-update/verify',
   summary: 'Change the e-mail address',
-  description: 'Trades the token of the link for the change. It works once; the address before is told.',
-  access: open({ anyOrigin: true }),
+  description: 'Exchanges the token of the link for the change. The token works once; the previous address is notified.',
+  access: openAccess({ anyOrigin: true }),
+  costs: ['mail', 'jobs'],
   budget: 'sign_in',
   body: resource('CustomerEmailUpdateVerifyRequest', { token: z.string().max(200) }),
   returns: resource('CustomerEmailUpdateVerifyResponse', {
-    token: z.string().describe('A new customer access token for the member whose address this is; empty where a team’s address is nobody’s own.'),
+    token: z.string().describe('A new customer access token for the member with this address; empty if the address of a team belongs to no member.'),
   }),
   reveals: true,
   fails: [EmailUpdateInvalidOrExpired],
@@ -121,7 +127,7 @@ export const CustomerPortalMember = resource('CustomerPortalMember', {
   role: MemberRole,
 })
 
-/** A team manages itself only through people: a session without a member cannot. */
+/** The access rule for managing a team. It requires a member session; a customer session without a member is rejected. */
 const team = portal('customer_portal:write', ['member_session'])
 const byId = z.object({ id: uuid() })
 
@@ -131,6 +137,7 @@ export const listPortalMembers = operation({
   path: '/v1/customer-portal/members',
   summary: 'List the team',
   access: team,
+  costs: 'none',
   query: z.object(pageQuery),
   returns: page('CustomerPortalMemberPage', CustomerPortalMember),
   fails: [NotPermitted],
@@ -142,8 +149,9 @@ export const addPortalMember = operation({
   path: '/v1/customer-portal/members',
   summary: 'Add a member to the team',
   description:
-    'An address that is a member already is answered with that member, unchanged. Whoever was let in by a first purchase proves their address before they give roles.',
+    'If the address already belongs to a member, the answer is that member, unchanged. A person who was admitted by a first purchase must verify their address before they assign roles.',
   access: team,
+  costs: 'none',
   body: resource('CustomerPortalMemberCreate', { email: email(), name: personName(), role: MemberRole.default('member') }),
   returns: CustomerPortalMember,
   status: 201,
@@ -155,8 +163,9 @@ export const updatePortalMember = operation({
   method: 'PATCH',
   path: '/v1/customer-portal/members/{id}',
   summary: 'Update a member of the team',
-  description: 'Nobody changes their own role. Only the owner hands over the team, and becomes a billing manager.',
+  description: 'Members cannot change their own role. Only the owner can hand over the team, and then becomes a billing manager.',
   access: team,
+  costs: 'jobs',
   params: byId,
   body: resource('CustomerPortalMemberUpdate', { name: personName(), role: MemberRole.nullish() }),
   returns: CustomerPortalMember,
@@ -168,8 +177,9 @@ export const removePortalMember = operation({
   method: 'DELETE',
   path: '/v1/customer-portal/members/{id}',
   summary: 'Remove a member from the team',
-  description: 'Nobody removes themselves, and the owner stays until another member takes over.',
+  description: 'Members cannot remove themselves. The owner cannot be removed until another member becomes owner.',
   access: team,
+  costs: 'jobs',
   params: byId,
   fails: [NotPermitted, ResourceNotFound],
 })

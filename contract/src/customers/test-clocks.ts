@@ -22,38 +22,38 @@ import { maybe } from './customers.ts'
 export const TestClockStatus = named('TestClockStatus', z.enum(['ready', 'advancing']))
 export type TestClockStatus = z.output<typeof TestClockStatus>
 
-/** A time of its own for some customers: renewals, trials and retries happen when it says so. */
+/** A test clock: the business time of some sandbox customers. Their renewals, trials and payment retries follow it. */
 export const TestClock = resource('TestClock', {
   ...stamps,
   id: uuid(),
   organization_id: uuid(),
   name: z.string().nullable(),
-  now: timestamp().describe('The time that its customers live in. It stands still unless it is advanced.'),
-  target: timestamp().nullable().describe('Where it is on its way to; null where it has arrived.'),
+  now: timestamp().describe('The current time of the clock and its customers. It changes only when the clock is advanced.'),
+  target: timestamp().nullable().describe('The time that the clock is advancing to; null if it is not advancing.'),
   status: TestClockStatus,
-  customers_count: z.int().describe('How many customers live by it.'),
+  customers_count: z.int().describe('How many customers use the clock.'),
 })
 export type TestClock = z.output<typeof TestClock>
 
 export const TestClockCreate = resource('TestClockCreate', {
   organization_id: uuid().nullish(),
   name: maybe(256),
-  now: timestamp().nullish().describe('Where it starts: the present, unless said otherwise.'),
+  now: timestamp().nullish().describe('The start time. Defaults to the present.'),
 })
 
 const aCentury = 3_155_760_000
 
-/** To a moment, or by a span. */
+/** Advances the clock to a point in time, or by a duration. */
 export const TestClockAdvance = named(
   'TestClockAdvance',
   oneOf(strictResource('TestClockAdvanceTo', { to: timestamp().describe('Later than `now` of the clock.') }), {
-    by_seconds: strictResource('TestClockAdvanceBy', { by_seconds: z.int().min(1).max(aCentury).describe('A day has 86400.') }),
+    by_seconds: strictResource('TestClockAdvanceBy', { by_seconds: z.int().min(1).max(aCentury).describe('A day is 86400.') }),
   }),
 )
 export type TestClockAdvance = z.output<typeof TestClockAdvance>
 
-export const SandboxOnly = failure('SandboxOnly', 403, 'Test clocks exist in the sandbox only: here time is what it is.')
-export const ClockAlreadyAdvancing = failure('ClockAlreadyAdvancing', 409, 'This clock is on its way already. Wait until its status is `ready`.')
+export const SandboxOnly = failure('SandboxOnly', 403, 'Test clocks exist in the sandbox only. This is production.')
+export const ClockAlreadyAdvancing = failure('ClockAlreadyAdvancing', 409, 'This clock is already advancing. Wait until its status is `ready`.')
 
 const read = merchant(['customers:read', 'customers:write'])
 const write = merchant('customers:write')
@@ -65,6 +65,7 @@ export const listTestClocks = operation({
   path: '/v1/test-clocks/',
   summary: 'List test clocks',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     ...pageQuery,
@@ -79,8 +80,9 @@ export const createTestClock = operation({
   method: 'POST',
   path: '/v1/test-clocks/',
   summary: 'Create a test clock',
-  description: 'Sandbox only. Create customers with its id as `test_clock_id`, and whatever they buy lives in its time.',
+  description: 'Sandbox only. Create customers with its id as `test_clock_id`: their purchases then follow the time of the clock.',
   access: write,
+  costs: 'none',
   body: TestClockCreate,
   returns: TestClock,
   status: 201,
@@ -93,6 +95,7 @@ export const getTestClock = operation({
   path: '/v1/test-clocks/{id}',
   summary: 'Get a test clock',
   access: read,
+  costs: 'none',
   params: byId,
   returns: TestClock,
   fails: [SandboxOnly, ResourceNotFound],
@@ -103,8 +106,9 @@ export const advanceTestClock = operation({
   method: 'POST',
   path: '/v1/test-clocks/{id}/advance',
   summary: 'Advance a test clock',
-  description: 'Everything that falls due on the way happens, in its order. The answer comes at once; it has arrived when `status` is `ready` again.',
+  description: 'Runs everything that falls due until then, in order. The answer comes at once; the clock has arrived when `status` is `ready` again.',
   access: write,
+  costs: ['mail', 'money', 'jobs'],
   params: byId,
   body: TestClockAdvance,
   returns: TestClock,

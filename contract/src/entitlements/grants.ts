@@ -38,17 +38,17 @@ import {
 } from '../kit/index.ts'
 import { SubscriptionProrationBehavior } from '../organizations/organizations.ts'
 
-/** What a grant of each kind has to remember; a kind without anything has an empty record. */
+/** The data that a grant of each benefit type stores. Types without data have an empty record. */
 export const grantProperties = {
   custom: resource('BenefitGrantCustomProperties', {}),
   discord: resource('BenefitGrantDiscordProperties', {
-    account_id: z.string().nullish().describe('The linked account that is to get the role.'),
+    account_id: z.string().nullish().describe('The linked account that will get the role.'),
     guild_id: z.string().optional(),
     role_id: z.string().optional(),
-    granted_account_id: z.string().optional().describe('The account that has it.'),
+    granted_account_id: z.string().optional().describe('The account that has the role.'),
   }),
   github_repository: resource('BenefitGrantGitHubRepositoryProperties', {
-    account_id: z.string().nullish().describe('The linked account that is to be invited.'),
+    account_id: z.string().nullish().describe('The linked account that will be invited.'),
     repository_owner: z.string().optional(),
     repository_name: z.string().optional(),
     permission: GitHubPermission.optional(),
@@ -58,7 +58,7 @@ export const grantProperties = {
   license_keys: resource('BenefitGrantLicenseKeysProperties', {
     user_provided_key: z.string().optional(),
     license_key_id: z.string().optional(),
-    display_key: z.string().optional().describe('The end of the key.'),
+    display_key: z.string().optional().describe('The last characters of the key.'),
   }),
   meter_credit: resource('BenefitGrantMeterCreditProperties', {
     last_credited_meter_id: z.string().optional(),
@@ -79,7 +79,7 @@ type Kind = keyof typeof grantProperties
 export type GrantProperties = { [K in Kind]: z.output<(typeof grantProperties)[K]> }
 
 export const BenefitGrantError = resource('BenefitGrantError', {
-  message: z.string().describe('Why it could not be granted, and what would help.'),
+  message: z.string().describe('Why the benefit could not be granted, and what to do next.'),
   type: z.string(),
   timestamp: timestamp(),
 })
@@ -92,12 +92,12 @@ const common = {
   is_granted: z.boolean(),
   revoked_at: timestamp().nullable(),
   is_revoked: z.boolean(),
-  subscription_id: uuid().nullable().describe('The subscription that gives it; null where none does.'),
-  order_id: uuid().nullable().describe('The one-time order that gives it. Neither: it was granted by hand.'),
-  customer_id: uuid().describe('Who pays.'),
-  member_id: uuid().nullable().describe('Whose it is.'),
+  subscription_id: uuid().nullable().describe('The subscription of the grant; null if there is none.'),
+  order_id: uuid().nullable().describe('The one-time order of the grant. If both are null, the benefit was granted by hand.'),
+  customer_id: uuid().describe('The customer who pays.'),
+  member_id: uuid().nullable().describe('The member who has the benefit.'),
   benefit_id: uuid(),
-  error: BenefitGrantError.nullable().describe('What went wrong the last time; null once it went well.'),
+  error: BenefitGrantError.nullable().describe('The last error; null after a success.'),
 }
 
 const benefits = {
@@ -111,20 +111,23 @@ const benefits = {
   slack_shared_channel: BenefitSlackSharedChannel,
 }
 
-/** The kind stands at the top as well, so that a reader knows which properties to expect before it looks into the benefit. */
+/** The fields of a grant. The benefit type is repeated at the top level, so that clients can choose the schema of the properties by it. */
 const shape = <K extends Kind>(kind: K) => ({
   ...common,
   benefit_type: z.literal(kind).describe('The type of the benefit.'),
   customer: Customer,
-  member: Member.nullable().describe('The end user of a seat; null where the customer bought for itself.'),
+  member: Member.nullable().describe('The seat holder; null if the customer bought for itself.'),
   benefit: benefits[kind],
   properties: grantProperties[kind],
 })
 const grant = <K extends Kind>(name: string, kind: K) => resource(name, shape(kind))
 const announced = <K extends Kind>(name: string, kind: K) =>
-  resource(name, { ...shape(kind), previous_properties: grantProperties[kind].nullable().describe('What the properties were; null unless they changed.') })
+  resource(name, {
+    ...shape(kind),
+    previous_properties: grantProperties[kind].nullable().describe('The properties before the change; null if they did not change.'),
+  })
 
-/** That somebody has a benefit, had it, or could not be given it. */
+/** The grant of a benefit to a customer or member: active, revoked or failed. */
 export const BenefitGrant = named(
   'BenefitGrant',
   z.discriminatedUnion('benefit_type', [
@@ -140,7 +143,7 @@ export const BenefitGrant = named(
 )
 export type BenefitGrant = z.output<typeof BenefitGrant>
 
-/** The same as it is announced. */
+/** A grant as sent in webhooks. */
 export const BenefitGrantWebhook = named(
   'BenefitGrantWebhook',
   z.discriminatedUnion('benefit_type', [
@@ -166,9 +169,9 @@ export const BenefitSubscriberOrganization = resource('BenefitSubscriberOrganiza
   allow_customer_updates: z.boolean(),
 })
 
-/** What a holder sees of a benefit of each kind. */
+/** The properties of each benefit type that its holder sees. */
 const shown = {
-  custom: resource('BenefitCustomSubscriberProperties', { note: z.string().nullable().describe('Shown once it is granted.') }),
+  custom: resource('BenefitCustomSubscriberProperties', { note: z.string().nullable().describe('Shown after the benefit is granted.') }),
   discord: resource('BenefitDiscordSubscriberProperties', { guild_id: z.string() }),
   github_repository: resource('BenefitGitHubRepositorySubscriberProperties', { repository_owner: z.string(), repository_name: z.string() }),
   downloadables: resource('BenefitDownloadablesSubscriberProperties', { active_files: z.array(uuid()) }),
@@ -186,14 +189,14 @@ const held = <K extends Kind>(name: string, kind: K) =>
     benefit: resource(`Benefit${name}Subscriber`, {
       ...BenefitPublic.shape,
       type: z.literal(kind),
-      metadata: Metadata.describe('Always empty here: what the seller notes is not for holders, and older clients ask for the field.'),
+      metadata: Metadata.describe('Always empty: metadata of the seller is not shown to holders. Kept for older clients.'),
       organization: BenefitSubscriberOrganization,
       properties: shown[kind],
     }),
     properties: grantProperties[kind],
   })
 
-/** A grant as whoever has it sees it. */
+/** A grant as its holder sees it. */
 export const CustomerBenefitGrant = named(
   'CustomerBenefitGrant',
   z.discriminatedUnion('benefit_type', [
@@ -209,11 +212,11 @@ export const CustomerBenefitGrant = named(
 )
 export type CustomerBenefitGrant = z.output<typeof CustomerBenefitGrant>
 
-const linked = { account_id: text(1, 256).nullable().describe('One of the linked accounts of the portal; null gives it back.') }
+const linked = { account_id: text(1, 256).nullable().describe('A linked account of the portal; null removes it.') }
 const updating = <K extends Kind, S extends z.core.$ZodLooseShape>(name: string, kind: K, fields: S) =>
   resource(`CustomerBenefitGrant${name}Update`, { benefit_type: z.literal(kind), ...fields })
 
-/** What a holder has to add before some kinds can be granted. */
+/** Data that some benefit types need from the holder before they can be granted. */
 export const CustomerBenefitGrantUpdate = named(
   'CustomerBenefitGrantUpdate',
   z.discriminatedUnion('benefit_type', [
@@ -225,7 +228,9 @@ export const CustomerBenefitGrantUpdate = named(
     updating('MeterCredit', 'meter_credit', {}),
     updating('FeatureFlag', 'feature_flag', {}),
     updating('SlackSharedChannel', 'slack_shared_channel', {
-      properties: resource('CustomerBenefitGrantSlackSharedChannelPropertiesUpdate', { invited_email: email().describe('Who is invited to the channel.') }),
+      properties: resource('CustomerBenefitGrantSlackSharedChannelPropertiesUpdate', {
+        invited_email: email().describe('The person to invite to the channel.'),
+      }),
     }),
   ]),
 )
@@ -234,7 +239,7 @@ export type CustomerBenefitGrantUpdate = z.output<typeof CustomerBenefitGrantUpd
 export const BenefitGrantCreate = resource('BenefitGrantCreate', {
   customer_id: uuid(),
   benefit_id: uuid().describe('A benefit of the same organization.'),
-  member_id: uuid().nullish().describe('The member of the customer whose it is; the owner, unless said otherwise.'),
+  member_id: uuid().nullish().describe('The member who gets the benefit. Defaults to the owner.'),
 })
 
 const read = merchant(['benefits:read', 'benefits:write'])
@@ -243,7 +248,7 @@ const enter = portal(['customer_portal:read', 'customer_portal:write'])
 const change = portal('customer_portal:write')
 const byId = z.object({ id: uuid() })
 const byGrant = z.object({ grant_id: uuid() })
-const granted = flagInText().optional().describe('Granted now; or not, be it revoked or never given.')
+const granted = flagInText().optional().describe('True: granted now. False: revoked or never granted.')
 const BenefitGrantPage = page('BenefitGrantPage', BenefitGrant)
 
 export const listBenefitGrants = operation({
@@ -252,6 +257,7 @@ export const listBenefitGrants = operation({
   path: '/v1/benefit-grants/',
   summary: 'List benefit grants',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     customer_id: filter(uuid()),
@@ -274,6 +280,7 @@ export const getBenefitGrant = operation({
   path: '/v1/benefit-grants/{grant_id}',
   summary: 'Get a benefit grant',
   access: read,
+  costs: 'none',
   params: byGrant,
   returns: BenefitGrant,
   fails: [ResourceNotFound],
@@ -284,8 +291,9 @@ export const createBenefitGrant = operation({
   method: 'POST',
   path: '/v1/benefit-grants/',
   summary: 'Grant a benefit by hand',
-  description: 'Without a purchase, until it is revoked. What was granted by hand already is answered as it is.',
+  description: 'Grants the benefit without a purchase, until it is revoked. An existing manual grant is returned unchanged.',
   access: write,
+  costs: 'jobs',
   body: BenefitGrantCreate,
   returns: BenefitGrant,
   status: 201,
@@ -297,8 +305,9 @@ export const revokeBenefitGrant = operation({
   method: 'DELETE',
   path: '/v1/benefit-grants/{grant_id}',
   summary: 'Revoke a benefit grant',
-  description: 'Whoever has it loses it, and nobody else does. Revoking again changes nothing.',
+  description: 'The holder loses the benefit; other holders keep it. Idempotent: revoking again changes nothing.',
   access: write,
+  costs: 'jobs',
   params: byGrant,
   returns: BenefitGrant,
   fails: [NotPermitted, ResourceNotFound],
@@ -309,8 +318,9 @@ export const listGrantsOfBenefit = operation({
   method: 'GET',
   path: '/v1/benefits/{id}/grants',
   summary: 'List the grants of a benefit',
-  description: 'The newest first.',
+  description: 'Newest first.',
   access: read,
+  costs: 'none',
   params: byId,
   query: z.object({ is_granted: granted, customer_id: filter(uuid()), member_id: filter(uuid()), ...pageQuery }),
   returns: BenefitGrantPage,
@@ -322,8 +332,9 @@ export const listPortalBenefitGrants = operation({
   method: 'GET',
   path: '/v1/customer-portal/benefit-grants/',
   summary: 'List the benefits',
-  description: 'Neither what was revoked nor what the seller keeps to itself. A plain member sees their own.',
+  description: 'Without revoked benefits and benefits that the seller hides. A plain member sees only their own.',
   access: enter,
+  costs: 'none',
   query: z.object({
     query: z.string().max(256).optional().describe('Part of the description of the benefit.'),
     type: filter(BenefitType),
@@ -345,6 +356,7 @@ export const getPortalBenefitGrant = operation({
   path: '/v1/customer-portal/benefit-grants/{id}',
   summary: 'Get a benefit',
   access: enter,
+  costs: 'none',
   params: byId,
   returns: CustomerBenefitGrant,
   fails: [ResourceNotFound],
@@ -354,16 +366,17 @@ export const updatePortalBenefitGrant = operation({
   id: 'customer_portal:benefit-grants:update',
   method: 'PATCH',
   path: '/v1/customer-portal/benefit-grants/{id}',
-  summary: 'Say which account a benefit is for',
-  description: 'It is granted again, to the account that is given.',
+  summary: 'Choose the account for a benefit',
+  description: 'The benefit is granted again, to the given account.',
   access: change,
+  costs: 'jobs',
   params: byId,
   body: CustomerBenefitGrantUpdate,
   returns: CustomerBenefitGrant,
   fails: [NotPermitted, ResourceNotFound],
 })
 
-export const benefitGrantCreated = webhook('benefit_grant.created', BenefitGrantWebhook, 'Somebody is granted a benefit.')
-export const benefitGrantUpdated = webhook('benefit_grant.updated', BenefitGrantWebhook, 'A grant changes, because its benefit or the account it is for did.')
-export const benefitGrantCycled = webhook('benefit_grant.cycled', BenefitGrantWebhook, 'A new period is paid, and the benefit goes on.')
-export const benefitGrantRevoked = webhook('benefit_grant.revoked', BenefitGrantWebhook, 'Somebody loses a benefit.')
+export const benefitGrantCreated = webhook('benefit_grant.created', BenefitGrantWebhook, 'A benefit is granted.')
+export const benefitGrantUpdated = webhook('benefit_grant.updated', BenefitGrantWebhook, 'A grant changes, because its benefit or its account changed.')
+export const benefitGrantCycled = webhook('benefit_grant.cycled', BenefitGrantWebhook, 'A new period is paid, and the benefit continues.')
+export const benefitGrantRevoked = webhook('benefit_grant.revoked', BenefitGrantWebhook, 'A benefit is revoked.')

@@ -8,7 +8,7 @@ import {
   merchant,
   named,
   NotPermitted,
-  open,
+  openAccess,
   operation,
   page,
   pageQuery,
@@ -25,28 +25,28 @@ import {
 export const LicenseKeyStatus = named('LicenseKeyStatus', z.enum(['granted', 'revoked', 'disabled']))
 export type LicenseKeyStatus = z.output<typeof LicenseKeyStatus>
 
-/** A key that a holder types into an application, and that the application asks about. */
+/** A license key. Its holder enters it in an application, and the application validates it here. */
 export const LicenseKeyRead = resource('LicenseKeyRead', {
   ...stamps,
   id: uuid(),
   organization_id: uuid(),
-  customer_id: uuid().describe('Who pays.'),
+  customer_id: uuid().describe('The customer who pays.'),
   customer: resource('LicenseKeyCustomer', { ...CustomerTeam.shape, type: CustomerType }),
-  member_id: uuid().nullable().describe('Whose it is.'),
+  member_id: uuid().nullable().describe('The member who has the key.'),
   benefit_id: uuid(),
   key: z.string(),
-  display_key: z.string().describe('The end of the key.'),
-  status: LicenseKeyStatus.describe('`revoked` with its grant; `disabled` by the seller, whatever happens to the grant.'),
-  limit_activations: z.int().nullable().describe('How many activations there can be at a time; null where it is not to be activated at all.'),
+  display_key: z.string().describe('The last characters of the key.'),
+  status: LicenseKeyStatus.describe('`revoked`: together with its grant. `disabled`: by the seller, independent of the grant.'),
+  limit_activations: z.int().nullable().describe('Maximum number of activations at a time; null if the key cannot be activated.'),
   usage: z.int(),
   limit_usage: z.int().nullable().describe('Null for no limit.'),
-  validations: z.int().describe('How often it was found valid.'),
+  validations: z.int().describe('The number of successful validations.'),
   last_validated_at: timestamp().nullable(),
   expires_at: timestamp().nullable(),
 })
 export type LicenseKeyRead = z.output<typeof LicenseKeyRead>
 
-/** One place where a key is in use: a device, an installation. */
+/** One activation of a license key: a device or an installation. */
 export const LicenseKeyActivationBase = resource('LicenseKeyActivationBase', {
   ...stamps,
   id: uuid(),
@@ -61,55 +61,55 @@ export const LicenseKeyWithActivations = resource('LicenseKeyWithActivations', {
 })
 export const ValidatedLicenseKey = resource('ValidatedLicenseKey', {
   ...LicenseKeyRead.shape,
-  activation: LicenseKeyActivationBase.nullable().describe('The one that was asked about; null where none was.'),
+  activation: LicenseKeyActivationBase.nullable().describe('The activation in the request; null if there was none.'),
 })
 
 const largest = 2_147_483_647
 const limit = () => z.int().min(1).max(largest)
 
 export const LicenseKeyUpdate = resource('LicenseKeyUpdate', {
-  status: LicenseKeyStatus.nullish().describe('Revoking takes the benefit with it, granting gives it back.'),
+  status: LicenseKeyStatus.nullish().describe('Revoking also revokes the benefit; granting also grants it again.'),
   usage: z
     .int()
     .min(-largest - 1)
     .max(largest)
     .optional(),
-  limit_activations: limit().nullish().describe('For this key alone; null where it is not to be activated at all.'),
-  limit_usage: limit().nullish().describe('For this key alone; null for no limit.'),
-  expires_at: timestamp().nullish().describe('For this key alone; null for never.'),
+  limit_activations: limit().nullish().describe('For this key only; null if it cannot be activated.'),
+  limit_usage: limit().nullish().describe('For this key only; null for no limit.'),
+  expires_at: timestamp().nullish().describe('For this key only; null if it never expires.'),
 })
 export type LicenseKeyUpdate = z.output<typeof LicenseKeyUpdate>
 
-const presented = { key: z.string().min(1).max(255), organization_id: uuid().describe('Whose key it is.') }
+const presented = { key: z.string().min(1).max(255), organization_id: uuid().describe('The organization that sold the key.') }
 
 export const LicenseKeyValidate = resource('LicenseKeyValidate', {
   ...presented,
-  activation_id: uuid().nullish().describe('Valid only if this is one of its activations.'),
-  benefit_id: uuid().nullish().describe('Valid only if it belongs to this benefit.'),
-  customer_id: uuid().nullish().describe('Valid only if it belongs to this customer.'),
-  increment_usage: z.int().min(0).max(largest).nullish().describe('Added to the usage, if it is valid.'),
+  activation_id: uuid().nullish().describe('Valid only if this is an activation of the key.'),
+  benefit_id: uuid().nullish().describe('Valid only if the key belongs to this benefit.'),
+  customer_id: uuid().nullish().describe('Valid only if the key belongs to this customer.'),
+  increment_usage: z.int().min(0).max(largest).nullish().describe('Added to the usage if the key is valid.'),
   conditions: metadataInput().optional().describe('Valid only if they equal those of the activation.'),
 })
 export type LicenseKeyValidate = z.output<typeof LicenseKeyValidate>
 
 export const LicenseKeyActivate = resource('LicenseKeyActivate', {
   ...presented,
-  label: text(1, 256).describe('What is activated, in words that its owner knows it by.'),
-  conditions: metadataInput().optional().describe('What has to be said again when this activation is validated, such as a fingerprint of the device.'),
-  meta: metadataInput().optional().describe('Your own facts about the activation.'),
+  label: text(1, 256).describe('A name for the activated device or installation that its owner recognizes.'),
+  conditions: metadataInput().optional().describe('Values that every validation of this activation must repeat, such as a fingerprint of the device.'),
+  meta: metadataInput().optional().describe('Your own data about the activation.'),
 })
 export type LicenseKeyActivate = z.output<typeof LicenseKeyActivate>
 
 export const LicenseKeyDeactivate = resource('LicenseKeyDeactivate', { ...presented, activation_id: uuid() })
 
-/** What a signed licence says: the payload of the token, as JSON. */
+/** The claims of a signed offline licence: the JSON payload of the token. */
 export const LicenceClaims = resource('LicenceClaims', {
   iss: z.string().describe('The address of this deployment.'),
-  aud: uuid().describe('The organization that sells.'),
+  aud: uuid().describe('The organization that sold the license key.'),
   sub: uuid().describe('The license key.'),
   jti: uuid(),
   iat: z.int().describe('When it was signed, in seconds since 1970.'),
-  exp: z.int().describe('Until when to trust it, in seconds since 1970.'),
+  exp: z.int().describe('When the licence expires, in seconds since 1970.'),
   customer_id: uuid(),
   license_key: resource('LicenseKeyClaim', {
     display_key: z.string(),
@@ -121,15 +121,15 @@ export const LicenceClaims = resource('LicenceClaims', {
   benefit: resource('LicenceBenefitClaim', { id: uuid(), description: z.string(), metadata: Metadata }),
   product: resource('LicenceProductClaim', { id: uuid(), name: z.string(), metadata: Metadata })
     .nullable()
-    .describe('What was bought; null where the benefit was granted by hand.'),
+    .describe('The product that was bought; null if the benefit was granted by hand.'),
 })
 export type LicenceClaims = z.output<typeof LicenceClaims>
 
-/** The `typ` in the header of a licence: no other token that we sign can be taken for one. */
+/** The `typ` header of a licence token. It prevents other signed tokens from being accepted as licences. */
 export const licenceType = 'licence+jwt'
 
 export const OfflineLicenceCreate = resource('OfflineLicenceCreate', {
-  activation_id: uuid().nullish().describe('The activation that it is for; needed where the key limits activations.'),
+  activation_id: uuid().nullish().describe('The activation of the licence. Required if the key limits activations.'),
 })
 
 export const OfflineLicence = resource('OfflineLicence', {
@@ -139,10 +139,10 @@ export const OfflineLicence = resource('OfflineLicence', {
     .describe(
       'A JSON Web Signature in compact form (header `alg` EdDSA over Ed25519, `typ` licence+jwt, and `kid`). Claims: `iss`, `aud` the organization, `sub` the license key, `jti`, `iat`, `exp`, `customer_id`, `license_key`, `activation`, `benefit`, `product`.',
     ),
-  expires_at: timestamp().describe('Until when to trust it; the same as the claim `exp`.'),
+  expires_at: timestamp().describe('When the licence expires; the same as the claim `exp`.'),
 })
 
-/** Public halves, each under the name that the header of a licence gives. */
+/** The public signing keys. Each `kid` matches the `kid` header of the licences that the key signed. */
 export const LicenceSigningKeySet = resource('LicenceSigningKeySet', {
   keys: z.array(
     resource('LicenceSigningKey', {
@@ -156,20 +156,20 @@ export const LicenceSigningKeySet = resource('LicenceSigningKeySet', {
   ),
 })
 
-export const RotateNotPermitted = failure('RotateNotPermitted', 400, 'This key is revoked, so there is nothing to replace. Grant its benefit again first.')
+export const RotateNotPermitted = failure('RotateNotPermitted', 400, 'This key is revoked and cannot be replaced. Grant its benefit again first.')
 
 const read = merchant(['license_keys:read', 'license_keys:write'])
 const write = merchant('license_keys:write')
 const enter = portal(['customer_portal:read', 'customer_portal:write'])
 const change = portal('customer_portal:write')
-const anybody = open({ anyOrigin: true })
+const anybody = openAccess({ anyOrigin: true })
 const byId = z.object({ id: uuid() })
 const LicenseKeyPage = page('LicenseKeyPage', LicenseKeyRead)
 
 const validating =
-  'Not found is whatever is not valid: unknown, revoked, disabled or expired, of another benefit or customer, not activated so, under other conditions. Usage beyond the limit is refused with 400, and not counted.'
-const activating = 'Refused where the key is not to be activated, has as many activations as it may, or is revoked, disabled or expired.'
-const rotating = 'The key is another one from now on, and the one before is void at once. Limits, usage and activations stay.'
+  'Answers 404 for every invalid key: unknown, revoked, disabled or expired; of another benefit or customer; without this activation; with other conditions. Usage beyond the limit is rejected with 400 and not counted.'
+const activating = 'Rejected if the key cannot be activated, has reached its activation limit, or is revoked, disabled or expired.'
+const rotating = 'Creates a new key; the old one becomes invalid at once. Limits, usage and activations stay.'
 
 export const listLicenseKeys = operation({
   id: 'license_keys:list',
@@ -177,6 +177,7 @@ export const listLicenseKeys = operation({
   path: '/v1/license-keys/',
   summary: 'List license keys',
   access: read,
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     benefit_id: filter(uuid()),
@@ -196,6 +197,7 @@ export const getLicenseKey = operation({
   path: '/v1/license-keys/{id}',
   summary: 'Get a license key',
   access: read,
+  costs: 'none',
   params: byId,
   returns: LicenseKeyWithActivations,
   fails: [ResourceNotFound],
@@ -206,8 +208,9 @@ export const updateLicenseKey = operation({
   method: 'PATCH',
   path: '/v1/license-keys/{id}',
   summary: 'Update a license key',
-  description: 'What is absent stays as it is. What is set for this key alone stays when its benefit changes.',
+  description: 'Absent fields stay unchanged. Values that are set for this key stay when its benefit changes.',
   access: write,
+  costs: 'jobs',
   params: byId,
   body: LicenseKeyUpdate,
   returns: LicenseKeyRead,
@@ -221,6 +224,7 @@ export const getLicenseKeyActivation = operation({
   path: '/v1/license-keys/{id}/activations/{activation_id}',
   summary: 'Get an activation',
   access: read,
+  costs: 'none',
   params: z.object({ id: uuid(), activation_id: uuid() }),
   returns: LicenseKeyActivationRead,
   fails: [ResourceNotFound],
@@ -233,6 +237,7 @@ export const rotateLicenseKey = operation({
   summary: 'Replace a license key',
   description: rotating,
   access: write,
+  costs: 'jobs',
   params: byId,
   returns: LicenseKeyRead,
   fails: [NotPermitted, ResourceNotFound, RotateNotPermitted],
@@ -243,10 +248,11 @@ export const signLicenseKey = operation({
   id: 'license_keys:offline',
   method: 'POST',
   path: '/v1/license-keys/{id}/offline',
-  summary: 'Sign a licence for use offline',
+  summary: 'Sign a licence for offline use',
   description:
-    'An application checks it by itself, with the keys at /v1/licence-signing-keys. A key that limits activations is signed for one of them. Revoking the key does not reach what was signed before: it counts until it expires.',
+    'An application verifies the licence offline, with the keys at /v1/licence-signing-keys. If the key limits activations, the licence is for one of them. Revoking the key does not affect signed licences: they are valid until they expire.',
   access: write,
+  costs: 'none',
   params: byId,
   body: OfflineLicenceCreate.prefault({}),
   returns: OfflineLicence,
@@ -259,8 +265,9 @@ export const listLicenceSigningKeys = operation({
   method: 'GET',
   path: '/v1/licence-signing-keys',
   summary: 'List the keys that licences are signed with',
-  description: 'A JSON Web Key Set. A key stays listed for as long as anything signed with it counts.',
+  description: 'A JSON Web Key Set. A key stays listed while a licence that it signed is valid.',
   access: anybody,
+  costs: 'none',
   returns: LicenceSigningKeySet,
   fails: [],
 })
@@ -272,6 +279,7 @@ export const validateLicenseKey = operation({
   summary: 'Validate a license key',
   description: validating,
   access: write,
+  costs: 'none',
   body: LicenseKeyValidate,
   returns: ValidatedLicenseKey,
   fails: [BadRequest, ResourceNotFound],
@@ -285,6 +293,7 @@ export const activateLicenseKey = operation({
   summary: 'Activate a license key',
   description: activating,
   access: write,
+  costs: 'none',
   body: LicenseKeyActivate,
   returns: LicenseKeyActivationRead,
   fails: [NotPermitted, ResourceNotFound],
@@ -295,8 +304,9 @@ export const deactivateLicenseKey = operation({
   id: 'license_keys:deactivate',
   method: 'POST',
   path: '/v1/license-keys/deactivate',
-  summary: 'Give an activation back',
+  summary: 'Deactivate a license key',
   access: write,
+  costs: 'none',
   body: LicenseKeyDeactivate,
   fails: [ResourceNotFound],
 })
@@ -306,8 +316,9 @@ export const listPortalLicenseKeys = operation({
   method: 'GET',
   path: '/v1/customer-portal/license-keys/',
   summary: 'List the license keys',
-  description: 'The newest first. A plain member sees their own.',
+  description: 'Newest first. A plain member sees only their own.',
   access: enter,
+  costs: 'none',
   query: z.object({ benefit_id: filter(uuid()), ...pageQuery }),
   returns: LicenseKeyPage,
   fails: [],
@@ -319,6 +330,7 @@ export const getPortalLicenseKey = operation({
   path: '/v1/customer-portal/license-keys/{id}',
   summary: 'Get a license key',
   access: enter,
+  costs: 'none',
   params: byId,
   returns: LicenseKeyWithActivations,
   fails: [ResourceNotFound],
@@ -331,13 +343,14 @@ export const rotatePortalLicenseKey = operation({
   summary: 'Replace a license key',
   description: rotating,
   access: change,
+  costs: 'jobs',
   params: byId,
   returns: LicenseKeyRead,
   fails: [NotPermitted, ResourceNotFound, RotateNotPermitted],
   reveals: true,
 })
 
-// Whoever knows a key may use it: the three that ask for no more share one budget per address, because keys can be tried.
+// These three operations need no credential besides the license key. They share one rate limit per IP address, which prevents guessing keys.
 export const validatePortalLicenseKey = operation({
   id: 'customer_portal:license_keys:validate',
   method: 'POST',
@@ -345,6 +358,7 @@ export const validatePortalLicenseKey = operation({
   summary: 'Validate a license key',
   description: validating,
   access: anybody,
+  costs: 'none',
   budget: 'license_keys',
   body: LicenseKeyValidate,
   returns: ValidatedLicenseKey,
@@ -358,6 +372,7 @@ export const activatePortalLicenseKey = operation({
   summary: 'Activate a license key',
   description: activating,
   access: anybody,
+  costs: 'none',
   budget: 'license_keys',
   body: LicenseKeyActivate,
   returns: LicenseKeyActivationRead,
@@ -368,8 +383,9 @@ export const deactivatePortalLicenseKey = operation({
   id: 'customer_portal:license_keys:deactivate',
   method: 'POST',
   path: '/v1/customer-portal/license-keys/deactivate',
-  summary: 'Give an activation back',
+  summary: 'Deactivate a license key',
   access: anybody,
+  costs: 'none',
   budget: 'license_keys',
   body: LicenseKeyDeactivate,
   fails: [ResourceNotFound],

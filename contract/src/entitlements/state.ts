@@ -38,7 +38,7 @@ const held = <K extends keyof typeof grantProperties>(name: string, kind: K) =>
     benefit_id: uuid(),
     benefit_type: z.literal(kind),
     benefit_metadata: Metadata,
-    member_id: uuid().nullable().describe('Whose it is: a member of the team, or the owner.'),
+    member_id: uuid().nullable().describe('The member who has the benefit: a member of the team, or the owner.'),
     properties: grantProperties[kind],
   })
 
@@ -63,19 +63,19 @@ export const CustomerStateMeter = resource('CustomerStateMeter', {
   meter_id: uuid(),
   consumed_units: z.number(),
   credited_units: z.int(),
-  balance: z.number().describe('What is left of the credits; below zero where more was used.'),
+  balance: z.number().describe('The remaining credits; negative if more was used.'),
 })
 
 const standing = {
   active_subscriptions: z.array(CustomerStateSubscription).describe('Active or trialing.'),
-  granted_benefits: z.array(CustomerStateBenefitGrant).describe('What the customer and its members have now.'),
+  granted_benefits: z.array(CustomerStateBenefitGrant).describe('The benefits that the customer and its members have now.'),
   active_meters: z.array(CustomerStateMeter),
   is_complete: z
     .boolean()
-    .describe('False where there are more benefits than are told: an event tells 1,000, an answer 10,000. Ask for one member, or list the grants.'),
+    .describe('False if there are more benefits than listed: an event lists 1,000, an answer 10,000. Request a single member, or list the grants.'),
 }
 
-/** All that an application has to know about a customer to let people in. */
+/** The state of a customer that an application needs to decide about access. */
 export const CustomerState = named(
   'CustomerState',
   z.discriminatedUnion('type', [
@@ -87,21 +87,22 @@ export type CustomerState = z.output<typeof CustomerState>
 
 export const CustomerStateToken = resource('CustomerStateToken', {
   token: z.string().describe('The state as a JSON Web Signature; the keys are at /.well-known/jwks.json.'),
-  expires_at: timestamp().describe('Until when to trust it.'),
+  expires_at: timestamp().describe('When the token expires.'),
 })
 
 const read = merchant(['customers:read', 'customers:write'])
-const query = z.object({ member_id: uuid().optional().describe('Only the benefits of this member; for the owner, those of the customer itself as well.') })
-const knowing = 'Active subscriptions, benefits that are granted, and meters, in one answer.'
-const signing = 'The same, signed and short-lived: an application can check it by itself, without asking again.'
+const query = z.object({ member_id: uuid().optional().describe('Only the benefits of this member. For the owner, also the benefits of the customer itself.') })
+const knowing = 'Active subscriptions, granted benefits and meters in one answer.'
+const signing = 'The same data, signed and short-lived. An application can verify it without another request.'
 
 export const getCustomerState = operation({
   id: 'customers:get_state',
   method: 'GET',
   path: '/v1/customers/{id}/state',
-  summary: 'Get what a customer has',
+  summary: 'Get the state of a customer',
   description: knowing,
   access: read,
+  costs: 'none',
   params: byCustomerId,
   query,
   returns: CustomerState,
@@ -112,9 +113,10 @@ export const getExternalCustomerState = operation({
   id: 'customers:get_state_external',
   method: 'GET',
   path: '/v1/customers/external/{external_id}/state',
-  summary: 'Get what a customer has, by external id',
+  summary: 'Get the state of a customer by external id',
   description: knowing,
   access: read,
+  costs: 'none',
   params: byExternalId,
   query,
   returns: CustomerState,
@@ -125,9 +127,10 @@ export const getCustomerStateToken = operation({
   id: 'customers:get_state_token',
   method: 'GET',
   path: '/v1/customers/{id}/state/token',
-  summary: 'Get what a customer has, signed',
+  summary: 'Get the signed state of a customer',
   description: signing,
   access: read,
+  costs: 'none',
   params: byCustomerId,
   query,
   returns: CustomerStateToken,
@@ -138,9 +141,10 @@ export const getExternalCustomerStateToken = operation({
   id: 'customers:get_state_token_external',
   method: 'GET',
   path: '/v1/customers/external/{external_id}/state/token',
-  summary: 'Get what a customer has, signed, by external id',
+  summary: 'Get the signed state of a customer by external id',
   description: signing,
   access: read,
+  costs: 'none',
   params: byExternalId,
   query,
   returns: CustomerStateToken,
@@ -150,5 +154,5 @@ export const getExternalCustomerStateToken = operation({
 export const customerStateChanged = webhook(
   'customer.state_changed',
   CustomerState,
-  'What a customer or its members have changes; changes close together are told once.',
+  'The access of a customer or its members changes. Changes close together are sent as one event.',
 )

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { failure, open, operation, resource } from '../kit/index.ts'
+import { failure, openAccess, operation, resource } from '../kit/index.ts'
 
 export const PublicKeyNotFound = failure('PublicKeyNotFound', 400, 'The report is signed with a key that this deployment does not know.')
 export const InvalidSignature = failure('InvalidSignature', 403, 'The signature does not match the report.')
@@ -17,8 +17,9 @@ export const reportLeaks = operation({
   path: '/v1/integrations/github/secret-scanning',
   summary: 'Report leaked tokens',
   description:
-    'For secret-scanning services. The raw body is signed (ECDSA P-256, SHA-256, base64) in `github-public-key-signature` with the key named in `github-public-key-identifier`. Every token that is ours is revoked at once and its owner told.',
-  access: open(),
+    'For secret-scanning services. The raw body is signed (ECDSA P-256, SHA-256, base64) in `github-public-key-signature` with the key named in `github-public-key-identifier`. Every token of this deployment is revoked at once, and its owner is notified.',
+  access: openAccess(),
+  costs: 'mail',
   body: z.array(LeakedToken).max(1000).meta({ id: 'LeakReport' }),
   returns: z.array(resource('LeakVerdict', { token_raw: z.string(), token_type: z.string(), label: z.enum(['true_positive', 'false_positive']) })),
   fails: [PublicKeyNotFound, InvalidSignature],
@@ -30,7 +31,8 @@ export const listTokenPatterns = operation({
   path: '/v1/integrations/token-patterns',
   summary: 'List the patterns of our tokens',
   description: 'Regular expressions for secret scanners: every credential that this software issues matches exactly one of them.',
-  access: open({ anyOrigin: true }),
+  access: openAccess({ anyOrigin: true }),
+  costs: 'none',
   returns: resource('TokenPatterns', { patterns: z.array(resource('TokenPattern', { type: z.string(), pattern: z.string() })) }),
   fails: [],
 })

@@ -16,7 +16,7 @@ import {
   uuid,
 } from '../kit/index.ts'
 
-/** Roles of the people who run an organization. Exactly one is its owner. */
+/** The roles of an organization's users. An organization has exactly one owner. */
 export const organizationRoles = ['owner', 'admin', 'finance', 'member'] as const
 export const OrganizationRole = named('OrganizationRole', z.enum(organizationRoles))
 export type OrganizationRole = z.infer<typeof OrganizationRole>
@@ -47,7 +47,7 @@ export type Invitation = z.output<typeof Invitation>
 export const InvitationInvalid = failure(
   'InvitationInvalid',
   410,
-  'This invitation is used, withdrawn or expired, or it was sent to another address. Ask for a new one.',
+  'This invitation was used or withdrawn, has expired, or was sent to another address. Ask for a new one.',
 )
 
 const inOrganization = z.object({ id: uuid() })
@@ -59,6 +59,7 @@ export const listMemberships = operation({
   path: '/v1/organizations/{id}/members',
   summary: 'List the people of an organization',
   access: merchant(['organizations:read', 'organizations:write']),
+  costs: 'none',
   params: inOrganization,
   query: z.object(pageQuery),
   returns: page('OrganizationMembershipPage', Membership),
@@ -72,6 +73,7 @@ export const updateMembership = operation({
   summary: 'Change the role of a person',
   description: 'The owner keeps the role of owner.',
   access: session('organizations:write', { fresh: true }),
+  costs: 'none',
   params: ofUser,
   body: resource('OrganizationMembershipUpdate', { role: AssignableRole }),
   returns: Membership,
@@ -83,8 +85,9 @@ export const removeMembership = operation({
   method: 'DELETE',
   path: '/v1/organizations/{id}/members/{user_id}',
   summary: 'Remove a person',
-  description: 'Every credential of that person stops reaching this organization with the next request. The owner cannot be removed.',
+  description: 'The credentials of that person lose access to this organization with the next request. The owner cannot be removed.',
   access: session('organizations:write'),
+  costs: 'none',
   params: ofUser,
   fails: [NotPermitted, ResourceNotFound],
 })
@@ -96,6 +99,7 @@ export const leaveOrganization = operation({
   summary: 'Leave an organization',
   description: 'The owner cannot leave.',
   access: session('organizations:write'),
+  costs: 'none',
   params: inOrganization,
   fails: [NotPermitted, ResourceNotFound],
 })
@@ -107,6 +111,7 @@ export const inviteMember = operation({
   summary: 'Invite a person by e-mail',
   description: 'The person joins when they accept. Inviting the same address again replaces the earlier invitation.',
   access: session('organizations:write', { fresh: true }),
+  costs: 'mail',
   params: inOrganization,
   body: resource('OrganizationInvitationCreate', { email: email(), role: AssignableRole.default('member') }),
   returns: Invitation,
@@ -120,6 +125,7 @@ export const listInvitations = operation({
   path: '/v1/organizations/{id}/invitations',
   summary: 'List invitations',
   access: merchant(['organizations:read', 'organizations:write']),
+  costs: 'none',
   params: inOrganization,
   query: z.object(pageQuery),
   returns: page('OrganizationInvitationPage', Invitation),
@@ -132,6 +138,7 @@ export const revokeInvitation = operation({
   path: '/v1/organizations/{id}/invitations/{invitation_id}',
   summary: 'Withdraw an invitation',
   access: session('organizations:write'),
+  costs: 'none',
   params: z.object({ id: uuid(), invitation_id: uuid() }),
   fails: [NotPermitted, ResourceNotFound],
 })
@@ -141,8 +148,9 @@ export const acceptInvitation = operation({
   method: 'POST',
   path: '/v1/organization-invitations/accept',
   summary: 'Accept an invitation',
-  description: 'The signed-in person must own the address the invitation was sent to.',
+  description: 'The signed-in person must own the address of the invitation.',
   access: session('organizations:write'),
+  costs: 'none',
   body: resource('OrganizationInvitationAccept', { token: z.string().min(1).max(200) }),
   returns: Membership,
   fails: [InvitationInvalid],

@@ -1,23 +1,5 @@
 import { z } from 'zod'
-import {
-  failure,
-  filter,
-  NotPermitted,
-  operation,
-  page,
-  pageQuery,
-  protocol,
-  resource,
-  ResourceNotFound,
-  session,
-  sorting,
-  stamps,
-  text,
-  timestamp,
-  named,
-  visitor,
-  uuid,
-} from '../kit/index.ts'
+import { failure, NotPermitted, operation, page, pageQuery, protocol, resource, session, sorting, stamps, text, named, visitor, uuid } from '../kit/index.ts'
 import { isScope, scopes } from '../scopes.ts'
 import { TokenScope } from './tokens.ts'
 
@@ -25,11 +7,11 @@ export const SubType = named('SubType', z.enum(['user', 'organization']))
 
 export const clientAuthMethods = ['client_secret_basic', 'client_secret_post', 'none'] as const
 
-/** Schemes that run something instead of opening an address. */
+/** URL schemes that execute code or read local data instead of opening a page. */
 const hostile = /^(javascript|vbscript|data|blob|file|about|filesystem|view-source):/i
 const loopback = /^(localhost|[a-z0-9-]+\.localhost|127\.0\.0\.1|\[::1\])$/
 
-/** Why an address cannot be one that codes are sent to; undefined when it can. */
+/** Returns why a URL is not allowed as a redirect URI, or undefined if it is allowed. */
 export const whyNoRedirect = (address: string): string | undefined => {
   if (/[\s\\\p{Cc}]/u.test(address)) return 'An address has no spaces, backslashes or control characters.'
   if (hostile.test(address)) return 'This scheme cannot receive a redirect.'
@@ -41,11 +23,11 @@ export const whyNoRedirect = (address: string): string | undefined => {
   }
   if (address.includes('#')) return 'A redirect address has no fragment.'
   if (url.username !== '' || url.password !== '' || /^[a-z][a-z0-9+.-]*:\/\/[^/?#]*@/i.test(address)) return 'A redirect address names no user.'
-  if (address.includes('*')) return 'A redirect address has no wildcard: register each one.'
-  if (url.protocol === 'https:') return url.hostname === '' ? 'Expected a host.' : undefined
+  if (address.includes('*')) return 'A redirect address has no wildcard. Register each address.'
+  if (url.protocol === 'https:') return url.hostname === '' ? 'Expected an address with a host.' : undefined
   if (url.protocol === 'http:')
     return loopback.test(url.hostname) ? undefined : 'http is accepted for this machine only (localhost, 127.0.0.1, [::1]); use https.'
-  // A scheme of the app's own is its name turned round (RFC 8252, 7.1), so that no two apps share one.
+  // A custom scheme must be a reversed domain name (RFC 8252, 7.1), so that two apps do not use the same scheme.
   return /^[a-z][a-z0-9+-]*(\.[a-z0-9+-]+)+:$/i.test(url.protocol) ? undefined : 'A scheme of your own contains a dot, for example com.example.app:/callback.'
 }
 
@@ -59,7 +41,7 @@ const RedirectUri = z
   })
   .meta({ format: 'uri' })
 
-/** A page about the app, shown as a link: https only, so that the link is what it looks like. */
+/** A URL of a page about the app, shown as a link. Only https is allowed, so that the host in the link is authenticated. */
 const about = (what: string) =>
   z
     .url({ protocol: /^https$/, hostname: z.regexes.domain })
@@ -67,7 +49,7 @@ const about = (what: string) =>
     .nullish()
     .describe(what)
 
-/** Known scopes count; others are left out of the registration, because older clients name scopes that are gone. */
+/** A list of scopes. Unknown scopes are dropped, because older clients request scopes that no longer exist. */
 const scopeList = z
   .string()
   .max(4000)
@@ -75,21 +57,21 @@ const scopeList = z
   .refine((list) => list !== '', 'Name at least one known scope; several are separated by single spaces.')
 
 const configuration = {
-  redirect_uris: z.array(RedirectUri).min(1).max(20).describe('Where codes may be sent; compared character by character.'),
+  redirect_uris: z.array(RedirectUri).min(1).max(20).describe('Addresses that may receive codes; compared character by character.'),
   token_endpoint_auth_method: z
     .enum(clientAuthMethods)
     .default('client_secret_post')
-    .describe('`none` declares a public client: it keeps no secret and proves itself by PKCE.'),
+    .describe('`none` declares a public client: it has no secret and must use PKCE.'),
   grant_types: z
     .array(z.enum(['authorization_code', 'refresh_token']))
     .min(1)
     .max(2)
     .default(['authorization_code', 'refresh_token']),
   response_types: z.array(z.literal('code')).min(1).max(1).default(['code']),
-  scope: scopeList.default(scopes.join(' ')).describe('The scopes this client may ask for, separated by spaces.'),
+  scope: scopeList.default(scopes.join(' ')).describe('The scopes this client may request, separated by spaces.'),
   client_name: text(1, 100).describe('Shown to people, as plain text.'),
   client_uri: about('A page about the app.'),
-  logo_uri: about('Kept, and not loaded by our pages.'),
+  logo_uri: about('Stored, but not loaded by our pages.'),
   tos_uri: about('The terms of service.'),
   policy_uri: about('The privacy policy.'),
   default_sub_type: SubType.default('user').describe('`organization`: the person chooses exactly one organization.'),
@@ -100,8 +82,8 @@ export type OAuth2ClientConfiguration = z.output<typeof OAuth2ClientConfiguratio
 
 export const OAuth2ClientConfigurationUpdate = resource('OAuth2ClientConfigurationUpdate', {
   ...configuration,
-  client_id: z.string().describe('The same as in the address.'),
-  client_secret: z.string().max(200).optional().describe('If sent, must be the current one.'),
+  client_id: z.string().describe('The same as in the path.'),
+  client_secret: z.string().max(200).optional().describe('If sent, must be the current secret.'),
 })
 
 export const OAuth2Client = resource('OAuth2Client', {
@@ -119,15 +101,15 @@ export const OAuth2Client = resource('OAuth2Client', {
   tos_uri: z.string().nullable(),
   policy_uri: z.string().nullable(),
   default_sub_type: SubType,
-  verified: z.boolean().describe('The operator of this deployment vouches for the app.'),
+  verified: z.boolean().describe('True if the operator of this deployment has verified the app.'),
 })
 export type OAuth2Client = z.output<typeof OAuth2Client>
 
 const registration = {
   ...OAuth2Client.shape,
-  client_secret: z.string().optional().describe('Shown when it is made, and never again. A public client has none.'),
+  client_secret: z.string().optional().describe('Shown only when it is created. A public client has none.'),
   client_secret_expires_at: z.int().describe('0: it does not expire.'),
-  registration_client_uri: z.string().describe('Where this registration is read and changed.'),
+  registration_client_uri: z.string().describe('The address to read and change this registration.'),
 }
 export const OAuth2ClientRegistration = resource('OAuth2ClientRegistration', { ...registration, registration_access_token: z.string().optional() })
 export type OAuth2ClientRegistration = z.output<typeof OAuth2ClientRegistration>
@@ -148,8 +130,8 @@ export const RegistrationTokenMissing = failure(
   400,
   'Send the registration token of this client (Authorization: Bearer <token>), or sign in as its owner.',
 )
-export const InvalidAuthorizationRequest = failure('invalid_request', 400, 'This authorization request cannot be answered.')
-export const SignInNeeded = failure('login_required', 401, 'Nobody is signed in in this browser.')
+export const InvalidAuthorizationRequest = failure('invalid_request', 400, 'This authorization request is not valid. Check its parameters.')
+export const SignInNeeded = failure('login_required', 401, 'No person is signed in to this browser. Sign in first.')
 
 export const registerClient = operation({
   id: 'oauth2:clients:oauth2:create_client',
@@ -157,8 +139,9 @@ export const registerClient = operation({
   path: '/v1/oauth2/register',
   summary: 'Register a client',
   description:
-    'RFC 7591. A person who is signed in becomes its owner. The secret and the registration token are shown in this answer and never again. People see the app as unverified until the operator vouches for it.',
+    'RFC 7591. A signed-in person becomes the owner of the client. The secret and the registration token are shown in this answer only. People see the app as unverified until the operator verifies it.',
   access: visitor(),
+  costs: 'none',
   budget: 'registration',
   body: OAuth2ClientConfiguration,
   returns: OAuth2ClientRegistration,
@@ -176,6 +159,7 @@ export const getClient = operation({
   summary: 'Get a client',
   description: 'RFC 7592, with the registration token or as its owner.',
   access: visitor(),
+  costs: 'none',
   params: byClient,
   returns: OAuth2ClientRegistration,
   fails: [InvalidClient, RegistrationTokenMissing],
@@ -186,8 +170,10 @@ export const updateClient = operation({
   method: 'PUT',
   path: '/v1/oauth2/register/{client_id}',
   summary: 'Replace the configuration of a client',
-  description: 'RFC 7592. A public client that becomes confidential gets a secret, shown in this answer; a confidential one that becomes public loses its own.',
+  description:
+    'RFC 7592. A public client that becomes confidential gets a secret, shown in this answer. A confidential client that becomes public loses its secret.',
   access: visitor(),
+  costs: 'none',
   params: byClient,
   body: OAuth2ClientConfigurationUpdate,
   returns: OAuth2ClientRegistration,
@@ -199,8 +185,9 @@ export const deleteClient = operation({
   method: 'DELETE',
   path: '/v1/oauth2/register/{client_id}',
   summary: 'Delete a client',
-  description: 'Every token it holds is refused from the next request on.',
+  description: 'Its tokens are rejected from the next request on.',
   access: visitor(),
+  costs: 'none',
   params: byClient,
   fails: [InvalidClient, RegistrationTokenMissing],
 })
@@ -211,6 +198,7 @@ export const listClients = operation({
   path: '/v1/oauth2/',
   summary: 'List your clients',
   access: session(['user:read', 'user:write']),
+  costs: 'none',
   query: z.object({ ...pageQuery, sorting: sorting('OAuth2ClientSortProperty', ['created_at', 'client_name'], ['-created_at']) }),
   returns: page('OAuth2ClientPage', OAuth2Client),
   fails: [],
@@ -237,10 +225,10 @@ export const describeConsent = operation({
   id: 'oauth2:authorize',
   method: 'GET',
   path: '/v1/oauth2/authorize',
-  summary: 'Describe what a client asks for',
-  description:
-    'The consent page as data: what an authorization request means to the person who is signed in. Authorizing itself happens in the browser, at the authorization endpoint.',
+  summary: 'Describe an authorization request',
+  description: 'The data of the consent page for the signed-in person. The authorization itself happens in the browser, at the authorization endpoint.',
   access: visitor(),
+  costs: 'none',
   query: z.object({
     response_type: z.string().max(100).optional(),
     client_id: z.string().max(200).optional(),
@@ -255,7 +243,7 @@ export const describeConsent = operation({
 
 const clientCredentials = {
   client_id: z.string(),
-  client_secret: z.string().optional().describe('Left out by public clients, and by clients that authenticate with a Basic header.'),
+  client_secret: z.string().optional().describe('Omitted by public clients, and by clients that authenticate with a Basic header.'),
 }
 
 export const TokenResponse = resource('TokenResponse', {
@@ -272,8 +260,9 @@ export const requestToken = operation({
   method: 'POST',
   path: '/v1/oauth2/token',
   summary: 'Exchange a code or a refresh token for tokens',
-  description: 'An access token lives ten days, whichever grant gave it. Refresh tokens rotate: the answer holds the next one.',
+  description: 'An access token is valid for ten days with every grant type. Refresh tokens rotate: the answer contains the next one.',
   access: protocol(),
+  costs: 'none',
   form: true,
   body: z.union([
     resource('AuthorizationCodeTokenRequest', {
@@ -281,11 +270,11 @@ export const requestToken = operation({
       ...clientCredentials,
       code: z.string(),
       redirect_uri: z.string().max(2083),
-      code_verifier: z.string().optional().describe('PKCE: required from public clients, and from everyone who sent a challenge.'),
+      code_verifier: z.string().optional().describe('PKCE: required for public clients, and for every client that sent a challenge.'),
     }),
     resource('RefreshTokenRequest', { grant_type: z.literal('refresh_token'), ...clientCredentials, refresh_token: z.string(), scope: z.string().optional() }),
     resource('WebTokenRequest', {
-      grant_type: z.literal('web').describe('Answered `unsupported_grant_type`: sessions stay in the browser they belong to.'),
+      grant_type: z.literal('web').describe('Answers `unsupported_grant_type`: sessions cannot leave their browser.'),
       ...clientCredentials,
       session_token: z.string(),
       sub_type: SubType.default('user'),
@@ -308,8 +297,9 @@ export const revokeToken = operation({
   method: 'POST',
   path: '/v1/oauth2/revoke',
   summary: 'Revoke a token',
-  description: 'RFC 7009. Ends the token and the others that came from the same authorization. An unknown token is a success too.',
+  description: 'RFC 7009. Ends the token and all others from the same authorization. An unknown token also answers with success.',
   access: protocol(),
+  costs: 'none',
   form: true,
   body: resource('RevokeTokenRequest', tokenToLookUp),
   returns: resource('RevokeTokenResponse', {}),
@@ -320,19 +310,20 @@ export const introspectToken = operation({
   id: 'oauth2:introspect_token',
   method: 'POST',
   path: '/v1/oauth2/introspect',
-  summary: 'Look a token up',
-  description: 'RFC 7662. A client learns about its own tokens only; of any other, and of one that does not work any more, nothing but `{"active": false}`.',
+  summary: 'Introspect a token',
+  description: 'RFC 7662. A client can introspect only its own tokens. For any other token, and for an invalid one, the answer is `{"active": false}`.',
   access: protocol(),
+  costs: 'none',
   form: true,
   body: resource('IntrospectTokenRequest', tokenToLookUp),
   returns: resource('IntrospectTokenResponse', {
-    active: z.boolean().describe('False comes alone, without the fields below.'),
+    active: z.boolean().describe('If false, the fields below are absent.'),
     client_id: z.string(),
     token_type: z.enum(['access_token', 'refresh_token']),
     scope: z.string(),
     sub_type: SubType,
     sub: z.string(),
-    organizations: z.array(z.string()).describe('The organizations that the person restricted the token to; empty when they did not.'),
+    organizations: z.array(z.string()).describe('The organizations that the person restricted the token to; empty if there is no restriction.'),
     aud: z.string(),
     iss: z.string(),
     exp: z.int(),
@@ -346,8 +337,10 @@ export const getUserInfo = operation({
   method: 'GET',
   path: '/v1/oauth2/userinfo',
   summary: 'Get claims about the person',
-  description: 'With an OAuth access token that holds `openid`; `email` and `profile` add their claims. Also answers to POST, as OpenID Connect asks.',
+  description:
+    'Requires an OAuth access token with the scope `openid`; `email` and `profile` add their claims. Also answers to POST, as OpenID Connect requires.',
   access: protocol(['oidc']),
+  costs: 'none',
   returns: resource('UserInfo', {
     sub: z.string(),
     name: z.string().nullish(),
@@ -357,34 +350,4 @@ export const getUserInfo = operation({
     updated_at: z.int().optional(),
   }),
   fails: [],
-})
-
-export const OAuth2Grant = resource('OAuth2Grant', {
-  ...stamps,
-  client: OAuth2ClientPublic,
-  scopes: z.array(TokenScope),
-  organizations: z.array(uuid()).describe('Those the app may act in; empty: all that you belong to, also later ones.'),
-  last_authorized_at: timestamp(),
-})
-
-export const listGrants = operation({
-  id: 'oauth2:grants:list',
-  method: 'GET',
-  path: '/v1/oauth2/grants',
-  summary: 'List the apps that act for you',
-  access: session(['user:read', 'user:write']),
-  query: z.object({ client_id: filter(z.string()), ...pageQuery, sorting: sorting('OAuth2GrantSortProperty', ['created_at'], ['-created_at']) }),
-  returns: page('OAuth2GrantPage', OAuth2Grant),
-  fails: [],
-})
-
-export const withdrawGrant = operation({
-  id: 'oauth2:grants:delete',
-  method: 'DELETE',
-  path: '/v1/oauth2/grants/{client_id}',
-  summary: 'Withdraw what you allowed an app',
-  description: 'Its tokens are refused from the next request on, and it has to ask again.',
-  access: session('user:write'),
-  params: byClient,
-  fails: [ResourceNotFound],
 })

@@ -19,12 +19,15 @@ import { scopes } from '../scopes.ts'
 
 export const TokenScope = named('TokenScope', z.enum(scopes))
 
-/** Ten years: long enough for any machine, short enough to end. */
+/** The maximum lifetime of a token: ten years, in seconds. */
 const longest = 315_360_000
 
 const duration = /^P(?=.)(?:(\d{1,5})D)?(?:T(?=.)(?:(\d{1,6})H)?(?:(\d{1,7})M)?(?:(\d{1,9})S)?)?$/
 
-/** Seconds, or an ISO 8601 duration of days, hours, minutes and seconds; seconds in code. Null never expires. */
+/**
+ * The lifetime of a token: a number of seconds, or an ISO 8601 duration of days, hours, minutes and seconds. Parsed to
+ * seconds. A token with a lifetime of null never expires.
+ */
 const expiresIn = () =>
   z
     .union([z.int(), z.string().regex(duration, 'Use a duration such as P90D or PT12H.')])
@@ -36,8 +39,9 @@ const expiresIn = () =>
         .map((part) => Number(part ?? 0))
       return ((day * 24 + hour) * 60 + minute) * 60 + second
     })
-    .refine((seconds) => seconds > 0 && seconds <= longest, 'Choose more than nothing and at most ten years.')
+    .refine((seconds) => seconds > 0 && seconds <= longest, 'Choose more than 0 seconds and at most ten years.')
     .nullish()
+    .describe('Seconds, or an ISO 8601 duration such as P90D: more than 0, at most ten years. Null never expires.')
 
 const common = {
   ...stamps,
@@ -46,7 +50,7 @@ const common = {
   scopes: z.array(TokenScope),
   expires_at: timestamp().nullable(),
   last_used_at: timestamp().nullable(),
-  hint: z.string().describe('The start and the last four characters of the token, to recognise it by.'),
+  hint: z.string().describe('The start and the last four characters of the token, to identify it.'),
 }
 
 export const OrganizationAccessToken = resource('OrganizationAccessToken', { ...common, organization_id: uuid() })
@@ -68,6 +72,7 @@ export const listOrganizationTokens = operation({
   path: '/v1/organization-access-tokens/',
   summary: 'List organization access tokens',
   access: session([read, write]),
+  costs: 'none',
   query: z.object({
     organization_id: filter(uuid()),
     ...pageQuery,
@@ -82,8 +87,9 @@ export const createOrganizationToken = operation({
   method: 'POST',
   path: '/v1/organization-access-tokens/',
   summary: 'Create an organization access token',
-  description: 'The token itself is shown in this answer and never again.',
+  description: 'The token itself is shown in this answer only.',
   access: session(write, { fresh: true }),
+  costs: 'none',
   body: resource('OrganizationAccessTokenCreate', {
     organization_id: uuid().optional(),
     comment: text(1, 256),
@@ -102,6 +108,7 @@ export const updateOrganizationToken = operation({
   path: '/v1/organization-access-tokens/{id}',
   summary: 'Update an organization access token',
   access: session(write, { fresh: true }),
+  costs: 'none',
   params: byId,
   body: resource('OrganizationAccessTokenUpdate', changes),
   returns: OrganizationAccessToken,
@@ -113,8 +120,9 @@ export const revokeOrganizationToken = operation({
   method: 'DELETE',
   path: '/v1/organization-access-tokens/{id}',
   summary: 'Revoke an organization access token',
-  description: 'The token is refused from the next request on.',
+  description: 'The token is rejected from the next request on.',
   access: session(write),
+  costs: 'none',
   params: byId,
   fails: [NotPermitted, ResourceNotFound],
 })
@@ -125,6 +133,7 @@ export const listPersonalTokens = operation({
   path: '/v1/personal_access_tokens/',
   summary: 'List your personal access tokens',
   access: session(['user:read', 'user:write']),
+  costs: 'none',
   query: z.object({ ...pageQuery, sorting: sorting('PersonalAccessTokenSortProperty', ['created_at', 'comment', 'last_used_at'], ['created_at']) }),
   returns: page('PersonalAccessTokenPage', PersonalAccessToken),
   fails: [],
@@ -135,8 +144,9 @@ export const createPersonalToken = operation({
   method: 'POST',
   path: '/v1/personal_access_tokens/',
   summary: 'Create a personal access token',
-  description: 'It acts as you, in every organization you belong to. The token itself is shown in this answer and never again.',
+  description: 'The token acts as you, in every organization you belong to. It is shown in this answer only.',
   access: session('user:write', { fresh: true }),
+  costs: 'none',
   body: resource('PersonalAccessTokenCreate', { comment: text(1, 256), expires_in: expiresIn(), scopes: chosenScopes() }),
   reveals: true,
   returns: resource('PersonalAccessTokenCreated', { personal_access_token: PersonalAccessToken, token: z.string() }),
@@ -150,6 +160,7 @@ export const updatePersonalToken = operation({
   path: '/v1/personal_access_tokens/{id}',
   summary: 'Update a personal access token',
   access: session('user:write', { fresh: true }),
+  costs: 'none',
   params: byId,
   body: resource('PersonalAccessTokenUpdate', changes),
   returns: PersonalAccessToken,
@@ -161,8 +172,9 @@ export const revokePersonalToken = operation({
   method: 'DELETE',
   path: '/v1/personal_access_tokens/{id}',
   summary: 'Revoke a personal access token',
-  description: 'The token is refused from the next request on.',
+  description: 'The token is rejected from the next request on.',
   access: session('user:write'),
+  costs: 'none',
   params: byId,
   fails: [NotPermitted, ResourceNotFound],
 })

@@ -1,16 +1,16 @@
 import type { AnyScope, Scope } from '../scopes.ts'
 
-/** The kinds of credential that can stand for someone on the organization surface. */
+/** The credential kinds that authenticate on the organization API. */
 export const merchantCredentials = ['oidc', 'pat', 'oat'] as const
 export type MerchantCredential = (typeof merchantCredentials)[number]
 
-/** The kinds that can stand for someone in the customer portal: the customer itself, or one of its members. */
+/** The credential kinds that authenticate in the customer portal: sessions of the customer or of one of its members. */
 export const portalCredentials = ['customer_session', 'member_session'] as const
 export type PortalCredential = (typeof portalCredentials)[number]
 
 /**
- * Who may call an operation. The field is required on every operation, so nothing is reachable by omission.
- * Scopes are any-of: one of them is enough.
+ * The access rule of an operation. Every operation must declare it, so that no operation is public by omission. A
+ * caller needs one of the listed scopes.
  */
 export type Access =
   | { readonly kind: 'merchant'; readonly scopes: readonly Scope[]; readonly credentials: readonly MerchantCredential[] }
@@ -24,32 +24,38 @@ export type ScopeList<S extends string> = S | readonly [S, ...S[]]
 
 const list = <S extends string>(scopes: ScopeList<S>): readonly S[] => (typeof scopes === 'string' ? [scopes] : scopes)
 
-/** The organization surface: organization, personal and OAuth tokens (and the dashboard's own session) that hold a scope. */
+/** Requires an organization token, personal token, OAuth token or dashboard session with one of the scopes. */
 export const merchant = (scopes: ScopeList<Scope>, credentials: readonly MerchantCredential[] = merchantCredentials): Access & { kind: 'merchant' } => ({
   kind: 'merchant',
   scopes: list(scopes),
   credentials,
 })
 
-/** A signed-in person in their own browser, never a token. `fresh` asks for a sign-in of at most an hour ago. */
+/** Requires a web session of a signed-in user; tokens are rejected. `fresh` requires a sign-in within the last hour. */
 export const session = (scopes: ScopeList<AnyScope>, options: { fresh?: boolean } = {}): Access & { kind: 'session' } => ({
   kind: 'session',
   scopes: list(scopes),
   fresh: options.fresh ?? false,
 })
 
-/** The customer portal: a customer or a member with a portal session. */
+/** Requires a portal session of a customer or a member. */
 export const portal = (scopes: ScopeList<Scope>, credentials: readonly PortalCredential[] = portalCredentials): Access & { kind: 'portal' } => ({
   kind: 'portal',
   scopes: list(scopes),
   credentials,
 })
 
-/** Anyone; a credential that is sent along is ignored. `anyOrigin` lets the pages of any site use it. */
-export const open = (options: { anyOrigin?: boolean } = {}): Access & { kind: 'open' } => ({ kind: 'open', anyOrigin: options.anyOrigin ?? false })
+/** Requires no credential and ignores one that is sent. `anyOrigin` allows cross-origin requests from any site. */
+export const openAccess = (options: { anyOrigin?: boolean } = {}): Access & { kind: 'open' } => ({ kind: 'open', anyOrigin: options.anyOrigin ?? false })
 
-/** Anyone; a person who is signed in in this browser is recognised, and a token that the operation itself reads may speak instead. */
+/**
+ * Requires no credential. Recognises the user by the session cookie of the browser. A request with a bearer token is
+ * anonymous, and the handler may read the token itself.
+ */
 export const visitor = (): Access & { kind: 'visitor' } => ({ kind: 'visitor' })
 
-/** Whoever the protocol itself lets in: OAuth 2.0 and OpenID Connect say how a client or a token is presented, and how a refusal reads. */
+/**
+ * Leaves authentication to the OAuth provider. OAuth 2.0 and OpenID Connect define how clients and tokens authenticate,
+ * and the format of errors.
+ */
 export const protocol = (credentials: readonly 'oidc'[] = []): Access & { kind: 'protocol' } => ({ kind: 'protocol', credentials })

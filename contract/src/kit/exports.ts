@@ -9,12 +9,12 @@ const isZone = (name: string): boolean => {
   }
 }
 
-/** The zone in which moments are written: a name of the IANA database. */
+/** The time zone in which timestamps are written: a name of the IANA database. */
 export const timezone = () =>
   z
     .preprocess((value) => (value === '' ? 'UTC' : value), z.string().max(64).refine(isZone, 'Use the name of a time zone, such as Europe/Vienna or UTC.'))
     .default('UTC')
-    .describe('The time zone in which moments are written, by its IANA name.')
+    .describe('The time zone of dates and times, by its IANA name.')
 
-/** A file with a header line and one line for each record. */
+/** A CSV file with a header line and one line for each record. */
 export const csv = z.string().describe('RFC 4180, UTF-8: a header line, then one line for each record.')

@@ -1,6 +1,7 @@
 export * from './access.ts'
 export * from './exports.ts'
 export * from './failures.ts'
+export * from './limits.ts'
 export * from './operations.ts'
 export * from './pages.ts'
 export * from './schemas.ts'

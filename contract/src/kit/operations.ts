@@ -2,6 +2,7 @@ import type { z } from 'zod'
 import type { Access } from './access.ts'
 import {
   BadRequest,
+  HostNotAllowed,
   InternalServerError,
   NotPermitted,
   AnswerForgotten,
@@ -16,13 +17,19 @@ import {
   UnsupportedMediaType,
   type FailureKind,
 } from './failures.ts'
-
-/** The rate budgets: who is charged and how much each holds is the server's table. */
-export type BudgetName = 'api' | 'license_keys' | 'sign_in' | 'registration' | 'checkout_confirm' | 'checkout_link'
+import type { BudgetName } from './limits.ts'
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
 
-/** A promise to callers: one method and path, who may call, what goes in, what comes out, what may be refused. */
+/**
+ * The shared resources that a call can use up, so that other tenants wait. `mail`: sends a mail. `money`: calls the
+ * payment processor. `jobs`: adds a background job, or makes a row due for a worker. `polls`: keeps the request open
+ * until there is news. `storage`: stores a file or a document.
+ */
+export const costKinds = ['mail', 'money', 'jobs', 'polls', 'storage'] as const
+export type Cost = (typeof costKinds)[number]
+
+/** The declaration of an API operation: method and path, access rule, input, output and failures. */
 export interface Operation<
   Params extends z.ZodType = z.ZodType,
   Query extends z.ZodType = z.ZodType,
@@ -35,32 +42,37 @@ export interface Operation<
   readonly summary: string
   readonly description?: string
   readonly access: Access
+  /**
+   * The costs of a successful call for other tenants, at once or through a job that it adds. Every operation must declare it.
+   * `pnpm matrix` compares it with the running server, and `pnpm abuse` attacks with the operations of each kind.
+   */
+  readonly costs: 'none' | Cost | readonly [Cost, Cost, ...Cost[]]
   readonly params?: Params
   readonly query?: Query
   readonly body?: Body
-  /** Success: 200 with a body, unless said otherwise. Without `returns` the answer has no body; 302 sends on to another address. */
+  /** Schema of the success response. The default status is 200. Without `returns` the response has no body. Status 302 redirects. */
   readonly returns?: Returns
   readonly status?: 200 | 201 | 202 | 204 | 302
-  /** Success, but not there yet: answered without a body, and asked for again. */
+  /** Status of a response whose result is not ready yet. The response has no body, and the client polls again. */
   readonly pending?: 202
-  /** What the answer is, where it is not JSON. */
+  /** Media type of the response if it is not JSON. */
   readonly media?: 'text/csv'
-  /** A success that clients may expect besides; it is documented and never answered. */
+  /** An additional success status for the OpenAPI document, because existing clients expect it. The server never sends it. */
   readonly alsoDeclares?: 200
-  /** The body comes as a form (application/x-www-form-urlencoded) instead of JSON. */
+  /** True if the request body is a form (application/x-www-form-urlencoded) instead of JSON. */
   readonly form?: boolean
   readonly fails: readonly FailureKind[]
-  /** Which rate budget a call is charged to; `api` unless said otherwise. */
+  /** The rate limit that a call is charged to. Defaults to `api`. */
   readonly budget?: BudgetName
-  /** For how many days a repetition under the same idempotency key is recognised: 1 unless said otherwise, 30 where money moves. */
+  /** Days for which a retry with the same idempotency key is recognised. Defaults to 1; 30 for operations that move money. */
   readonly keptDays?: number
-  /** The answer holds a secret that is shown once. */
+  /** True if the response contains a secret that is shown once. */
   readonly reveals?: boolean
-  /** Bytes of request body that are read before the request is refused; 1 MiB unless said otherwise. */
+  /** Maximum size of the request body in bytes. Defaults to 1 MiB. */
   readonly bodyLimit?: number
 }
 
-/** Declares an operation. Exporting it from its resource's file is all it takes to be routed, documented and tested. */
+/** Declares an operation. Exporting it from its resource's file is enough to route, document and test it. */
 export const operation = <
   const Id extends string,
   Params extends z.ZodType = z.ZodUndefined,
@@ -78,24 +90,39 @@ type Part<O, K extends 'params' | 'query' | 'body' | 'returns'> = O extends { re
     : z.ZodUndefined
   : z.ZodUndefined
 
-/** Whether an operation declares this part of a request. */
+/** True if an operation declares this part of a request. */
 export type Takes<O, K extends 'params' | 'query' | 'body'> = Part<O, K> extends z.ZodUndefined ? false : true
 
-/** What a handler receives after parsing. */
+/** The parsed input that a handler receives. */
 export type Parsed<O, K extends 'params' | 'query' | 'body'> = z.output<Part<O, K>>
-/** What a handler answers, before encoding: nothing, where no body is declared. */
+/** The value that a handler returns before encoding. Void if the operation declares no body. */
 export type Answer<O> = Part<O, 'returns'> extends z.ZodUndefined ? void : z.output<Part<O, 'returns'>>
-/** What a caller may send. */
+/** The input that a caller may send. */
 export type Sent<O, K extends 'params' | 'query' | 'body'> = z.input<Part<O, K>>
-/** What a caller receives. */
+/** The response body that a caller receives. */
 export type Received<O> = z.input<Part<O, 'returns'>>
+
+/** Lists what an operation costs others. */
+export const costsOf = ({ costs }: Pick<Operation, 'costs'>): readonly Cost[] => (costs === 'none' ? [] : typeof costs === 'string' ? [costs] : costs)
 
 export const successStatus = (operation: Pick<Operation, 'status' | 'returns'>): number => operation.status ?? (operation.returns ? 200 : 204)
 
-/** Every failure that an operation may answer: its own, and those of the stages that its declaration sends it through. */
-export const failuresOf = (operation: Pick<Operation, 'access' | 'method' | 'body' | 'fails' | 'reveals'>): readonly FailureKind[] => {
-  const { access, method, body, fails, reveals } = operation
-  if (access.kind === 'protocol') return [...new Set([...fails, BadRequest, UnknownVersion, TooManyRequests, InternalServerError, ServiceUnavailable])]
+/** Lists every failure that an operation may answer: its own, and those of the pipeline stages that it passes through. */
+export const failuresOf = (operation: Pick<Operation, 'access' | 'method' | 'fails' | 'reveals'>): readonly FailureKind[] => {
+  const { access, method, fails, reveals } = operation
+  if (access.kind === 'protocol')
+    return [
+      ...new Set([
+        ...fails,
+        BadRequest,
+        UnknownVersion,
+        ...(method === 'GET' ? [] : [UnsupportedMediaType]),
+        TooManyRequests,
+        HostNotAllowed,
+        InternalServerError,
+        ServiceUnavailable,
+      ]),
+    ]
   const unguarded = access.kind === 'open' || access.kind === 'visitor'
   const guarded =
     access.kind === 'open' || access.kind === 'visitor'
@@ -108,6 +135,20 @@ export const failuresOf = (operation: Pick<Operation, 'access' | 'method' | 'bod
           ...(access.kind === 'session' && access.fresh ? [SessionNotFreshError] : []),
         ]
   const repeatable = !unguarded && method !== 'GET' ? [RequestInFlight, AnswerForgotten, ...(reveals ? [AnswerSealed] : [])] : []
-  const carrying = body ? [RequestBodyTooLarge, UnsupportedMediaType] : []
-  return [...new Set([...fails, ...guarded, ...repeatable, ...carrying, BadRequest, UnknownVersion, TooManyRequests, InternalServerError, ServiceUnavailable])]
+  // The server reads the body of every request except GET, also if the operation does not use it.
+  const carrying = method === 'GET' ? [] : [RequestBodyTooLarge, UnsupportedMediaType]
+  return [
+    ...new Set([
+      ...fails,
+      ...guarded,
+      ...repeatable,
+      ...carrying,
+      BadRequest,
+      UnknownVersion,
+      TooManyRequests,
+      HostNotAllowed,
+      InternalServerError,
+      ServiceUnavailable,
+    ]),
+  ]
 }

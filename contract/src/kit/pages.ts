@@ -3,20 +3,29 @@ import { integerInText, resource } from './schemas.ts'
 
 export const pageSizeLimit = 100
 
-/** One-based page and its size. A size above the maximum is taken as the maximum, so that iteration stays complete. */
+/** Number of records in one response. A number above the maximum is replaced by the maximum. */
+export const pageSize = (usual: number, most = pageSizeLimit) =>
+  integerInText(z.int().min(1))
+    .default(usual)
+    .meta({ maximum: most, description: `Records in one answer. A number above ${most} is treated as ${most}.` })
+
+/**
+ * Pagination parameters: a one-based page number and a page size. A size above the maximum is replaced by the maximum,
+ * so that clients that iterate get all records.
+ */
 export const pageQuery = {
   page: integerInText(z.int().min(1)).default(1).describe('One-based page number.'),
-  cursor: z.string().max(2000).optional().describe('Continues after the last record of an earlier answer; `page` then counts for nothing.'),
-  limit: integerInText(z.int().min(1)).default(10).describe(`Records on a page, ${pageSizeLimit} at most; a larger number is taken as ${pageSizeLimit}.`),
+  cursor: z.string().max(2000).optional().describe('Continues after the last record of an earlier answer; `page` is then ignored.'),
+  limit: pageSize(10),
 }
 
 export const Pagination = resource('Pagination', {
   total_count: z.int().describe('Records that match, over all pages.'),
   max_page: z.int().describe('The last page at this size; 0 when nothing matches.'),
-  next_cursor: z.string().nullable().describe('Send it as `cursor` to get what comes next, whatever is added or removed meanwhile; null at the end.'),
+  next_cursor: z.string().nullable().describe('Send it as `cursor` to get the next records, even if records are added or removed meanwhile; null at the end.'),
 })
 
-/** A collection answer: the records of one page and where it stands in the whole. */
+/** A list response: the records of one page, and its pagination. */
 export const page = <T extends z.ZodType>(name: string, item: T) => resource(name, { items: z.array(item), pagination: Pagination })
 
 export interface PageRequest {
@@ -25,19 +34,19 @@ export interface PageRequest {
   cursor?: string | undefined
 }
 
-/** Limit and offset of a page request, with the size clamped. */
+/** Returns the size and offset of a page request, with the size clamped. */
 export const window = ({ page: number, limit }: PageRequest) => {
   const size = Math.min(limit, pageSizeLimit)
   return { size, offset: (number - 1) * size }
 }
 
-/** Puts the records of a page and the total into the collection answer. */
+/** Builds the list response from the records of a page and the total count. */
 export const paginate = <T>(request: PageRequest, items: T[], total: number, next_cursor: string | null = null) => ({
   items,
   pagination: { total_count: total, max_page: Math.ceil(total / window(request).size), next_cursor },
 })
 
-/** `sorting=-created_at&sorting=name`: keys in order, a leading minus for descending. */
+/** The sort order, for example `sorting=-created_at&sorting=name`. A leading minus sorts descending. */
 export const sorting = <const K extends string>(name: string, keys: readonly [K, ...K[]], fallback: readonly [`${'' | '-'}${K}`, ...`${'' | '-'}${K}`[]]) => {
   const values = keys.flatMap((key) => [key, `-${key}`]) as unknown as [`${'' | '-'}${K}`, ...`${'' | '-'}${K}`[]]
   const one = z.enum(values).meta({ id: name })

@@ -3,22 +3,32 @@ import { z } from 'zod'
 /** A named record: its name becomes the name of the OpenAPI component. */
 export const resource = <S extends z.core.$ZodLooseShape>(name: string, shape: S) => z.object(shape).meta({ id: name })
 
-/** A named record that refuses what it does not know. */
+/** A named record that rejects unknown fields. */
 export const strictResource = <S extends z.core.$ZodLooseShape>(name: string, shape: S) => z.strictObject(shape).meta({ id: name })
 
 /** A named schema that is not a plain record: an enum or a union. */
 export const named = <T extends z.ZodType>(name: string, schema: T): T => schema.meta({ id: name })
 
-/** Any version of UUID, in either case; lower case inside. */
+/**
+ * Marks a field as secret: a text, or a URL that contains a secret. The event log stores a placeholder of the same
+ * shape. The value itself is stored encrypted until the event is delivered. OpenAPI shows the mark as `x-secret`.
+ */
+export const secret = <T extends z.ZodType>(shape: 'text' | 'address', schema: T): T => schema.meta({ 'x-secret': shape })
+
+/** A UUID of any version, in upper or lower case. Parsed to lower case. */
 export const uuid = () => z.uuid().toLowerCase()
 
-/** ISO 8601 with offset on the wire, a `Date` in code. */
-export const timestamp = () => z.codec(z.iso.datetime({ offset: true }), z.date(), { decode: (text) => new Date(text), encode: (date) => date.toISOString() })
+/** The first and the last moment that ISO 8601 writes with a year of four digits. An offset can lead beyond them. */
+const [earliest, latest] = [new Date('0000-01-01T00:00:00.000Z'), new Date('9999-12-31T23:59:59.999Z')]
+const moment = z.date().min(earliest, 'Use a time from the year 0000 on, in UTC.').max(latest, 'Use a time up to the year 9999, in UTC.')
 
-/** Every record says when it was made and when it last changed. */
+/** ISO 8601 with offset on the wire, a `Date` in code. */
+export const timestamp = () => z.codec(z.iso.datetime({ offset: true }), moment, { decode: (text) => new Date(text), encode: (date) => date.toISOString() })
+
+/** The creation and modification times of a record. */
 export const stamps = { created_at: timestamp(), modified_at: timestamp().nullable() }
 
-/** One line that a person typed: trimmed, and without control characters, because it may end up in a mail or a log. */
+/** One line of user input. It is trimmed and has no control characters, because it may be used in an e-mail or a log. */
 export const text = (min: number, max: number) =>
   z
     .string()
@@ -27,42 +37,42 @@ export const text = (min: number, max: number) =>
     .max(max)
     .regex(/^\P{Cc}*$/u, 'Use one line of text, without control characters.')
 
-/** Several lines that a person typed. */
+/** Several lines of user input. */
 export const prose = (max: number) => z.string().trim().max(max)
 
-/** Syntax only: whether the mailbox exists is the mail server's business. */
+/** An e-mail address. Only the syntax is checked, not whether the mailbox exists. */
 export const email = () => z.email().max(320)
 
 export const url = () => z.url({ protocol: /^https?$/, hostname: z.regexes.domain }).max(2083)
 
-/** Any page of a seller, also one on its developer's own machine. */
+/** The URL of a seller's page. Hosts without a domain are allowed, for developers' own machines. */
 export const landing = () => z.url({ protocol: /^https?$/ }).max(2083)
 
 /** A whole number in a query string. */
 export const integerInText = (schema: z.ZodNumber) =>
   z.preprocess((value) => (typeof value === 'string' && /^-?\d{1,30}$/.test(value) ? Math.max(-1, Math.min(Number(value), 2_147_483_647)) : value), schema)
 
-/** A repeatable filter: absent, one value, or the key repeated. In code it is always a list; an empty list filters nothing. */
+/** A repeatable filter: absent, one value, or a repeated key. Parsed to a list; an empty list filters nothing. */
 export const filter = <T extends z.ZodType>(item: T) =>
   z.preprocess((value) => (value === '' || value === null ? [] : Array.isArray(value) ? value : [value]), z.array(item).max(100)).default([])
 
-/** A moment in a query string: ISO 8601 with offset, or nothing. */
-export const momentInText = () =>
-  z.iso
-    .datetime({ offset: true })
-    .transform((value) => new Date(value))
-    .or(z.literal('').transform(() => undefined))
-    .optional()
+/** Treats an empty text as absent. Other values are validated by the schema. */
+export const emptyIsAbsent = <T extends z.ZodType>(schema: T) =>
+  z.preprocess((value: z.input<T> | '' | undefined) => (value === '' ? undefined : value), schema.optional())
 
-export const flagInText = () =>
-  z.preprocess(
-    (value) => (value === 'true' || value === '1' ? true : value === 'false' || value === '0' ? false : value === '' ? undefined : value),
-    z.boolean().optional(),
-  )
+/** A timestamp in a query string: ISO 8601 with offset, or empty. */
+export const momentInText = () => emptyIsAbsent(z.iso.datetime({ offset: true }).transform((value) => new Date(value)))
+
+const readFlag = (value: unknown) => (value === 'true' || value === '1' ? true : value === 'false' || value === '0' ? false : value === '' ? undefined : value)
+
+export const flagInText = () => z.preprocess(readFlag, z.boolean().optional())
+
+/** A boolean with a default. An empty text is rejected, because it is neither true nor false. */
+export const switchInText = (usual: boolean) => z.preprocess(readFlag, z.boolean()).default(usual)
 
 /**
- * One of several records, told apart by a key that the others lack; without any such key it is the first.
- * Only what is wrong with that one is reported, and whatever belongs to another is refused by name.
+ * A union of records. Each record except the first has a key that selects it. Without such a key the first record
+ * applies. Only errors of the selected record are reported. Fields of the other records are rejected by name.
  */
 export const oneOf = <O extends z.ZodObject, R extends Record<string, z.ZodObject>>(otherwise: O, byKey: R) => {
   const records = [otherwise, ...Object.values(byKey)] as [O, ...R[keyof R][]]
@@ -74,11 +84,11 @@ export const oneOf = <O extends z.ZodObject, R extends Record<string, z.ZodObjec
     const foreign = new Set(Object.keys(given).filter((name) => known.has(name) && !Object.hasOwn(record.shape, name)))
     for (const name of foreign) {
       const owners = Object.keys(byKey).filter((owner) => Object.hasOwn(byKey[owner]?.shape ?? {}, name))
-      refuse(name, key === undefined ? `This goes with ${owners.join(' or ')}.` : `This cannot be combined with ${key}.`)
+      refuse(name, key === undefined ? `Give this only together with ${owners.join(' or ')}.` : `This cannot be combined with ${key}.`)
     }
     for (const issue of record.safeParse(value, { reportInput: true }).error?.issues ?? []) {
       if (issue.code !== 'unrecognized_keys' || issue.path.length > 0) ctx.issues.push(issue as z.core.$ZodRawIssue)
-      else for (const name of issue.keys) if (!foreign.has(name)) refuse(name, 'There is no such field here.')
+      else for (const name of issue.keys) if (!foreign.has(name)) refuse(name, 'This operation has no such field.')
     }
     return value
   }, z.union(records))

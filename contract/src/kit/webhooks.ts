@@ -1,6 +1,6 @@
 import type { z } from 'zod'
 
-/** A kind of event: its name, the resource it carries, and when it is sent. */
+/** A webhook event type: its name, its payload and when it is sent. */
 export interface Webhook<Data extends z.ZodType = z.ZodType> {
   readonly kind: string
   readonly data: Data

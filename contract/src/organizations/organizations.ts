@@ -19,7 +19,8 @@ import {
   uuid,
   webhook,
 } from '../kit/index.ts'
-import { Country, PresentmentCurrency, SellerCountry } from '../world.ts'
+import { Country, SellerCountry } from '../countries.ts'
+import { PresentmentCurrency } from '../currencies.ts'
 
 export const OrganizationStatus = named(
   'OrganizationStatus',
@@ -46,7 +47,7 @@ export const OrganizationFeatureSettings = resource('OrganizationFeatureSettings
   unit_based_pricing_enabled: flag('Products may be priced by unit.'),
   wallets_enabled: flag('Customers may hold a balance.'),
   member_model_enabled: flag('Customers pay and members use: the second phase of the member migration.'),
-  checkout_localization_enabled: flag('Checkout speaks the language of the buyer.'),
+  checkout_localization_enabled: flag('The checkout uses the language of the buyer.'),
   overview_metrics: z.array(z.string()).nullable().describe('The figures on the overview page, in order.'),
   reset_proration_behavior_enabled: flag('Plan changes may restart the billing period.'),
   off_session_charges_enabled: flag('Saved payment methods may be charged without the buyer present.'),
@@ -62,26 +63,32 @@ export const OrganizationFeatureSettings = resource('OrganizationFeatureSettings
 
 export const OrganizationSubscriptionSettings = resource('OrganizationSubscriptionSettings', {
   allow_multiple_subscriptions: flag('A customer may hold several subscriptions at once.'),
-  proration_behavior: z.enum(['invoice', 'prorate', 'next_period']).describe('How a plan change in mid-period is charged.'),
+  proration_behavior: z.enum(['invoice', 'prorate', 'next_period']).describe('How a plan change within a period is charged.'),
   benefit_revocation_grace_period: z.int().min(0).max(365).describe('Days that benefits stay after a payment has failed.'),
   prevent_trial_abuse: flag('One trial per customer and product.'),
   allow_customer_updates: flag('Customers may change their plan in the portal.'),
 })
 
+export const OrganizationOrderSettings = resource('OrganizationOrderSettings', {
+  invoice_number_at: named('InvoiceNumberAt', z.enum(['creation', 'payment'])).describe(
+    '`creation`: an order has its invoice number from the start, and a voided order keeps it. `payment`: an order gets its number when it is paid, so that the numbers of paid orders have no gaps.',
+  ),
+})
+
 export const OrganizationCustomerEmailSettings = resource('OrganizationCustomerEmailSettings', {
   order_confirmation: flag('After a purchase.'),
   payment_method_expiration_reminder: flag('Before a card expires.'),
-  subscription_cancellation: flag('When a cancellation is booked.'),
+  subscription_cancellation: flag('When a cancellation is scheduled.'),
   subscription_confirmation: flag('When a subscription starts.'),
   subscription_cycled: flag('At each renewal.'),
   subscription_cycled_after_trial: flag('At the first charge after a trial.'),
   subscription_past_due: flag('When a payment has failed.'),
   subscription_paused: flag('When a subscription is paused.'),
-  subscription_resumed: flag('When a paused subscription goes on.'),
+  subscription_resumed: flag('When a paused subscription resumes.'),
   subscription_renewal_reminder: flag('Before a renewal.'),
   subscription_revoked: flag('When access ends.'),
   subscription_trial_conversion_reminder: flag('Before a trial turns into a paid period.'),
-  subscription_uncanceled: flag('When a cancellation is taken back.'),
+  subscription_uncanceled: flag('When a cancellation is withdrawn.'),
   subscription_updated: flag('When a plan changes.'),
 })
 
@@ -113,11 +120,11 @@ export const Organization = resource('Organization', {
   ...stamps,
   id: uuid(),
   name: z.string(),
-  slug: z.string().describe('Unique for ever, also after deletion.'),
+  slug: z.string().describe('Unique, also after deletion.'),
   avatar_url: z.string().nullable(),
   proration_behavior: SubscriptionProrationBehavior,
   allow_customer_updates: z.boolean(),
-  email: z.string().nullable().describe('Where customers can write to.'),
+  email: z.string().nullable().describe('The address for questions of customers.'),
   website: z.string().nullable(),
   socials: z.array(OrganizationSocialLink),
   status: OrganizationStatus,
@@ -128,11 +135,12 @@ export const Organization = resource('Organization', {
   default_tax_behavior: TaxBehaviorOption,
   feature_settings: OrganizationFeatureSettings.nullable(),
   subscription_settings: OrganizationSubscriptionSettings,
+  order_settings: OrganizationOrderSettings,
   notification_settings: OrganizationNotificationSettings,
   customer_email_settings: OrganizationCustomerEmailSettings,
   customer_portal_settings: OrganizationCustomerPortalSettings,
   dispute_settings: resource('OrganizationDisputeSettings', { auto_accept_below_amount: z.int().nullable() }),
-  embed_hosts: z.array(z.string()).describe('Hosts that may show the checkout in a frame.'),
+  embed_hosts: z.array(z.string()).describe('Hosts that may embed the checkout.'),
   embed_hosts_enforced: z.boolean(),
   country: Country.nullable(),
   account_id: uuid().nullable(),
@@ -166,7 +174,7 @@ const LegalEntity = z.discriminatedUnion('type', [
   resource('OrganizationCompanyLegalEntity', { type: z.literal('company'), registered_name: text(1, 256) }),
 ])
 
-/** Words that are, or may become, part of our own addresses. */
+/** Slugs that no organization may use, because they are or may become the first segment of our own URLs. */
 const reservedSlugs = new Set([
   'admin',
   'api',
@@ -197,7 +205,7 @@ const slug = () =>
     .refine((value) => !reservedSlugs.has(value), 'This slug is reserved. Choose another one.')
 
 const profile = {
-  // Also where a deployment of one's own keeps it, which may have no name.
+  // Hosts without a domain are allowed, because a self-hosted deployment may serve its files from an IP address.
   avatar_url: z
     .url({ protocol: /^https?$/ })
     .max(2083)
@@ -209,6 +217,7 @@ const profile = {
   country: SellerCountry.nullish(),
   feature_settings: OrganizationFeatureSettingsUpdate.nullish(),
   subscription_settings: OrganizationSubscriptionSettings.nullish(),
+  order_settings: OrganizationOrderSettings.nullish(),
   notification_settings: OrganizationNotificationSettings.nullish(),
   customer_email_settings: OrganizationCustomerEmailSettings.nullish(),
   customer_portal_settings: OrganizationCustomerPortalSettings.nullish(),
@@ -223,9 +232,7 @@ export const OrganizationCreate = resource('OrganizationCreate', {
   default_tax_behavior: TaxBehaviorOption.default('location'),
   member_model: named('MemberModel', z.enum(['legacy', 'members']))
     .nullish()
-    .describe(
-      '`members`, unless said otherwise. `legacy`, in the sandbox alone: every seat holder is a customer, as it was before members, so that the migration can be rehearsed.',
-    ),
+    .describe('Defaults to `members`. `legacy` is for the sandbox only: every seat holder is a customer, as before members, to practise the migration.'),
 })
 
 export const OrganizationUpdate = resource('OrganizationUpdate', {
@@ -250,12 +257,12 @@ export const OrganizationUpdate = resource('OrganizationUpdate', {
 export const CannotCreateOrganizationError = failure(
   'CannotCreateOrganizationError',
   403,
-  'This credential cannot create organizations: creation is open to the operator, or to everyone once the operator opens it.',
+  'This credential cannot create organizations. Only the operator can, unless the operator opens creation to everyone.',
 )
 export const DisputeAutoAcceptNotEnabled = failure(
   'DisputeAutoAcceptNotEnabled',
   403,
-  'Accepting small disputes by themselves is not switched on for this organization.',
+  'Automatic acceptance of small disputes is not enabled for this organization.',
 )
 export const SSOEnforcementRequiresConnection = failure('SSOEnforcementRequiresConnection', 409, 'Set up a single sign-on connection before enforcing it.')
 
@@ -264,8 +271,9 @@ export const listOrganizations = operation({
   method: 'GET',
   path: '/v1/organizations/',
   summary: 'List organizations',
-  description: 'The organizations that the credential reaches.',
+  description: 'The organizations that the credential has access to.',
   access: merchant(['organizations:read', 'organizations:write']),
+  costs: 'none',
   query: z.object({
     slug: z.string().optional().describe('Only the organization with this slug.'),
     ...pageQuery,
@@ -282,6 +290,7 @@ export const createOrganization = operation({
   summary: 'Create an organization',
   description: 'The caller becomes its owner.',
   access: merchant('organizations:write', ['oidc', 'pat']),
+  costs: 'none',
   body: OrganizationCreate,
   returns: Organization,
   status: 201,
@@ -296,6 +305,7 @@ export const getOrganization = operation({
   path: '/v1/organizations/{id}',
   summary: 'Get an organization',
   access: merchant(['organizations:read', 'organizations:write']),
+  costs: 'none',
   params: byId,
   returns: Organization,
   fails: [ResourceNotFound],
@@ -306,12 +316,13 @@ export const updateOrganization = operation({
   method: 'PATCH',
   path: '/v1/organizations/{id}',
   summary: 'Update an organization',
-  description: 'What is absent stays as it is. The slug cannot change.',
+  description: 'Absent fields stay unchanged. The slug cannot change.',
   access: merchant('organizations:write'),
+  costs: 'none',
   params: byId,
   body: OrganizationUpdate,
   returns: Organization,
   fails: [NotPermitted, DisputeAutoAcceptNotEnabled, ResourceNotFound, SSOEnforcementRequiresConnection],
 })
 
-export const organizationUpdated = webhook('organization.updated', Organization, 'An organization changes its profile or settings.')
+export const organizationUpdated = webhook('organization.updated', Organization, 'The profile or the settings of an organization change.')

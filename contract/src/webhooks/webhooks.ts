@@ -1,6 +1,8 @@
 import { z } from 'zod'
 import {
+  emptyIsAbsent,
   filter,
+  flagInText,
   integerInText,
   merchant,
   momentInText,
@@ -9,6 +11,7 @@ import {
   operation,
   page,
   pageQuery,
+  pageSize,
   resource,
   ResourceNotFound,
   stamps,
@@ -17,7 +20,7 @@ import {
   uuid,
 } from '../kit/index.ts'
 
-/** Every kind of event there is, or will be: one may subscribe to all of them from the start. */
+/** All event types, including those not emitted yet, so that endpoints can subscribe to every type from the start. */
 export const webhookKinds = [
   'checkout.created',
   'checkout.updated',
@@ -73,19 +76,19 @@ export const WebhookEndpoint = resource('WebhookEndpoint', {
   url: z.string(),
   name: z.string().nullable(),
   format: WebhookFormat,
-  secret: z.string().describe('Whole when it is new or revealed; otherwise its beginning and end.'),
+  secret: z.string().describe('Complete when it is created or revealed; otherwise only its first and last characters.'),
   organization_id: uuid(),
   events: z.array(WebhookEventType),
-  enabled: z.boolean().describe('Off: events are kept, and sent when it is switched on again.'),
-  api_version: z.string().describe('The version in which events are written for this endpoint.'),
-  strict: z.boolean().describe('Events of one customer wait for those before them, however long those take.'),
-  migration_events: z.boolean().describe('Also hears of members that only the member migration makes or takes back.'),
+  enabled: z.boolean().describe('While false, events are kept. They are sent after the endpoint is enabled again.'),
+  api_version: z.string().describe('The API version of the events for this endpoint.'),
+  strict: z.boolean().describe('True: an event waits until all earlier events of the same customer are delivered.'),
+  migration_events: z.boolean().describe('True: also sends events for members that the member migration creates or removes.'),
   paused_reason: z
     .enum(['by_hand', 'failing', 'gone'])
     .nullable()
-    .describe('Why it is off: by hand, after failing for three days, or because it answered 410.'),
+    .describe('Why the endpoint is disabled: by hand, after three days of failures, or because it answered 410.'),
   failing_since: timestamp().nullable().describe('Since when no event has been accepted.'),
-  previous_secret_until: timestamp().nullable().describe('Until when events are signed with the secret before as well.'),
+  previous_secret_until: timestamp().nullable().describe('Until when events are also signed with the previous secret.'),
 })
 export type WebhookEndpoint = z.output<typeof WebhookEndpoint>
 
@@ -119,36 +122,36 @@ export const WebhookEvent = resource('WebhookEvent', {
   ...stamps,
   id: uuid(),
   last_http_code: z.int().nullable(),
-  succeeded: z.boolean().nullable().describe('Null while it is being tried.'),
-  skipped: z.boolean().describe('Not wanted any more when its turn came.'),
+  succeeded: z.boolean().nullable().describe('Null while the delivery is in progress.'),
+  skipped: z.boolean().describe('True if the endpoint no longer wanted the event when it was due.'),
   payload: z.string().nullable().describe('The exact body; null once it has been archived.'),
   type: WebhookEventType,
   is_archived: z.boolean(),
 })
 
-/** One attempt to hand over an event. */
+/** One attempt to deliver an event. */
 export const WebhookDelivery = resource('WebhookDelivery', {
   ...stamps,
   id: uuid(),
   succeeded: z.boolean(),
   http_code: z.int().nullable(),
-  response: z.string().nullable().describe('The beginning of the answer, or what went wrong.'),
+  response: z.string().nullable().describe('The beginning of the answer, or the error.'),
   endpoint_id: uuid(),
   duration_ms: z.int(),
   webhook_event: WebhookEvent,
 })
 
-/** An event of the log, as it was when it happened. */
+/** An event of the event log, as it was when it occurred. */
 export const LoggedEvent = resource('LoggedEvent', {
-  id: uuid().describe('The webhook-id under which it is delivered.'),
-  sequence: z.int().describe('Its number in the organization, without gaps.'),
+  id: uuid().describe('The `webhook-id` of its deliveries.'),
+  sequence: z.int().describe('The number of the event within the organization, without gaps.'),
   type: WebhookEventType,
   organization_id: uuid(),
   resource_id: uuid(),
   customer_id: uuid().nullable(),
   api_version: z.string(),
-  occurred_at: timestamp().describe('When it counts for the customer.'),
-  recorded_at: timestamp().describe('When it was written.'),
+  occurred_at: timestamp().describe('When the event occurred for the customer.'),
+  recorded_at: timestamp().describe('When the event was recorded.'),
   payload: z.string().nullable().describe('The exact body that is delivered; null once it has been archived.'),
 })
 export type LoggedEvent = z.output<typeof LoggedEvent>
@@ -163,6 +166,7 @@ export const listWebhookEndpoints = operation({
   path: '/v1/webhooks/endpoints',
   summary: 'List webhook endpoints',
   access: read,
+  costs: 'none',
   query: z.object({ organization_id: filter(uuid()), ...pageQuery }),
   returns: page('WebhookEndpointPage', WebhookEndpoint),
   fails: [],
@@ -173,8 +177,9 @@ export const createWebhookEndpoint = operation({
   method: 'POST',
   path: '/v1/webhooks/endpoints',
   summary: 'Create a webhook endpoint',
-  description: 'Events are sent by https to a public address only. The secret is shown whole here, and by request.',
+  description: 'Events are sent by https to public addresses only. The complete secret is in this answer, and can be revealed later.',
   access: write,
+  costs: 'none',
   body: WebhookEndpointCreate,
   returns: WebhookEndpoint,
   status: 201,
@@ -188,6 +193,7 @@ export const getWebhookEndpoint = operation({
   path: '/v1/webhooks/endpoints/{id}',
   summary: 'Get a webhook endpoint',
   access: read,
+  costs: 'none',
   params: byId,
   returns: WebhookEndpoint,
   fails: [NotPermitted, ResourceNotFound],
@@ -199,8 +205,9 @@ export const updateWebhookEndpoint = operation({
   path: '/v1/webhooks/endpoints/{id}',
   summary: 'Update a webhook endpoint',
   description:
-    'What is absent or null stays as it is. Kinds that are taken out are not sent any more, also where they were waiting. Switched on again, it receives what it missed, in order.',
+    'Fields that are absent or null stay unchanged. Pending events of removed types are not sent. An endpoint that is enabled again receives the missed events in order.',
   access: write,
+  costs: 'jobs',
   params: byId,
   body: WebhookEndpointUpdate,
   returns: WebhookEndpoint,
@@ -212,8 +219,9 @@ export const deleteWebhookEndpoint = operation({
   method: 'DELETE',
   path: '/v1/webhooks/endpoints/{id}',
   summary: 'Delete a webhook endpoint',
-  description: 'It receives nothing further, also of what was waiting.',
+  description: 'The endpoint receives no more events. Pending events are dropped.',
   access: write,
+  costs: 'none',
   params: byId,
   fails: [NotPermitted, ResourceNotFound],
 })
@@ -222,11 +230,12 @@ export const resetWebhookSecret = operation({
   id: 'webhooks:reset_webhook_endpoint_secret',
   method: 'PATCH',
   path: '/v1/webhooks/endpoints/{id}/secret',
-  summary: 'Give a webhook endpoint a new secret',
-  description: 'For as long as `overlap` says, events are signed with the secret before as well.',
+  summary: 'Rotate the secret of a webhook endpoint',
+  description: 'For the seconds in `overlap`, events are also signed with the previous secret.',
   access: write,
+  costs: 'none',
   params: byId,
-  query: z.object({ overlap: integerInText(z.int().min(0).max(604_800)).default(86_400).describe('Seconds; a day unless said otherwise, a week at most.') }),
+  query: z.object({ overlap: integerInText(z.int().min(0).max(604_800)).default(86_400).describe('Seconds. Defaults to a day; at most a week.') }),
   returns: WebhookEndpoint,
   reveals: true,
   fails: [NotPermitted, ResourceNotFound],
@@ -238,6 +247,7 @@ export const revealWebhookSecret = operation({
   path: '/v1/webhooks/endpoints/{id}/reveal',
   summary: "Show a webhook endpoint's secret",
   access: write,
+  costs: 'none',
   params: byId,
   returns: WebhookEndpoint,
   reveals: true,
@@ -251,19 +261,14 @@ export const listWebhookDeliveries = operation({
   summary: 'List webhook deliveries',
   description: 'Every attempt, newest first.',
   access: read,
+  costs: 'none',
   query: z.object({
     endpoint_id: filter(uuid()),
     start_timestamp: momentInText().describe('After this moment.'),
     end_timestamp: momentInText().describe('Before this moment.'),
-    succeeded: z
-      .enum(['true', 'false', ''])
-      .transform((value) => (value === '' ? undefined : value === 'true'))
-      .optional(),
+    succeeded: flagInText(),
     query: z.string().max(256).optional().describe('Part of the id of a delivery or an event, or of the status.'),
-    http_code_class: z
-      .enum(['2xx', '3xx', '4xx', '5xx', ''])
-      .transform((value) => (value === '' ? undefined : value))
-      .optional(),
+    http_code_class: emptyIsAbsent(z.enum(['2xx', '3xx', '4xx', '5xx'])),
     event_type: filter(WebhookEventType),
     ...pageQuery,
   }),
@@ -276,8 +281,9 @@ export const redeliverWebhookEvent = operation({
   method: 'POST',
   path: '/v1/webhooks/events/{id}/redeliver',
   summary: 'Deliver an event again',
-  description: 'To every endpoint that it was meant for: the same body and id, newly signed.',
+  description: 'Sends the event again to every endpoint that subscribed to it: same body and id, new signature.',
   access: write,
+  costs: 'jobs',
   params: byId,
   returns: resource('WebhookRedelivery', { deliveries: z.int().describe('How many endpoints will receive it.') }),
   status: 202,
@@ -288,8 +294,8 @@ const body = () => z.record(z.string(), z.unknown())
 export const WebhookEventPreview = resource('WebhookEventPreview', {
   event_id: uuid(),
   sent: body().describe('The body as it is sent.'),
-  phase2: body().nullable().describe('The body as it is sent after the switch to members; null where nothing is.'),
-  changed: z.array(z.string()).describe('What differs between the two, as `data.customer_id`; empty where nothing is sent.'),
+  phase2: body().nullable().describe('The body that is sent after the switch to members; null if nothing is sent.'),
+  changed: z.array(z.string()).describe('The paths that differ, such as `data.customer_id`; empty if nothing is sent.'),
 })
 export type WebhookEventPreview = z.output<typeof WebhookEventPreview>
 
@@ -297,9 +303,10 @@ export const previewWebhookEvent = operation({
   id: 'webhooks:preview_webhook_event',
   method: 'POST',
   path: '/v1/webhooks/events/{id}/preview',
-  summary: 'See an event as after the switch to members',
-  description: 'Events about seats and benefits then name the buyer, and customers that only hold seats are not spoken of. Nothing is sent.',
+  summary: 'Preview an event after the switch to members',
+  description: 'Events about seats and benefits then name the buyer. Customers that only hold seats have no events. Nothing is sent.',
   access: read,
+  costs: 'none',
   params: byId,
   returns: WebhookEventPreview,
   fails: [NotPermitted, ResourceNotFound],
@@ -311,32 +318,33 @@ export const listEvents = operation({
   path: '/v1/webhooks/events',
   summary: 'Read the event log',
   description:
-    'In the order of their numbers, without gaps. To catch up by pulling, send the last `sequence` as `after`; with `wait`, the answer comes as soon as there is something, or when the time is over.',
+    'Events in the order of their numbers, without gaps. To poll, send the last `sequence` as `after`. With `wait`, the answer comes when there is an event, or when the time is over. At most four requests of an organization may wait at the same time. Another one gets 429; it can end one of them or send `wait=0`.',
   access: read,
+  costs: 'polls',
   query: z.object({
     organization_id: filter(uuid()),
     after: integerInText(z.int().min(0)).default(0).describe('Only events with a larger number.'),
-    wait: integerInText(z.int().min(0).max(30)).default(0).describe('Seconds to wait for one.'),
+    wait: integerInText(z.int().min(0).max(30)).default(0).describe('Seconds to wait for an event.'),
     type: filter(WebhookEventType),
     resource_id: filter(uuid()),
     start_timestamp: momentInText().describe('Recorded at or after this moment.'),
     end_timestamp: momentInText().describe('Recorded before this moment.'),
-    limit: integerInText(z.int().min(1)).default(100).describe('100 at most.'),
+    limit: pageSize(100),
   }),
   returns: resource('LoggedEvents', {
     items: z.array(LoggedEvent),
-    last_sequence: z.int().describe('Send it as `after` to go on.'),
-    head_sequence: z.int().describe('The last number that was given so far.'),
+    last_sequence: z.int().describe('Send it as `after` to get the next events.'),
+    head_sequence: z.int().describe('The highest number so far.'),
   }),
   fails: [NotPermitted],
 })
 
 export const WebhookReplay = resource('WebhookReplay', {
   ...stamps,
-  id: uuid().nullable().describe('Null where only counted.'),
+  id: uuid().nullable().describe('Null for a dry run.'),
   endpoint_id: uuid(),
   status: z.enum(['counted', 'running', 'done']),
-  total: z.int().describe('Events to be sent again.'),
+  total: z.int().describe('Events to send again.'),
   queued: z.int().describe('Events handed to delivery so far.'),
 })
 export type WebhookReplay = z.output<typeof WebhookReplay>
@@ -347,11 +355,12 @@ export const replayWebhookEndpoint = operation({
   path: '/v1/webhooks/endpoints/{id}/replay',
   summary: 'Send events to an endpoint again',
   description:
-    'One event, everything from a number on, or everything since a moment. What was delivered is left out unless asked for. With `dry_run`, it is only counted.',
+    'Sends one event, all events from a number on, or all events since a time. Delivered events are skipped by default. A `dry_run` only counts them.',
   access: write,
+  costs: 'jobs',
   params: byId,
   body: resource('WebhookReplayCreate', {
-    event_id: uuid().nullish().describe('This one alone.'),
+    event_id: uuid().nullish().describe('Only this event.'),
     from_sequence: z.int().min(1).nullish().describe('From this number on.'),
     since: z.iso
       .datetime({ offset: true })
@@ -370,8 +379,9 @@ export const getWebhookReplay = operation({
   id: 'webhooks:get_webhook_replay',
   method: 'GET',
   path: '/v1/webhooks/endpoints/{id}/replays/{replay_id}',
-  summary: 'See how far a replay has come',
+  summary: 'Get the progress of a replay',
   access: read,
+  costs: 'none',
   params: byId.extend({ replay_id: uuid() }),
   returns: WebhookReplay,
   fails: [NotPermitted, ResourceNotFound],

@@ -1,71 +1,58 @@
-import { ServiceUnavailable, TooManyRequests, type BudgetName } from '@bursar/contract'
+import { rateLimits, ServiceUnavailable, TooManyRequests, type BudgetName } from '@bursar/contract'
 import type { Actor } from '../kernel/actors.ts'
+import { networkOf } from '../kernel/networks.ts'
 import type { Environment } from '../kernel/secrets.ts'
-import type { Clock } from '../platform/clock.ts'
+import { minutes, seconds, type Clock } from '../platform/clock.ts'
 import type { Config } from '../platform/config.ts'
 import type { Transact } from '../platform/postgres/postgres.ts'
 import type { Cache } from '../platform/redis.ts'
 import type { Telemetry } from '../platform/telemetry.ts'
-import { spendInDatabase, type Window } from './budget.sql.ts'
+import type { HandlerBudget } from '../modules/handlers.ts'
+import { openLocalWindows } from './budget-local.ts'
+import { settleInDatabase, spendInDatabase, type SpendMode, type Standing, type Window } from './budget.sql.ts'
 
-type Name = BudgetName | 'failed_authentications'
+/** All budgets: those that operations declare, and those that a handler or the request pipeline charges itself. */
+type Name = BudgetName | HandlerBudget | 'failed_authentications' | 'received_events' | 'refused_events' | 'other_paths' | 'readiness'
 
 interface Budget {
   readonly windows: readonly Window[]
-  /** Stops somebody from guessing: never waved through, whatever is away. Charged to the address. */
+  /**
+   * True if the budget limits attempts to guess a secret. Without Redis such requests are counted in the database. If
+   * that fails too, the request is rejected.
+   */
   readonly guess: boolean
+  /** True if the handler charges the budget, because the account to charge is known only after the body was read. */
+  readonly late?: true
 }
 
-/** Every number there is. No more than `limit` requests in any stretch of so many seconds. */
-export const budgetsOf = (environment: Environment): Record<Name, Budget> => ({
-  api: { windows: [{ limit: environment === 'sandbox' ? 100 : 500, seconds: 60 }], guess: false },
-  license_keys: { windows: [{ limit: 3, seconds: 1 }], guess: true },
-  sign_in: {
-    windows: [
-      { limit: 6, seconds: 60 },
-      { limit: 30, seconds: 3600 },
-    ],
-    guess: true,
-  },
-  registration: {
-    windows: [
-      { limit: 10, seconds: 60 },
-      { limit: 50, seconds: 3600 },
-    ],
-    guess: true,
-  },
-  // Whoever tries stolen cards tries many: each confirmation asks the processor.
-  checkout_confirm: {
-    windows: [
-      { limit: 6, seconds: 60 },
-      { limit: 20, seconds: 3600 },
-    ],
-    guess: true,
-  },
-  // Each visit leaves a checkout behind; and a whole office may follow the same link.
-  checkout_link: {
-    windows: [
-      { limit: 60, seconds: 60 },
-      { limit: 600, seconds: 3600 },
-    ],
-    guess: true,
-  },
-  failed_authentications: { windows: [{ limit: 60, seconds: 60 }], guess: true },
-})
+/** Budgets that do not protect secrets. While Redis is unavailable, this process counts them in memory. */
+const lenient: readonly Name[] = ['api', 'processor_events', 'received_events', 'other_paths', 'readiness']
 
-export interface Standing {
-  readonly allowed: boolean
-  readonly remaining: number
-  /** Until one more may enter, when none may now; otherwise until the oldest leaves. */
-  readonly wait_ms: number
-}
+/** Returns the published rate limits of this environment. */
+export const budgetsOf = (environment: Environment): Record<Name, Budget> =>
+  Object.fromEntries(
+    Object.entries(rateLimits).map(([name, limit]) => [
+      name,
+      { windows: limit[environment], guess: !lenient.includes(name as Name), ...(name === 'processor_events' ? { late: true } : {}) },
+    ]),
+  ) as Record<Name, Budget>
 
 /**
- * Each window is a list of the moments of the last `limit` admitted requests, newest first. One more may enter when
- * the list is not full or its last moment has left the window: exact, and the same work for any limit. A refusal
- * spends nothing. Redis's own clock is the only one.
+ * Maximum duration of a reservation. After that time, the process that made it must have crashed, and the reservation
+ * counts as a charge.
+ */
+const longestInFlight = 2 * minutes
+/** The retry-after of a rejection while open reservations use up the limit. Most reservations are soon returned. */
+const inFlightWait = 5 * seconds
+
+/**
+ * Each window is a list of the times of the last `limit` allowed requests, newest first. Another request is allowed if
+ * the list is not full or its oldest time is outside the window. The check is exact, and its cost does not depend on
+ * the limit. A rejected request is not charged. All times come from Redis's own clock. The last key is a sorted set of
+ * the open reservations.
  */
 const script = `
+local held = table.remove(KEYS)
 local now = redis.call('TIME')
 now = now[1] * 1000000 + now[2]
 local wait, remaining, reset = 0, 2147483647, 0
@@ -81,19 +68,47 @@ for i, key in ipairs(KEYS) do
   remaining = math.min(remaining, limit - used)
   reset = math.max(reset, (oldest or now) + window - now)
 end
-if wait > 0 then return {0, 0, wait} end
+if wait > 0 then
+  if redis.call('ZCOUNT', held, now - ${longestInFlight * 1000}, '+inf') > 0 then wait = math.min(wait, ${inFlightWait * 1000}) end
+  return {0, 0, wait}
+end
 if ARGV[#KEYS * 2 + 1] == 'look' then return {1, remaining, reset} end
+local entry = string.format('%d', now)
 for i, key in ipairs(KEYS) do
-  redis.call('LPUSH', key, string.format('%d', now))
+  redis.call('LPUSH', key, entry)
   redis.call('PEXPIRE', key, math.ceil(tonumber(ARGV[i * 2]) / 1000))
 end
-return {1, remaining - 1, reset}`
+if ARGV[#KEYS * 2 + 1] == 'reserve' then
+  redis.call('ZADD', held, entry, entry)
+  redis.call('PEXPIRE', held, ${longestInFlight})
+end
+return {1, remaining - 1, reset, entry}`
+
+/** Ends one reservation. `return` removes its charge from the windows; `keep` leaves the charge in place. */
+const settleScript = `
+redis.call('ZREM', table.remove(KEYS), ARGV[1])
+if ARGV[2] == 'return' then for _, key in ipairs(KEYS) do redis.call('LREM', key, 1, ARGV[1]) end end
+return 1`
+
+/** A charge that is kept or returned once the result of its request is known. */
+export interface Reservation {
+  /** Makes the charge permanent. */
+  readonly keep: () => Promise<void>
+  readonly giveBack: () => Promise<void>
+}
 
 export interface Budgets {
-  /** Charges one request. Refuses it when its budget is spent; hands back the headers that tell how it stands. */
+  /** Charges one request. Throws if the rate limit is exceeded. Returns the rate limit headers of the response. */
   spend(name: Name, who: string): Promise<Record<string, string>>
-  /** Refuses when the budget is spent, and charges nothing: for what is charged only once it has failed. */
+  /** Throws if the rate limit is exceeded, and charges nothing. Used for requests that are charged only if they fail. */
   look(name: Name, who: string): Promise<void>
+  /** True if the handler charges this budget itself instead of the request pipeline. */
+  isLate(name: Name): boolean
+  /**
+   * Charges one request until its result is known. Open reservations count, so that concurrent requests cannot exceed
+   * the limit. If open reservations cause a rejection, its retry-after is short instead of the rest of the window.
+   */
+  reserve(name: Name, who: string): Promise<Reservation>
 }
 
 export const openBudgets = (options: { config: Config; cache: Cache; transact: Transact; clock: Clock; telemetry: Telemetry }): Budgets => {
@@ -105,22 +120,29 @@ export const openBudgets = (options: { config: Config; cache: Cache; transact: T
     ]),
   ) as Record<Name, Budget>
   const run = cache.script('bursar_spend', script)
+  const runSettle = cache.script('bursar_settle', settleScript)
   const local = openLocalWindows(clock)
   let without = 0
-  telemetry.gauge('bursar_budget_without_redis', 'Requests that were charged while Redis was away.', async () => without)
+  telemetry.gauge(
+    'bursar_budget_without_redis',
+    'Rate limit checks that Redis did not answer. They were counted in memory or in PostgreSQL, or answered with 503.',
+    async () => without,
+  )
 
-  const standing = async (name: Name, who: string, look = false): Promise<Standing> => {
+  const keysOf = (name: Name, who: string) => table[name].windows.map(({ seconds }) => `budget:${name}:${seconds}:${who}`)
+  const heldKey = (name: Name, who: string) => `budget:${name}:held:${who}`
+  const standing = async (name: Name, who: string, mode: SpendMode = 'spend'): Promise<Standing> => {
     const { windows, guess } = table[name]
-    const keys = windows.map(({ seconds }) => `budget:${name}:${seconds}:${who}`)
-    const answer = (await run(keys, [...windows.flatMap(({ limit, seconds }) => [limit, Math.round(seconds * 1_000_000)]), ...(look ? ['look'] : [])])) as
-      | [number, number, number]
-      | null
-    if (answer) return { allowed: answer[0] === 1, remaining: answer[1], wait_ms: answer[2] / 1000 }
+    const keys = keysOf(name, who)
+    const limits = windows.flatMap(({ limit, seconds }) => [limit, Math.round(seconds * 1_000_000)])
+    const answer = (await run([...keys, heldKey(name, who)], [...limits, mode])) as [number, number, number, string?] | null
+    if (answer) return { allowed: answer[0] === 1, remaining: answer[1], wait_ms: answer[2] / 1000, ...(answer[3] === undefined ? {} : { entry: answer[3] }) }
     without++
-    // Without Redis ordinary requests go on under a count of this process's own; guesses are counted in the database, or not allowed.
-    if (!guess) return local(keys, windows)
+    // Without Redis, ordinary requests are counted in this process. Requests that could guess secrets are counted in the database, or rejected.
+    const inFlight = { longest_ms: longestInFlight, wait_ms: inFlightWait }
+    if (!guess) return local.spend(keys, windows, mode, inFlight)
     try {
-      return { remaining: 0, ...(await spendInDatabase(transact, `${name}:${who}`, windows, look)) }
+      return await spendInDatabase(transact, `${name}:${who}`, windows, mode, inFlight)
     } catch {
       throw new ServiceUnavailable(undefined, { 'retry-after': '1' })
     }
@@ -132,63 +154,49 @@ export const openBudgets = (options: { config: Config; cache: Cache; transact: T
       'ratelimit-policy': table[name].windows.map(({ limit, seconds }) => `"${name}";q=${limit};w=${seconds}`).join(', '),
       ratelimit: `"${name}";r=${remaining};t=${wait}`,
     }
-    if (!allowed) throw new TooManyRequests(`The rate budget is spent: wait ${wait} s.`, { ...headers, 'retry-after': String(wait) })
+    if (!allowed) throw new TooManyRequests(`The rate limit is exceeded. Wait ${wait} s.`, { ...headers, 'retry-after': String(wait) })
     return headers
   }
   return {
+    isLate: (name) => table[name].late === true,
     spend: async (name, who) => refusable(name, await standing(name, who)),
     look: async (name, who) => {
-      refusable(name, await standing(name, who, true))
+      refusable(name, await standing(name, who, 'look'))
+    },
+    reserve: async (name, who) => {
+      const charged = await standing(name, who, 'reserve')
+      refusable(name, charged)
+      const settle = async (outcome: 'keep' | 'return') => {
+        const { entry } = charged
+        if (typeof entry === 'string') await runSettle([...keysOf(name, who), heldKey(name, who)], [entry, outcome])
+        else if (typeof entry === 'number') local.settle(keysOf(name, who), entry, outcome)
+        else if (entry) await settleInDatabase(transact, `${name}:${who}`, entry, outcome)
+      }
+      return { keep: () => settle('keep'), giveBack: () => settle('return') }
     },
   }
 }
 
-/** The same windows in this process's memory: exact for one process, forgotten with it, and bounded in size. */
-const openLocalWindows = (clock: Clock) => {
-  const moments = new Map<string, number[]>()
-  return (keys: readonly string[], windows: readonly Window[]): Standing => {
-    const now = clock.wall().getTime()
-    const lists = keys.map((key, at) => (moments.get(key) ?? []).filter((moment) => now - moment < windows[at]!.seconds * 1000))
-    const waits = lists.map((list, at) => (list.length >= windows[at]!.limit ? list[list.length - windows[at]!.limit]! + windows[at]!.seconds * 1000 - now : 0))
-    const wait_ms = Math.max(...waits)
-    if (wait_ms > 0) return { allowed: false, remaining: 0, wait_ms }
-    keys.forEach((key, at) => {
-      moments.delete(key)
-      moments.set(key, [...lists[at]!, now])
-    })
-    while (moments.size > 10_000) moments.delete(moments.keys().next().value!)
-    return {
-      allowed: true,
-      remaining: Math.min(...lists.map((list, at) => windows[at]!.limit - list.length - 1)),
-      wait_ms: Math.max(...lists.map((list, at) => (list[0] ?? now) + windows[at]!.seconds * 1000 - now)),
-    }
-  }
-}
-
-/** Whom a request is charged to: all tokens of an organization share its budget, all of a person's share theirs, all that an app holds share the app's, all of a customer's people share its. */
-export const chargedTo = (actor: Actor, address: string): string => {
+/**
+ * Returns whose rate limit a request is charged to. All tokens of an organization share its rate limit. All tokens of
+ * an OAuth client share the client's rate limit, and all sessions of a customer share the customer's. A personal token
+ * is charged to the organization that the request names. If the request names none, the token is charged to the user's
+ * only organization, else to the user. A named organization is charged only for its own users.
+ */
+export const chargedTo = (actor: Actor, address: string, named?: string): string => {
   switch (actor.kind) {
     case 'organization':
       return `organization:${actor.organization_id}`
-    case 'user':
-      return actor.client_id === null ? `user:${actor.user_id}` : `client:${actor.client_id}`
+    case 'user': {
+      if (actor.client_id !== null) return `client:${actor.client_id}`
+      if (actor.via !== 'personal') return `user:${actor.user_id}`
+      const [only, another] = actor.memberships.keys()
+      const payer = named ?? (another === undefined ? only : undefined)
+      return payer !== undefined && actor.memberships.has(payer) ? `organization:${payer}` : `user:${actor.user_id}`
+    }
     case 'portal':
       return `customer:${actor.customer_id}`
     case 'anonymous':
       return `address:${networkOf(address)}`
   }
-}
-
-/** An IPv6 client has a whole network of addresses to itself: they count as one. */
-export const networkOf = (address: string): string => {
-  const v4 = /^(?:::ffff:)?(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1]
-  if (v4) return v4
-  const [head = '', tail] = address.split('::')
-  const left = head.split(':').filter((part) => part !== '')
-  const right = tail === undefined ? [] : tail.split(':').filter((part) => part !== '')
-  const groups = tail === undefined ? left : [...left, ...Array.from({ length: Math.max(0, 8 - left.length - right.length) }, () => '0'), ...right]
-  return `${groups
-    .slice(0, 4)
-    .map((group) => group.toLowerCase().replace(/^0+(?=.)/, ''))
-    .join(':')}::/64`
 }

@@ -1,12 +1,12 @@
 import { sql } from 'kysely'
-import type { Tx } from '../platform/postgres/postgres.ts'
+import { RaceLost, type Tx } from '../platform/postgres/postgres.ts'
 
 export interface Kept {
   operation: string
   fingerprint: string
-  /** Null: it is under way, or was stopped; `intent` says where to go on. */
+  /** Null while the request is in progress or was interrupted. `intent` then holds the state to resume from. */
   status: number | null
-  headers: Record<string, string>
+  headers: Record<string, string | string[]>
   body: string | null
   sealed: boolean
 }
@@ -28,35 +28,47 @@ type KeptRow = Kept & {
   expires_at: Date
 }
 
-/** Takes the key for this transaction. False: another request with the same key is under way at this moment. */
-export const takeKey = async (tx: Tx, owner: string, key: string): Promise<boolean> => {
-  const { rows } = await sql<{
-    taken: boolean
-  }>`select pg_try_advisory_xact_lock(hashtextextended(${JSON.stringify(['bursar.idempotency', owner, key])}, 0)) as taken`.execute(tx.q)
-  return rows[0]!.taken
+/**
+ * Locks the idempotency key until this transaction ends, and returns its stored request. `taken` is false if another
+ * request with the same key is in progress. A request that commits while this statement runs can be missed. Storing
+ * the answer then loses the race, and the transaction runs again.
+ */
+export const takeKey = async (
+  tx: Tx,
+  owner: string,
+  key: string,
+  now: Date,
+): Promise<{ taken: boolean; kept: (Kept & Pick<KeptRow, 'intent' | 'busy_until'>) | undefined }> => {
+  const { rows } = await sql<{ taken: boolean; operation: string | null } & Omit<Kept, 'operation'> & Pick<KeptRow, 'intent' | 'busy_until'>>`
+    select pg_try_advisory_xact_lock(hashtextextended(${JSON.stringify(['bursar.idempotency', owner, key])}, 0)) as taken,
+      k.operation, k.fingerprint, k.status, k.headers, k.body, k.sealed, k.intent, k.busy_until
+    from (select) one left join idempotency_keys k on k.owner = ${owner} and k.key = ${key} and k.expires_at > ${now}`.execute(tx.q)
+  const { taken, operation, ...kept } = rows[0]!
+  return { taken, kept: operation === null ? undefined : { ...kept, operation } }
 }
 
-export const findKept = (tx: Tx, owner: string, key: string, now: Date): Promise<(Kept & Pick<KeptRow, 'intent' | 'busy_until'>) | undefined> =>
-  tx.q
-    .selectFrom('idempotency_keys')
-    .select(['operation', 'fingerprint', 'status', 'headers', 'body', 'sealed', 'intent', 'busy_until'])
-    .where('owner', '=', owner)
-    .where('key', '=', key)
-    .where('expires_at', '>', now)
-    .executeTakeFirst()
-
-/** Writes the answer down with the effect it tells of. One that has run out makes way. */
-export const keep = async (tx: Tx, row: KeptRow): Promise<void> => {
-  await tx.q.deleteFrom('idempotency_keys').where('owner', '=', row.owner).where('key', '=', row.key).where('expires_at', '<=', row.created_at).execute()
-  await tx.q
-    .insertInto('idempotency_keys')
-    .values({ ...row, headers: sql`${JSON.stringify(row.headers)}::jsonb`, intent: row.intent === null ? null : sql`${JSON.stringify(row.intent)}::jsonb` })
-    .execute()
+/** Stores the response in the transaction of its effect. Replaces an expired row of the same key. */
+export const storeIdempotentAnswer = async (tx: Tx, row: KeptRow): Promise<void> => {
+  const json = (value: unknown) => (value === null ? null : JSON.stringify(value))
+  const { rows } = await sql`
+    insert into idempotency_keys as k (owner, key, operation, fingerprint, created_at, expires_at, status, headers, body, sealed, mentions, intent, busy_until)
+    values (${row.owner}, ${row.key}, ${row.operation}, ${row.fingerprint}, ${row.created_at}, ${row.expires_at}, ${row.status}, ${json(row.headers)}::jsonb,
+      ${row.body}, ${row.sealed}, ${row.mentions}, ${json(row.intent)}::jsonb, ${row.busy_until})
+    on conflict (owner, key) do update set
+      operation = excluded.operation, fingerprint = excluded.fingerprint, created_at = excluded.created_at, expires_at = excluded.expires_at,
+      status = excluded.status, headers = excluded.headers, body = excluded.body, sealed = excluded.sealed, mentions = excluded.mentions,
+      intent = excluded.intent, busy_until = excluded.busy_until
+    where k.expires_at <= excluded.created_at
+    returning true`.execute(tx.q)
+  if (rows.length === 0) throw new RaceLost('Another request with this idempotency key committed first.')
 }
 
-/** Says how long somebody is at it, or writes down what came of it. */
+/**
+ * Updates a stored request: changes its lease or stores its response. With `since`, updates it only if the lease still
+ * ends at that time.
+ */
 export const updateKept = async (tx: Tx, owner: string, key: string, changes: Partial<KeptRow>, since?: Date | null): Promise<void> => {
-  const headers = changes.headers ? { headers: sql<Record<string, string>>`${JSON.stringify(changes.headers)}::jsonb` } : {}
+  const headers = changes.headers ? { headers: sql<Record<string, string | string[]>>`${JSON.stringify(changes.headers)}::jsonb` } : {}
   await tx.q
     .updateTable('idempotency_keys')
     .set({ ...changes, ...headers })
@@ -66,7 +78,7 @@ export const updateKept = async (tx: Tx, owner: string, key: string, changes: Pa
     .execute()
 }
 
-/** Removes answers and spends that nobody can ask for any more. */
+/** Deletes expired idempotent responses, and rate limit entries that are outside every window. */
 export const purgeRequests = async (tx: Tx, now: Date): Promise<void> => {
   await tx.q.deleteFrom('idempotency_keys').where('expires_at', '<=', now).execute()
   await tx.q

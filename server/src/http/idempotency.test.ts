@@ -1,4 +1,13 @@
-import { createOrganization, createOrganizationToken, createProduct, getOrganization, requestSignInCode, updateOrganization } from '@bursar/contract'
+import {
+  createOrganization,
+  createOrganizationToken,
+  createProduct,
+  getOrganization,
+  operations,
+  requestSignInCode,
+  updateOrganization,
+} from '@bursar/contract'
+import { wireSchema } from '@bursar/contract/openapi'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { launch, portOf } from '../../test/harness/process.ts'
@@ -14,7 +23,7 @@ const headers = (key: string) => ({ 'idempotency-key': key })
 const events = async (organization_id: string) =>
   (await world.database.owner((owner) => owner.query('select 1 from events where organization_id = $1', [organization_id]))).rows.length
 
-test('fifty requests with one key at once: one effect, and every answer is that one', async () => {
+test('executes fifty concurrent requests with one key once, and answers each with the same response or 409', async () => {
   const operator = await world.person({ is_operator: true })
   const api = world.client({ token: (await operator.token()).secret })
   const body = { name: 'Once', slug: 'only-once' }
@@ -30,7 +39,7 @@ test('fifty requests with one key at once: one effect, and every answer is that 
   expect(rows).toHaveLength(1)
 })
 
-test('the key belongs to the organization, so that a rotated token does not repeat an effect; nobody else shares it', async () => {
+test('scopes an idempotency key to the organization: replays for a rotated token, but not for other organizations', async () => {
   const [organization, other] = [await world.organization(), await world.organization()]
   const change = async (token: { secret: { reveal(): string } }, id: string) =>
     world.client({ token: token.secret.reveal() }).send(updateOrganization, { params: { id }, body: { name: 'Renamed' }, headers: headers('shared-key') })
@@ -42,7 +51,7 @@ test('the key belongs to the organization, so that a rotated token does not repe
   expect([stranger.status, stranger.headers.get('idempotent-replayed')]).toEqual([200, null])
 })
 
-test('another request under the same key is refused at the header; a refused request leaves the key free', async () => {
+test('rejects a different request under the same key with 422, and leaves the key free after a failed request', async () => {
   const organization = await world.organization()
   const api = world.client({ token: (await organization.token()).secret })
   const params = { id: organization.id }
@@ -58,7 +67,7 @@ test('another request under the same key is refused at the header; a refused req
   expect((await api.send(getOrganization, { params, headers: headers('k-2') })).status).toBe(200)
 })
 
-test('a request that confines itself to another organization is another request', async () => {
+test('treats a request whose header names another organization as a different request', async () => {
   const person = await world.person()
   const [first, second] = [await world.organization({ owner: person.id }), await world.organization({ owner: person.id })]
   const stranger = await world.organization()
@@ -71,7 +80,7 @@ test('a request that confines itself to another organization is another request'
   expect((await send('nonsense')).status).toBe(422)
 })
 
-test('an open operation knows no keys, whatever comes with it', async () => {
+test('ignores the idempotency key on an open operation', async () => {
   const answer = await exchange(
     world.port,
     'POST',
@@ -82,7 +91,7 @@ test('an open operation knows no keys, whatever comes with it', async () => {
   expect(answer.status).toBe(202)
 })
 
-test('a key is free again after a day', async () => {
+test('executes a request again if its idempotency key is older than a day', async () => {
   const organization = await world.organization()
   const api = world.client({ token: (await organization.token()).secret })
   const send = () => api.send(updateOrganization, { params: { id: organization.id }, body: { name: 'Daily' }, headers: headers('k-3') })
@@ -92,7 +101,7 @@ test('a key is free again after a day', async () => {
   expect(await events(organization.id)).toBe(2)
 })
 
-test('an answer that holds a secret is stored sealed, and shown again only to the credential that asked', async () => {
+test('seals a stored response that contains a secret, and replays it only to the same credential', async () => {
   const owner = await world.person()
   const organization = await world.organization({ owner: owner.id })
   const body = { organization_id: organization.id, comment: 'sealed', scopes: ['orders:read' as const] }
@@ -107,14 +116,56 @@ test('an answer that holds a secret is stored sealed, and shown again only to th
   expect(await two.send(createOrganizationToken, { body, headers: headers('k-4') })).toMatchObject({ status: 409, body: { error: 'AnswerSealed' } })
 })
 
-test('a process killed between the effect and the answer: the retry does it once', async () => {
+test('seals the response of every keyed operation that returns a field marked as secret', () => {
+  const keyed = operations.filter(({ method, access }) => method !== 'GET' && access.kind !== 'open' && access.kind !== 'visitor')
+  const revealing = keyed.filter(({ returns }) => returns && JSON.stringify(wireSchema(returns)).includes('"x-secret"'))
+  expect(revealing.map(({ id, reveals }) => [id, reveals])).toEqual([
+    ['checkouts:create', true],
+    ['checkouts:update', true],
+  ])
+})
+
+test('replays the response of a request that commits between the lookup of the key and the effect', async () => {
+  const organization = await world.organization()
+  const api = world.client({ token: (await organization.token()).secret })
+  const send = () => api.send(updateOrganization, { params: { id: organization.id }, body: { name: 'First' }, headers: headers('k-7') })
+  const first = await send()
+  expect(first.status).toBe(200)
+  // Takes the stored response away until the second request has looked for it.
+  const { rows } = await world.database.owner((owner) =>
+    owner.query<{ kept: unknown }>(`delete from idempotency_keys k where key = 'k-7' returning to_jsonb(k) as kept`),
+  )
+  const blocker = new pg.Client({ connectionString: world.database.owner_url })
+  await blocker.connect()
+  await blocker.query('begin')
+  await blocker.query('lock table events in access exclusive mode')
+  const second = send()
+  try {
+    await eventually(
+      'the second request waits for the lock on the events table',
+      async () =>
+        (await world.database.owner((owner) => owner.query(`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)))
+          .rows.length > 0,
+    )
+    await world.database.owner((owner) =>
+      owner.query('insert into idempotency_keys select * from jsonb_populate_record(null::idempotency_keys, $1)', [rows[0]!.kept]),
+    )
+  } finally {
+    await blocker.end()
+  }
+  const answer = await second
+  expect([answer.headers.get('idempotent-replayed'), answer.body]).toEqual(['true', first.body])
+  expect(await events(organization.id)).toBe(1)
+})
+
+test('executes a request once if the process is killed between the effect and the response, and the client retries', async () => {
   const organization = await world.organization()
   const token = (await organization.token()).secret.reveal()
   const program = launch(['serve', '--roles', 'api'], world.environmentVariables)
   const port = portOf(await program.line('listening'))
   const blocker = new pg.Client({ connectionString: world.database.owner_url })
   await blocker.connect()
-  // The event is written last: holding the log stops the request after its change and before its answer.
+  // The request writes its event last. Locking the events table stops the request after its change and before its response.
   await blocker.query('begin')
   await blocker.query('lock table events in access exclusive mode')
   const send = (at: number) =>
@@ -127,7 +178,7 @@ test('a process killed between the effect and the answer: the retry does it once
     )
   const lost = send(port).catch((error: Error) => error)
   await eventually(
-    'the change waits for the log',
+    'the update waits for the lock on the events table',
     async () =>
       (await world.database.owner((owner) => owner.query(`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)))
         .rows.length > 0,
@@ -136,7 +187,7 @@ test('a process killed between the effect and the answer: the retry does it once
   expect(await lost).toBeInstanceOf(Error)
   await blocker.query('rollback')
   await blocker.end()
-  const retried = await eventually('the dead request has let go of the key', async () => {
+  const retried = await eventually('the key of the aborted request is free again', async () => {
     const answer = await send(world.port)
     return answer.status !== 409 && answer
   })

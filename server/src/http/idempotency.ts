@@ -5,11 +5,11 @@ import type { Secret } from '../kernel/secrets.ts'
 import { days, later, seconds } from '../platform/clock.ts'
 import type { Tx } from '../platform/postgres/postgres.ts'
 import { isRefusal, type Refusal } from '../modules/handlers.ts'
-import { findKept, keep, takeKey, updateKept, type Kept } from './idempotency.sql.ts'
+import { storeIdempotentAnswer, takeKey, updateKept, type Kept } from './idempotency.sql.ts'
 
 export interface Answer {
   readonly status: number
-  readonly headers: Readonly<Record<string, string>>
+  readonly headers: Readonly<Record<string, string | string[]>>
   readonly text: string | undefined
 }
 
@@ -17,13 +17,13 @@ export interface Repeatable {
   readonly operation: Operation
   readonly actor: Actor
   readonly key: string
-  /** What was asked, byte for byte. */
+  /** The exact bytes of the request. Its fingerprint, which detects a different request under the same key, is computed from them. */
   readonly asked: readonly (string | Buffer)[]
-  /** The secret the caller came with: only it can open an answer that holds secrets. */
+  /** The caller's secret. A stored response that contains secrets can be decrypted only with it. */
   readonly credential: Secret
 }
 
-/** The key of a request that must happen once, however often it is sent; nothing where none is given. */
+/** Reads the idempotency key of a request. Returns undefined if there is none. */
 export const readKey = (header: string | string[] | undefined): string | undefined => {
   if (header === undefined) return undefined
   if (typeof header === 'string' && /^[\x21-\x7e]{1,255}$/.test(header)) return header
@@ -36,9 +36,9 @@ export const readKey = (header: string | string[] | undefined): string | undefin
 }
 
 /**
- * Runs an effect once per key, and answers every repetition with the first answer. The key belongs to the organization
- * (or the person), so that a rotated token does not repeat an effect; it is kept in the effect's own transaction, so
- * that either both are there or neither.
+ * Executes an effect once per key, and answers every retry with the first response. The key belongs to the organization
+ * or the user, so that a rotated token does not repeat an effect. The key is stored in the transaction of the effect,
+ * so that both commit together or not at all.
  */
 export const once = async (tx: Tx, request: Repeatable, effect: () => Promise<Answer | Refusal>): Promise<Answer | Refusal> => {
   const owner = ownerOf(request.actor)
@@ -46,18 +46,18 @@ export const once = async (tx: Tx, request: Repeatable, effect: () => Promise<An
   const kept = await findSame(tx, owner, request)
   if (kept) return replay(kept, request.credential)
   const answer = await effect()
-  // A refusal stays a refusal: the next attempt is judged anew.
+  // Error responses are not stored, so that a retry with the same key is executed again.
   if (isRefusal(answer)) return answer
-  await keep(tx, { ...labels(tx, owner, request), ...told(request, answer), intent: null, busy_until: null })
+  await storeIdempotentAnswer(tx, { ...labels(tx, owner, request), ...told(request, answer), intent: null, busy_until: null })
   return answer
 }
 
-/** How long whoever is at a request of several steps is left alone; after that it was stopped, and the next one goes on. */
-const patience = 15 * seconds
+/** Duration of the lease on a multi-step request. After it the request counts as interrupted, and the next retry resumes it. */
+const timeout = 15 * seconds
 
 /**
- * The same for a request that takes several steps: what is intended is kept with its key, in the transaction that begins
- * it. Whoever repeats the request goes on with that intent, and nothing begins twice.
+ * Begins a multi-step request once per key. Stores its intent with the key in the transaction that begins the request.
+ * A retry resumes that intent, so that no step begins twice.
  */
 export const beginOnce = async <Intent extends object>(
   tx: Tx,
@@ -66,7 +66,7 @@ export const beginOnce = async <Intent extends object>(
 ): Promise<{ answer: Answer } | { intent: Intent; busy_until: Date | null } | Refusal> => {
   const owner = ownerOf(request.actor)
   const now = tx.clock.wall()
-  const busy = later(now, patience)
+  const busy = later(now, timeout)
   if (owner !== undefined) {
     const kept = await findSame(tx, owner, request)
     if (kept && kept.status !== null) return { answer: replay(kept, request.credential) }
@@ -80,7 +80,7 @@ export const beginOnce = async <Intent extends object>(
   const intent = await begin()
   if (isRefusal(intent)) return intent
   if (owner !== undefined)
-    await keep(tx, {
+    await storeIdempotentAnswer(tx, {
       ...labels(tx, owner, request),
       status: null,
       headers: {},
@@ -93,18 +93,18 @@ export const beginOnce = async <Intent extends object>(
   return { intent, busy_until: busy }
 }
 
-/** Writes down what came of it; or that nobody is at it any more, and it can be gone on with at once. */
+/** Stores the response of a multi-step request. Without a response, releases the lease, so that a retry can resume the request at once. */
 export const finishOnce = async (tx: Tx, request: Repeatable, answer: Answer | undefined, since: Date | null): Promise<void> => {
   const owner = ownerOf(request.actor)
   if (owner === undefined) return
-  // Somebody else may have gone on meanwhile: their time is theirs.
+  // A retry may have taken over the request meanwhile. The lease of that retry must not be released.
   if (answer) await updateKept(tx, owner, request.key, { ...told(request, answer), busy_until: null })
   else await updateKept(tx, owner, request.key, { busy_until: null }, since)
 }
 
 const findSame = async (tx: Tx, owner: string, request: Repeatable) => {
-  if (!(await takeKey(tx, owner, request.key))) throw new RequestInFlight(undefined, { 'retry-after': '1' })
-  const kept = await findKept(tx, owner, request.key, tx.clock.wall())
+  const { taken, kept } = await takeKey(tx, owner, request.key, tx.clock.wall())
+  if (!taken) throw new RequestInFlight(undefined, { 'retry-after': '1' })
   if (kept && (kept.operation !== request.operation.id || kept.fingerprint !== fingerprintOf(request)))
     throw new InvalidRequest({
       loc: ['header', 'idempotency-key'],
@@ -146,7 +146,7 @@ const told = ({ operation, credential }: Repeatable, answer: Answer) => {
   }
 }
 
-/** Everything an answer names by id: when a person among them is forgotten, so is the answer. */
+/** Collects every id in a response. When one of these ids belongs to an erased person, the stored response is deleted too. */
 const mentionedIn = (text: string | undefined): string[] => [...new Set(text?.match(/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g))]
 
 const ownerOf = (actor: Actor): string | undefined => {
@@ -154,7 +154,7 @@ const ownerOf = (actor: Actor): string | undefined => {
     case 'organization':
       return `organization:${actor.organization_id}`
     case 'user':
-      // Each app of a person keeps its own keys.
+      // Each OAuth app that acts for a user has its own idempotency keys.
       return actor.client_id === null ? `user:${actor.user_id}` : `user:${actor.user_id}:${actor.client_id}`
     case 'portal':
       return actor.member_id === null ? `customer:${actor.customer_id}` : `member:${actor.member_id}`

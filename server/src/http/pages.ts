@@ -1,19 +1,20 @@
 import { createHash } from 'node:crypto'
 import type { IncomingMessage } from 'node:http'
 import { connect } from '@bursar/contract/client'
-import { locales, type Frame, type Locale, type Theme, type View } from '@bursar/contract'
+import { locales, type Frame, type Locale, type Theme, type View } from '@bursar/views'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { anonymous, type Anonymous, type UserActor } from '../kernel/actors.ts'
+import { networkOf } from '../kernel/networks.ts'
 import { randomText, sameText, Secret } from '../kernel/secrets.ts'
 import type { Outside, Page, PageAnswer, Platform } from '../modules/handlers.ts'
-import type { Deed } from '../platform/audit/audit.ts'
+import type { AuditContext } from '../platform/audit/audit.ts'
 import type { Transact } from '../platform/postgres/postgres.ts'
 import { cookieName, hostCookie, personBehind, protocolPaths, readCookie, setCookie } from '../modules/identity/index.ts'
-import type { Doorman } from './authenticate.ts'
-import { networkOf, type Budgets } from './budget.ts'
+import type { AuthContext } from './authenticate.ts'
+import type { Budgets } from './budget.ts'
 import { answerFailure } from './failures.ts'
 
-/** The renderer that the pages bring: props in, HTML out. */
+/** The renderer of the web package: takes a view and a frame, returns HTML. */
 export type Render = (view: View, frame: Frame) => string
 
 export interface PagesOptions {
@@ -21,7 +22,7 @@ export interface PagesOptions {
   readonly render: Render
   readonly stylesheet: string
   readonly script: string
-  /** Joins a page to the processor's own form. */
+  /** The script that connects a page to the payment processor's own form. */
   readonly processorScript: string
   readonly icon: (sandbox: boolean) => string
 }
@@ -41,7 +42,7 @@ export interface Shown {
   readonly headers: Record<string, string>
 }
 
-/** How pages are shown: in whose language and colours, under which policy, with which proof in their forms. */
+/** Renders pages in the reader's language and theme, with a content security policy and a CSRF token for their forms. */
 export const openPages = ({ platform, render, stylesheet, script: program, processorScript, icon }: PagesOptions) => {
   const { config, hasher, clock } = platform
   const sandbox = config.environment === 'sandbox'
@@ -49,7 +50,7 @@ export const openPages = ({ platform, render, stylesheet, script: program, proce
   const [style, script, processor] = [`/assets/${nameOf(stylesheet)}.css`, `/assets/${nameOf(program)}.js`, `/assets/${nameOf(processorScript)}.js`]
   const cookies = { form: hostCookie(config, 'form'), theme: hostCookie(config, 'theme'), locale: hostCookie(config, 'locale') }
 
-  /** Binds a form to the browser that was shown it, and to whoever was signed in then. */
+  /** Computes the CSRF token of a form. It binds the form to the browser and to the session in which the form was shown. */
   const proofFor = (request: IncomingMessage, form: string, session = readCookie(request.headers.cookie, cookieName(config)) ?? '') =>
     hasher.hash(new Secret(`form:${form}:${session}`))
 
@@ -75,7 +76,7 @@ export const openPages = ({ platform, render, stylesheet, script: program, proce
         locale: localeOf(request, readCookie(request.headers.cookie, cookies.locale), wished),
         theme: themeOf(readCookie(request.headers.cookie, cookies.theme)),
         sandbox,
-        // A page that comes with a new session belongs to that one.
+        // If the response sets a new session cookie, the CSRF token is bound to the new session.
         csrf: proofFor(request, form, readCookie(setting.map((line) => line.split(';')[0]).join('; '), cookieName(config))),
         person: actor.kind === 'user' ? { email: actor.email } : null,
         path: here ?? placeWithout(request.url ?? '/'),
@@ -96,12 +97,12 @@ export const openPages = ({ platform, render, stylesheet, script: program, proce
             'frame-src': outside['frame-src'] ?? [],
             'form-action': ["'self'", ...leadsTo],
           }),
-          // Nothing to other sites; but our own forms say where they come from, which "no-referrer" would hide.
+          // Sends no referrer to other sites. Our own forms still send their origin, which the policy "no-referrer" would hide.
           'referrer-policy': 'same-origin',
-          // A browser's own wallet opens for the processor's form alone.
+          // Only the payment processor's form may use the browser's wallet.
           'permissions-policy': `camera=(), geolocation=(), microphone=(), payment=(${outside['frame-src'] ? ['self', ...outside['frame-src'].map((place) => `"${place}"`)].join(' ') : ''})`,
           'x-frame-options': 'DENY',
-          // Whoever still looks at a page can still send it.
+          // Renews the form cookie, so that a form on a page that stays open remains valid.
           'set-cookie': setCookie(config, cookies.form, form, 86_400),
         },
       }
@@ -110,17 +111,20 @@ export const openPages = ({ platform, render, stylesheet, script: program, proce
 }
 export type Pages = ReturnType<typeof openPages>
 
-/** Where a visitor is, without what a link may have brought: on its way in it is a secret. */
+/** Returns the path without the query or secret that a link may contain, because an entry link contains a secret. */
 const placeWithout = (url: string): string => {
   const [path = '/'] = url.split('?')
   if (path.startsWith('/checkout/')) return /^\/checkout\/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}(\/|$)/.test(path) ? path : '/'
   return /^\/[^/]+\/portal(\/|$)/.test(path) ? path : url
 }
 
-/** An address in the letters that a header can hold: a seller's may be written in any. */
+/** Encodes a URL for a header. A seller's URL may contain any characters. */
 const placeOf = (address: string): string => (address.startsWith('/') ? address : new URL(address).href)
 
-/** Nothing but what is named; a part that names nothing is left out, and means none. */
+/**
+ * Builds a content security policy that allows only the listed sources. A directive without sources is omitted, so that
+ * `default-src` applies to it and allows none.
+ */
 const policyOf = (parts: Readonly<Record<string, readonly string[]>>): string =>
   [
     "default-src 'none'",
@@ -131,7 +135,10 @@ const policyOf = (parts: Readonly<Record<string, readonly string[]>>): string =>
 
 const themeOf = (value: string | undefined): Theme => (value === 'light' || value === 'dark' ? value : 'system')
 
-/** What the address asks for, what the person chose before, what whoever sent them asked for, what the browser prefers. */
+/**
+ * Chooses the language. The order is: the query, the reader's earlier choice, the languages that the handler passed
+ * (`wished`), the browser's preference.
+ */
 const localeOf = (request: IncomingMessage, chosen: string | undefined, wished: string): Locale => {
   const query = new URLSearchParams((request.url ?? '').split('?')[1] ?? '')
   const wanted = [query.get('locale') ?? '', chosen ?? '', ...wished.split(' '), ...(request.headers['accept-language'] ?? '').split(',')]
@@ -144,13 +151,13 @@ const localeOf = (request: IncomingMessage, chosen: string | undefined, wished: 
 
 interface Mounting {
   readonly pages: Pages
-  readonly door: Doorman
+  readonly door: AuthContext
   readonly platform: Platform
   readonly budgets: Budgets
-  readonly recorded: (deed: Deed) => Transact
+  readonly recorded: (deed: AuditContext) => Transact
 }
 
-/** Every page, behind the same steps: budget, who looks, the form's proof, and then the page's own door. */
+/** Mounts every page behind the same steps: rate limit, session, CSRF check and the page's own handler. */
 export const mountPages = (room: FastifyInstance, doors: readonly Page[], { pages, door, platform, budgets, recorded }: Mounting): void => {
   const { config, log } = platform
   const origins = [config.public_url.origin, config.auth_url.origin]
@@ -169,7 +176,7 @@ export const mountPages = (room: FastifyInstance, doors: readonly Page[], { page
         .code(303)
         .headers({ location: placeOf(given.redirect), 'set-cookie': cookies })
         .send()
-    // Whatever went wrong, it has a number.
+    // Every problem page shows the request id.
     const view = given.view.kind === 'problem' ? { ...given.view, request_id: given.view.request_id ?? request.id } : given.view
     const { html, headers } = pages.show(request.raw, view, { ...given, actor })
     const { 'set-cookie': form, ...rest } = headers
@@ -202,12 +209,15 @@ export const mountPages = (room: FastifyInstance, doors: readonly Page[], { page
     if (fault) log.error('request_failed', { request_id: request.id, operation: 'page', status, error })
     const { error: name = 'error', detail } = body as { error?: string; detail?: unknown }
     reply.headers(headers)
-    // Only what was asked for, and not what was sent, is tried again by itself.
+    // The error page reloads by itself only after a GET request. A submitted form is not sent again automatically.
     const waits = request.method === 'GET' && headers['retry-after'] !== undefined ? Math.max(1, Math.ceil(Number(headers['retry-after']))) : null
     return answer(request, reply, anonymous, problem(request, status, name, typeof detail === 'string' ? detail : '', waits))
   })
 
-  /** A page elsewhere can make a browser send a form, but neither from our origin nor with our proof in it. */
+  /**
+   * True if the form was submitted by our own page. A foreign page can make a browser submit a form, but neither from
+   * our origin nor with our CSRF token.
+   */
   const isOwnForm = (request: FastifyRequest, form: URLSearchParams) => {
     const site = request.headers['sec-fetch-site']
     const { origin } = request.headers
@@ -215,14 +225,14 @@ export const mountPages = (room: FastifyInstance, doors: readonly Page[], { page
     return ownPage && (origin === undefined || origins.includes(origin)) && pages.proves(request.raw, form.get('csrf') ?? '')
   }
 
-  // An authorization request may come as a form from the app's own page: it goes on as an address, with our own cookies.
+  // An app may send the authorization request as a form from its own page. The redirect turns it into a GET that carries our cookies.
   room.post(protocolPaths.authorization, async (request, reply) => {
     reply.headers(await budgets.spend('api', `address:${networkOf(request.ip)}`))
     const form = request.body instanceof URLSearchParams ? request.body : new URLSearchParams()
     return reply.redirect(`${protocolPaths.authorization}?${form.toString()}`, 303)
   })
 
-  /** Pages are the first clients of the API: what they ask goes through the same door as from outside, in this process. */
+  /** Builds an API client for pages. Its requests pass through the same pipeline as external ones, in this process. */
   const apiOf = (request: FastifyRequest, token: string | undefined) =>
     connect(
       async ({ method, url, headers, body }) => {
@@ -267,6 +277,7 @@ export const mountPages = (room: FastifyInstance, doors: readonly Page[], { page
             params: request.params as Record<string, string>,
             query: new URLSearchParams((request.raw.url ?? '').split('?')[1] ?? ''),
             form,
+            address: request.ip,
             request: request.raw,
             response: reply.raw,
             transact: recorded({ operation: `${page.method} ${page.path}`, request_id: request.id, actor }),

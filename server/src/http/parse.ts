@@ -1,9 +1,15 @@
-import { InvalidRequest, type Invalid, type Operation } from '@bursar/contract'
+import { InvalidRequest, requestLimits, type Invalid, type Operation } from '@bursar/contract'
 import type { z } from 'zod'
+import { nearest } from '../kernel/nearest.ts'
+import { refuseSizes } from './sizes.ts'
 
-export const limits = { depth: 32, elements: 10_000, keys: 10_000 }
+const limits = {
+  elements: requestLimits.list_elements,
+  keys: requestLimits.record_keys,
+  problems: requestLimits.reported_problems,
+}
 
-/** Reads a JSON body. Bytes that are no JSON, or JSON no honest client sends, are refused with the place where it shows. */
+/** Reads a JSON body. Rejects invalid or abusive JSON, and names the position of the error. */
 export const readJson = (bytes: Buffer): unknown => {
   if (bytes.length === 0) return undefined
   let text: string
@@ -13,13 +19,13 @@ export const readJson = (bytes: Buffer): unknown => {
     throw new InvalidRequest({ loc: ['body'], msg: 'The body is not UTF-8.', type: 'value_error' })
   }
   if (text.trim() === '') return undefined
-  refuseDepth(bytes)
+  refuseSizes(bytes)
   let value: unknown
   try {
     value = JSON.parse(text)
   } catch (error) {
     const at = Number(/position (\d+)/.exec((error as Error).message)?.[1] ?? text.length)
-    throw new InvalidRequest({ loc: ['body', at], msg: `The body is not JSON: it breaks at character ${at}.`, type: 'json_invalid' })
+    throw new InvalidRequest({ loc: ['body', at], msg: `The body is not valid JSON. The error is at character ${at}.`, type: 'json_invalid' })
   }
   const problems: Invalid[] = []
   inspect(value, ['body'], problems)
@@ -27,36 +33,19 @@ export const readJson = (bytes: Buffer): unknown => {
   return value
 }
 
-/** Counts brackets outside texts before anything is built from them. */
-const refuseDepth = (bytes: Buffer) => {
-  let depth = 0
-  let quoted = false
-  for (let at = 0; at < bytes.length; at++) {
-    const byte = bytes[at]
-    if (quoted) {
-      if (byte === 0x5c) at++
-      else if (byte === 0x22) quoted = false
-    } else if (byte === 0x22) quoted = true
-    else if (byte === 0x7b || byte === 0x5b) {
-      if (++depth > limits.depth)
-        throw new InvalidRequest({ loc: ['body', at], msg: `The body is nested deeper than ${limits.depth} levels.`, type: 'recursion_loop' })
-    } else if (byte === 0x7d || byte === 0x5d) depth--
-  }
-}
-
-/** Texts must be storable as they are; lists and records must be of a size somebody meant. */
+/** Checks that PostgreSQL can store the texts unchanged, and that lists and records do not exceed their maximum size. */
 const inspect = (value: unknown, loc: (string | number)[], problems: Invalid[]): void => {
-  if (problems.length >= 20) return
+  if (problems.length >= limits.problems) return
   if (typeof value === 'string') {
     if (value.includes('\0')) problems.push({ loc, msg: 'Text must not contain the NUL character.', type: 'value_error' })
-    else if (!value.isWellFormed()) problems.push({ loc, msg: 'Text must be well-formed Unicode: this one has half of a surrogate pair.', type: 'value_error' })
+    else if (!value.isWellFormed()) problems.push({ loc, msg: 'Text must be well-formed Unicode. Received an unpaired surrogate.', type: 'value_error' })
   } else if (Array.isArray(value)) {
     if (value.length > limits.elements)
-      problems.push({ loc, msg: `A list may have ${limits.elements} elements at most; this one has ${value.length}.`, type: 'too_long' })
+      problems.push({ loc, msg: `A list has at most ${limits.elements} elements. Received ${value.length}.`, type: 'too_long' })
     else value.forEach((item, at) => inspect(item, [...loc, at], problems))
   } else if (typeof value === 'object' && value !== null) {
     const entries = Object.entries(value)
-    if (entries.length > limits.keys) problems.push({ loc, msg: `A record may have ${limits.keys} keys at most.`, type: 'too_long' })
+    if (entries.length > limits.keys) problems.push({ loc, msg: `A record has at most ${limits.keys} keys. Received ${entries.length}.`, type: 'too_long' })
     else for (const [key, item] of entries) if (inspectKey(key, loc, problems)) inspect(item, [...loc, key], problems)
   }
 }
@@ -67,10 +56,10 @@ const inspectKey = (key: string, loc: (string | number)[], problems: Invalid[]) 
   return false
 }
 
-/** The router reads the query before any of our stages: what is wrong with it is noted there, and said when it is parsed. */
+/** The router parses the query before any of our stages. Errors are recorded under this symbol and reported by `parse`. */
 const malformed = Symbol('malformed')
 
-/** A repeated key becomes a list, `name[key]` a record of such; nothing else is read into a query. */
+/** Parses a query string. A repeated key becomes a list, and `name[key]` a record of such lists. No other syntax is supported. */
 export const readQuery = (text: string): Record<string, unknown> => {
   const query = Object.create(null) as Record<string, unknown>
   for (const [name, value] of new URLSearchParams(text)) {
@@ -85,7 +74,9 @@ export const readQuery = (text: string): Record<string, unknown> => {
 const add = (into: Record<string, unknown>, key: string, value: string) => {
   const before = into[key]
   if (isRecord(before)) return
-  into[key] = before === undefined ? value : Array.isArray(before) ? [...(before as unknown[]), value].slice(0, 1001) : [before, value]
+  if (before === undefined) into[key] = value
+  else if (!Array.isArray(before)) into[key] = [before, value]
+  else if (before.length <= 1000) before.push(value)
 }
 
 const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value)
@@ -96,9 +87,10 @@ export interface Input {
   readonly body: unknown
 }
 
-/** Checks everything that was sent against the operation, and reports all that is wrong at once. */
+/** Validates the whole input against the operation, and reports the first errors together, with the number of the others. */
 export const parse = (operation: Operation, input: Input): { params: unknown; query: unknown; body: unknown } => {
   const problems: Invalid[] = []
+  let leftOut = 0
   const check = (schema: z.ZodType | undefined, value: unknown, source: 'path' | 'query' | 'body') => {
     if (!schema) return undefined
     if (source !== 'body') inspect(value, [source], problems)
@@ -106,7 +98,9 @@ export const parse = (operation: Operation, input: Input): { params: unknown; qu
     if (name !== undefined) problems.push({ loc: ['query', name], msg: 'Write name[key]=value, with one key in brackets.', type: 'value_error' })
     const result = schema.safeParse(value, { reportInput: true })
     if (result.success) return result.data
-    problems.push(...result.error.issues.flatMap((issue) => describe(issue, [source])))
+    for (const [issue, loc] of leavesOf(result.error.issues, [source]))
+      if (problems.length < limits.problems) problems.push(describe(issue, loc))
+      else leftOut++
     return undefined
   }
   const parsed = {
@@ -114,37 +108,46 @@ export const parse = (operation: Operation, input: Input): { params: unknown; qu
     query: check(operation.query, input.query, 'query'),
     body: check(operation.body, input.body, 'body'),
   }
-  if (problems.length > 0) throw new InvalidRequest(problems)
+  if (problems.length > 0) throw new InvalidRequest(problems, leftOut)
   return parsed
 }
 
 type Issue = z.core.$ZodIssue
 
-/** Says what was expected and what came, in the vocabulary that existing clients of this contract know. */
-const describe = (issue: Issue, at: (string | number)[]): Invalid[] => {
-  const loc = [...at, ...issue.path.map((part) => (typeof part === 'number' ? part : String(part)))]
-  if (issue.code === 'invalid_union') {
-    if (issue.discriminator) {
-      const tag = (issue.input as Record<string, unknown> | undefined)?.[issue.discriminator]
-      return [
-        one(issue, loc, tag === undefined ? 'union_tag_not_found' : 'union_tag_invalid', `The field ${issue.discriminator} must name one of the known kinds.`),
-      ]
-    }
-    const branches = issue.errors.map((errors) => errors.flatMap((inner) => describe(inner, loc)))
-    return branches.length > 0 ? branches.flat() : [one(issue, loc, 'value_error', 'Matches none of the accepted forms.')]
+/** Lists the errors with their locations. For a union without discriminator, lists the errors of all its variants. */
+const leavesOf = function* (issues: readonly Issue[], at: (string | number)[]): Generator<[Issue, (string | number)[]]> {
+  for (const issue of issues) {
+    const loc = [...at, ...issue.path.map((part) => (typeof part === 'number' ? part : String(part)))]
+    if (issue.code === 'invalid_union' && !issue.discriminator && issue.errors.length > 0) for (const errors of issue.errors) yield* leavesOf(errors, loc)
+    else yield [issue, loc]
   }
-  const query = at[0] === 'query'
+}
+
+/** Describes a validation error with the expected and the received value. Error types and messages are those that existing clients know. */
+const describe = (issue: Issue, loc: (string | number)[]): Invalid => {
+  const query = loc[0] === 'query'
   switch (issue.code) {
+    case 'invalid_union': {
+      if (!issue.discriminator) return one(issue, loc, 'value_error', 'Matches none of the accepted forms.')
+      const tag = (issue.input as Record<string, unknown> | undefined)?.[issue.discriminator]
+      const { options = [] } = issue as { options?: readonly unknown[] }
+      const kinds = options.filter((kind) => kind !== undefined).map(String)
+      return one(
+        issue,
+        loc,
+        tag === undefined ? 'union_tag_not_found' : 'union_tag_invalid',
+        `${tag === undefined ? 'Required:' : 'Expected'} one of: ${kinds.join(', ')}.${meant(tag, kinds)}`,
+        { discriminator: issue.discriminator, expected_tags: kinds.join(', ') },
+      )
+    }
     case 'invalid_type':
-      if (issue.input === undefined) return [one(issue, loc, 'missing', `Required: ${article[issue.expected] ?? issue.expected}.`)]
-      return [
-        one(
-          issue,
-          loc,
-          typeNames[issue.expected]?.[query ? 1 : 0] ?? `${issue.expected}_type`,
-          `Expected ${article[issue.expected] ?? issue.expected}, received ${kindOf(issue.input)}.`,
-        ),
-      ]
+      if (issue.input === undefined) return one(issue, loc, 'missing', `Required: ${article[issue.expected] ?? issue.expected}.`)
+      return one(
+        issue,
+        loc,
+        typeNames[issue.expected]?.[query ? 1 : 0] ?? `${issue.expected}_type`,
+        `Expected ${article[issue.expected] ?? issue.expected}, received ${kindOf(issue.input)}.`,
+      )
     case 'too_small':
     case 'too_big': {
       const small = issue.code === 'too_small'
@@ -152,51 +155,74 @@ const describe = (issue: Issue, at: (string | number)[]): Invalid[] => {
       if (issue.origin === 'string' || issue.origin === 'array') {
         const units = issue.origin === 'string' ? 'characters' : 'elements'
         const type = issue.origin === 'string' ? (small ? 'string_too_short' : 'string_too_long') : small ? 'too_short' : 'too_long'
-        return [one(issue, loc, type, `Expected ${small ? 'at least' : 'at most'} ${bound} ${units}.`, { [small ? 'min_length' : 'max_length']: bound })]
+        return one(issue, loc, type, `Expected ${small ? 'at least' : 'at most'} ${bound} ${units}.`, { [small ? 'min_length' : 'max_length']: bound })
       }
       const type = `${small ? 'greater' : 'less'}_than${issue.inclusive ? '_equal' : ''}`
-      return [
-        one(issue, loc, type, `Expected ${small ? (issue.inclusive ? 'at least' : 'more than') : issue.inclusive ? 'at most' : 'less than'} ${bound}.`, {
-          [`${small ? 'g' : 'l'}${issue.inclusive ? 'e' : 't'}`]: bound,
-        }),
-      ]
+      return one(issue, loc, type, `Expected ${small ? (issue.inclusive ? 'at least' : 'more than') : issue.inclusive ? 'at most' : 'less than'} ${bound}.`, {
+        [`${small ? 'g' : 'l'}${issue.inclusive ? 'e' : 't'}`]: bound,
+      })
     }
     case 'invalid_format':
-      return [
-        one(
-          issue,
-          loc,
-          formatTypes[issue.format] ?? 'value_error',
-          issue.format === 'regex' ? issue.message : `Expected ${formatNames[issue.format] ?? `the format ${issue.format}`}.`,
-        ),
-      ]
+      return one(
+        issue,
+        loc,
+        formatTypes[issue.format] ?? 'value_error',
+        issue.format === 'regex' ? issue.message : `Expected ${formatNames[issue.format] ?? `the format ${issue.format}`}.`,
+      )
     case 'invalid_value': {
       const values = issue.values.map(String)
       const shown = values.length > 24 ? `${values.slice(0, 24).join(', ')} … (${values.length} values)` : values.join(', ')
-      return [
-        one(issue, loc, issue.values.length === 1 ? 'literal_error' : 'enum', `Expected ${values.length === 1 ? shown : `one of: ${shown}`}.`, {
+      return one(
+        issue,
+        loc,
+        issue.values.length === 1 ? 'literal_error' : 'enum',
+        `Expected ${values.length === 1 ? shown : `one of: ${shown}`}.${meant(issue.input, values)}`,
+        {
           expected: shown,
-        }),
-      ]
+        },
+      )
     }
     default:
-      return [one(issue, loc, 'value_error', issue.message)]
+      return one(issue, loc, 'value_error', issue.message)
   }
+}
+
+/** Suggests the known value that is most similar to the input. */
+const meant = (input: unknown, known: readonly string[]): string => {
+  const name = typeof input === 'string' ? nearest(input, known) : undefined
+  return name === undefined ? '' : ` Did you mean ${name}?`
 }
 
 const one = (issue: Issue, loc: (string | number)[], type: string, msg: string, ctx?: Record<string, unknown>): Invalid => ({
   loc,
   msg,
   type,
-  ...(issue.input === undefined ? {} : { input: shorten(issue.input) }),
+  ...(issue.input === undefined ? {} : { input: received(issue.input) }),
   ...(ctx ? { ctx } : {}),
 })
 
-/** What came is shown back, but no more of it than helps. */
-const shorten = (input: unknown): unknown => {
-  if (typeof input === 'string' && input.length > 500) return `${input.slice(0, 500)}…`
-  if (typeof input === 'object' && input !== null && JSON.stringify(input).length > 2000) return kindOf(input)
-  return input
+/** Returns the received value for an error: long text is cut, and a large list or record is named only. */
+const received = (input: unknown): unknown => {
+  if (typeof input === 'string') return input.length > 500 ? `${input.slice(0, 500)}…`.toWellFormed() : input
+  if (typeof input !== 'object' || input === null) return input
+  return isLarge(input) ? kindOf(input) : input
+}
+
+/** True if a value has more than 100 parts or 1,000 characters of text. Stops counting there, because a body may be large. */
+const isLarge = (input: object): boolean => {
+  let [parts, characters] = [0, 0]
+  const visit = (value: unknown): boolean => {
+    if (typeof value === 'string') characters += value.length
+    if (++parts > 100 || characters > 1000) return true
+    if (typeof value !== 'object' || value === null) return false
+    if (Array.isArray(value)) return value.some(visit)
+    for (const key in value) {
+      characters += key.length
+      if (visit((value as Record<string, unknown>)[key])) return true
+    }
+    return false
+  }
+  return visit(input)
 }
 
 const kindOf = (value: unknown): string =>

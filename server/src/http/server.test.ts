@@ -29,12 +29,12 @@ const call = (method: string, path: string, headers: Record<string, string | str
 const here = () => `/v1/organizations/${organization.id}`
 const json = { 'content-type': 'application/json' }
 
-describe('addresses', () => {
-  test('both forms of a path answer, without redirect', async () => {
+describe('routes', () => {
+  test('answers paths with and without a trailing slash, without a redirect', async () => {
     for (const path of ['/v1/organizations', '/v1/organizations/', here(), `${here()}/`]) expect((await call('GET', path)).status).toBe(200)
   })
 
-  test('every operation starts with /v1, and its id, scopes and answers are in the document [S9-02]', async () => {
+  test('serves all routes below /v1, and the OpenAPI document has their id, scopes and responses [S9-02]', async () => {
     expect(operations.every(({ path }) => path.startsWith('/v1/'))).toBe(true)
     const served = JSON.parse((await call('GET', '/2026-04/openapi.json')).text) as {
       paths: Record<string, Record<string, { operationId: string; security: unknown[]; responses: Record<string, unknown> }>>
@@ -51,7 +51,7 @@ describe('addresses', () => {
     }
   })
 
-  test('an unknown path is 404, a known one with another method 405 that names the right ones', async () => {
+  test('answers 404 for an unknown path, and 405 with the allowed methods for a wrong method', async () => {
     expect(JSON.parse((await call('GET', '/v1/nothing')).text)).toMatchObject({ error: 'RouteNotFound' })
     const wrong = await call('PUT', here(), json, '{}')
     expect(wrong.status).toBe(405)
@@ -61,12 +61,12 @@ describe('addresses', () => {
 })
 
 describe('credentials', () => {
-  test('a bearer token opens, and the scheme may be written in any case [S5-01]', async () => {
+  test('accepts a bearer token with the scheme in any case [S5-01]', async () => {
     for (const authorization of [`Bearer ${token}`, `bearer ${token}`, `BEARER  ${token}`])
       expect((await call('GET', here(), { authorization })).status).toBe(200)
   })
 
-  test('without a credential, or with one that is none, the answer is 401 with a challenge [S7-04]', async () => {
+  test('answers 401 with a challenge without a credential or with a malformed one [S7-04]', async () => {
     for (const authorization of ['', 'Basic abc', `Token ${token}`, token, 'Bearer', 'Bearer ', 'Bearer tøken']) {
       const answer = await call('GET', here(), { authorization })
       expect([authorization, answer.status, JSON.parse(answer.text).error]).toEqual([authorization, 401, 'Unauthorized'])
@@ -75,41 +75,41 @@ describe('credentials', () => {
     expect((await exchange(world.port, 'GET', `${here()}?access_token=${token}&token=${token}`)).status).toBe(401)
   })
 
-  test('a damaged, made-up, foreign or doubled credential is refused, with words for its owner [S7-04]', async () => {
+  test('rejects a damaged, invented, foreign or repeated credential with an explanation [S7-04]', async () => {
     const refused: Record<string, RegExp> = {
       [`Bearer ${token.slice(0, -1)}`]: /damaged/,
       [`Bearer ${token.slice(0, -1)}${token.endsWith('a') ? 'b' : 'a'}`]: /damaged/,
       'Bearer polar_oat_abcdef': /not a token of this service/,
       [`Bearer ${newToken('organization', 'sandbox').reveal()}`]: /unknown or has been revoked/,
       [`Bearer ${newToken('organization', 'production').reveal()}`]: /belongs to production/,
-      [`Bearer ${newToken('session', 'sandbox').reveal()}`]: /of the kind "user session token"/,
+      [`Bearer ${newToken('session', 'sandbox').reveal()}`]: /has the kind "user session token"/,
     }
     for (const [authorization, words] of Object.entries(refused)) {
       const answer = await call('GET', here(), { authorization })
       expect(answer.status).toBe(401)
-      expect(JSON.parse(answer.text)).toEqual({ error: 'invalid_token', error_description: expect.stringMatching(words) })
+      expect(JSON.parse(answer.text)).toEqual({ error: 'invalid_token', detail: expect.stringMatching(words), error_description: expect.stringMatching(words) })
       expect(answer.headers.get('www-authenticate')).toMatch(/^Bearer realm="bursar", error="invalid_token", error_description="/)
     }
     expect((await call('GET', here(), { authorization: [`Bearer ${token}`, `Bearer ${token}`] })).status).toBe(401)
   })
 
-  test('a token with a bad checksum is refused without asking the database', async () => {
+  test('rejects a token with an invalid checksum without querying the database', async () => {
     const { postgres } = world.api
     const release: (() => void)[] = []
     const holders = Array.from({ length: 5 }, () => postgres.db.q.connection().execute(() => new Promise<void>((resolve) => release.push(resolve))))
-    await eventually('every connection for reading is taken', async () => release.length === 5)
+    await eventually('all connections of the read pool are in use', async () => release.length === 5)
     const valid = call('GET', here())
-    await eventually('a good token waits for a connection', async () => postgres.use().waiting > 0)
+    await eventually('a request with a valid token waits for a connection', async () => postgres.use().waiting > 0)
     for (const damage of ['!', token.endsWith('0') ? '1' : '0'])
       expect((await call('GET', here(), { authorization: `Bearer ${token.slice(0, -1)}${damage}` })).status).toBe(401)
-    // While every connection is taken, whoever asked the database would not have been answered.
+    // All connections are in use, so a query would have blocked the response.
     expect(postgres.use().waiting).toBeGreaterThanOrEqual(1)
     for (const done of release) done()
     await Promise.all(holders)
     expect((await valid).status).toBe(200)
   })
 
-  test('rights count when the change is made, not when the request began', async () => {
+  test('checks the rights of the caller when the change is made, not only when the request began', async () => {
     const admin = await world.person()
     await world.join(organization.id, admin.id, 'admin')
     const cookie = await admin.cookie()
@@ -130,13 +130,14 @@ describe('credentials', () => {
     const socket = dial(world.port, '127.0.0.1')
     const answer = new Promise<string>((resolve) => socket.once('data', (chunk) => resolve(chunk.toString())))
     await world.database.owner(async (owner) => {
-      // The question at the door is held, to know when it has been asked and when it has been answered.
+      // Locks the table, so that the first authorization query waits. The test thus knows when this query was sent and
+      // when it was answered.
       await owner.query('begin')
       await owner.query('lock table organization_members in access exclusive mode')
       socket.write(`${head.join('\r\n')}\r\n\r\n${body.slice(0, 5)}`)
-      await eventually('the door asks who it is', async () => (await waiting()) === 1)
+      await eventually('the authorization query waits for the lock', async () => (await waiting()) === 1)
       await owner.query('commit')
-      await eventually('the door has its answer', async () => (await waiting()) === 0)
+      await eventually('the authorization query no longer waits', async () => (await waiting()) === 0)
       await owner.query('delete from organization_members where user_id = $1', [admin.id])
     })
     socket.write(body.slice(5))
@@ -146,12 +147,12 @@ describe('credentials', () => {
     socket.destroy()
   })
 
-  test('open operations ignore a credential, whatever it is', async () => {
+  test('ignores an invalid credential on open operations', async () => {
     for (const authorization of ['Bearer undefined', 'Bearer polar_oat_x', 'nonsense'])
       expect((await call('GET', listTokenPatterns.path, { authorization })).status).toBe(200)
   })
 
-  test('a request can be confined to one organization', async () => {
+  test('limits a request to the organization that its header names', async () => {
     const person = await world.person()
     const [first, second] = [await world.organization({ owner: person.id }), await world.organization({ owner: person.id })]
     const secret = (await person.token()).secret
@@ -167,8 +168,8 @@ describe('credentials', () => {
   })
 })
 
-describe('versions', () => {
-  test('a request may ask for a version, gets 2026-04 otherwise, and is told which [S9-01, S9-04]', async () => {
+describe('API versions', () => {
+  test('accepts a version header, defaults to 2026-04, and names the version in the response [S9-01, S9-04]', async () => {
     expect(versions).toEqual(['2026-04'])
     for (const headers of [{}, { 'bursar-version': '2026-04' }, { 'polar-version': '2026-04' }]) {
       const answer = await call('GET', here(), headers)
@@ -182,10 +183,10 @@ describe('versions', () => {
   })
 })
 
-describe('bodies', () => {
+describe('request bodies', () => {
   const patch = (body: string | Buffer, headers: Record<string, string> = json) => call('PATCH', here(), headers, body)
 
-  test('an empty body with a JSON content type is no body', async () => {
+  test('treats an empty body with a JSON content type as no body', async () => {
     const answer = await exchange(world.port, 'GET', here(), { authorization: `Bearer ${token}`, 'content-type': 'application/json' })
     expect(answer.status).toBe(200)
     expect((await call('DELETE', `${here()}/members/${organization.id}`, { 'content-type': 'application/json', 'content-length': '0' })).status).toBe(403)
@@ -193,31 +194,31 @@ describe('bodies', () => {
   })
 
   test.each([
-    ['no JSON', '{"name": oops}', 'json_invalid'],
-    ['cut off', '{"name": "A', 'json_invalid'],
-    ['a NUL in a text', '{"name":"A\\u0000B"}', 'value_error'],
-    ['half a surrogate pair', '{"name":"\\ud800xyz"}', 'value_error'],
-    ['nesting beyond reason', `{"details":${'['.repeat(100)}${']'.repeat(100)}}`, 'recursion_loop'],
-    ['a list beyond reason', `{"embed_hosts":[${'1,'.repeat(10_001)}1]}`, 'too_long'],
-    ['not a record', '[]', 'model_attributes_type'],
-  ])('refuses %s with 422', async (_, body, type) => {
+    ['a body that is not JSON', '{"name": oops}', 'json_invalid'],
+    ['truncated JSON', '{"name": "A', 'json_invalid'],
+    ['a NUL character in a string', '{"name":"A\\u0000B"}', 'value_error'],
+    ['an unpaired surrogate', '{"name":"\\ud800xyz"}', 'value_error'],
+    ['nesting beyond the limit', `{"details":${'['.repeat(100)}${']'.repeat(100)}}`, 'recursion_loop'],
+    ['a list beyond the limit', `{"embed_hosts":[${'1,'.repeat(10_001)}1]}`, 'too_long'],
+    ['a list instead of an object', '[]', 'model_attributes_type'],
+  ])('rejects %s with 422', async (_, body, type) => {
     const answer = await patch(body)
     expect([answer.status, JSON.parse(answer.text).detail[0].type]).toEqual([422, type])
   })
 
-  test('refuses bytes that are no text, and content types it cannot read', async () => {
+  test('rejects invalid UTF-8 and unsupported content types', async () => {
     expect((await patch(Buffer.from([0x22, 0xff, 0x22]))).status).toBe(422)
     expect(JSON.parse((await patch('name=x', { 'content-type': 'application/x-www-form-urlencoded' })).text)).toMatchObject({ error: 'UnsupportedMediaType' })
   })
 
-  test('unknown and poisonous keys change nothing', async () => {
+  test('ignores unknown and prototype-polluting keys', async () => {
     const answer = await patch('{"__proto__":{"name":"Polluted"},"constructor":{"prototype":{}},"slug":"other","id":"x","website":"https://ok.example"}')
     expect(answer.status).toBe(200)
     expect(JSON.parse(answer.text)).toMatchObject({ slug: organization.slug, id: organization.id, website: 'https://ok.example' })
     expect(({} as { name?: string }).name).toBeUndefined()
   })
 
-  test('a body is counted while it comes, whatever its length claims to be', async () => {
+  test('limits the size of a body while it arrives, regardless of its declared length', async () => {
     const large = Buffer.alloc(1024 * 1024 + 1, 0x20)
     expect(JSON.parse((await patch(large)).text)).toMatchObject({ error: 'RequestBodyTooLarge' })
     const streamed = await new Promise<string>((resolve, reject) => {
@@ -235,8 +236,8 @@ describe('bodies', () => {
   })
 })
 
-describe('answers', () => {
-  test('every answer carries a request id and the headers that protect it', async () => {
+describe('responses', () => {
+  test('sends a request id and security headers with every response', async () => {
     const answers = [
       await call('GET', here()),
       await call('GET', '/v1/nothing'),
@@ -257,7 +258,7 @@ describe('answers', () => {
     expect(new Set(answers.map(({ headers }) => headers.get('x-request-id'))).size).toBe(answers.length)
   })
 
-  test('browsers of other sites may use what is meant for them, and neither sign-in nor anything of the organization surface', async () => {
+  test('allows cross-origin requests to open operations, but neither to sign-in nor to the organization API', async () => {
     const origin = { origin: 'https://shop.test', 'access-control-request-method': 'POST' }
     const open = await exchange(world.port, 'OPTIONS', listTokenPatterns.path, origin)
     expect([open.status, open.headers.get('access-control-allow-origin'), open.headers.get('access-control-allow-credentials')]).toEqual([204, '*', null])
@@ -273,11 +274,11 @@ describe('answers', () => {
     ])
   })
 
-  test('headers beyond reason are refused', async () => {
+  test('answers 431 for oversized headers', async () => {
     expect((await call('GET', here(), { 'x-long': 'a'.repeat(20_000) })).status).toBe(431)
   })
 
-  test('a client that is slow to speak is let go', async () => {
+  test('answers 408 to a client that sends its headers too slowly', async () => {
     const elapsed = fairStopwatch()
     const answer = await new Promise<string>((resolve) => {
       const socket = dial(world.port, '127.0.0.1')
@@ -290,7 +291,7 @@ describe('answers', () => {
     expect(elapsed()).toBeLessThan(20_000)
   })
 
-  test('our own mistakes answer a constant 500, and the log knows which', async () => {
+  test('answers an unexpected error with a constant 500, and logs the cause', async () => {
     const broken = await openWorld()
     const own = await broken.organization()
     const secret = (await own.token()).secret
@@ -304,14 +305,14 @@ describe('answers', () => {
     )
     expect([answer.status, JSON.parse(answer.text)]).toEqual([
       500,
-      { error: 'InternalServerError', detail: 'Something went wrong on our side. Quote the x-request-id of this answer when you report it.' },
+      { error: 'InternalServerError', detail: 'An internal error occurred. Quote the x-request-id of this answer when you report it.' },
     ])
     const line = broken.lines.find((text) => text.includes('request_failed'))!
     expect(JSON.parse(line)).toMatchObject({ request_id: answer.headers.get('x-request-id'), operation: updateOrganization.id, error: { code: '42703' } })
     await broken.close()
   })
 
-  test('without the database the answer is 503 and a time to come back, and health and readiness tell them apart', async () => {
+  test('answers 503 with retry-after while the database is unreachable, and only the readiness check fails', async () => {
     const lonely = await openWorld()
     const own = await lonely.organization()
     const authorization = `Bearer ${(await own.token()).secret.reveal()}`

@@ -16,7 +16,7 @@ beforeAll(async () => {
 })
 afterAll(() => world.close())
 
-/** Path and query of a link to this server. */
+/** Returns path and query of a presigned link to this server. */
 const pathOf = ({ url }: { url: string }) => {
   expect(url.startsWith('https://bursar.test/storage/')).toBe(true)
   noteSecrets(url)
@@ -31,11 +31,11 @@ const uploadAt = async (at: Bucket, key: string, body: string, content_type: str
   expect(status).toBe(200)
   await at.completeUpload({ key, upload_id, parts: [{ number: 1, etag: headers.get('etag')!, checksum_sha256_base64: null }] })
 }
-/** Files of parts that were not finished. */
+/** Lists the files of unfinished parts. */
 const unfinished = () =>
   readdirSync((world.config.storage as { folder: string }).folder, { recursive: true, encoding: 'utf8' }).filter((path) => path.includes('/new-'))
 
-/** A connection on which every byte is written by hand. */
+/** Opens a raw connection. */
 const connection = () => {
   const socket = dial(world.port, '127.0.0.1')
   let text = ''
@@ -46,7 +46,7 @@ const connection = () => {
   return { socket, text: () => text, closed: () => closed }
 }
 
-test('a file is sent and fetched by links alone; what comes back may run nothing and is only saved', async () => {
+test('uploads and downloads a file by presigned links only, as attachment without script execution', async () => {
   const key = 'downloadable/one/page.svg'
   await uploadAt(bucket, key, '<svg onload="alert(1)"/>', 'image/svg+xml')
   const path = pathOf(await bucket.presignDownload({ key, name: 'Größe.svg', content_type: 'image/svg+xml', expires_in: 300 }))
@@ -70,17 +70,17 @@ test('a file is sent and fetched by links alone; what comes back may run nothing
   const beyond = await exchange(world.port, 'GET', path, { range: 'bytes=24-' })
   expect([beyond.status, JSON.parse(beyond.text).error]).toEqual([416, 'RangeNotSatisfiable'])
 
-  // A page elsewhere may send and fetch: its browser asks first.
+  // Pages of other sites may upload and download, so the browser sends a preflight request.
   const asked = await exchange(world.port, 'OPTIONS', path, { origin: 'https://shop.example', 'access-control-request-method': 'PUT' })
   expect([asked.status, asked.headers.get('access-control-allow-origin'), asked.headers.get('access-control-allow-methods')]).toEqual([204, '*', 'GET, PUT'])
 
   world.clock.advance(301_000)
   const late = await exchange(world.port, 'GET', path)
   expect(late.status).toBe(403)
-  expect(JSON.parse(late.text)).toMatchObject({ error: 'NotPermitted', detail: expect.stringContaining('ended at') })
+  expect(JSON.parse(late.text)).toMatchObject({ error: 'NotPermitted', detail: expect.stringContaining('expired at') })
 })
 
-test('what is public is seen by anybody: pictures in place, SVG only to be saved, and caches ask whether it changed', async () => {
+test('serves public files without a credential: images inline, SVG as attachment, with conditional requests', async () => {
   const { public: shown } = world.api.gateways.storage
   for (const [type, disposition] of [
     ['image/png', null],
@@ -97,7 +97,7 @@ test('what is public is seen by anybody: pictures in place, SVG only to be saved
   }
 })
 
-test('without a link, with one that was changed, or on a way out of the folder there is nothing', async () => {
+test('rejects requests without a link, with a modified link, and with path traversal', async () => {
   const key = 'downloadable/two/x'
   await uploadAt(bucket, key, 'secret', 'text/plain')
   const path = pathOf(await bucket.presignDownload({ key, name: 'x', expires_in: 60 }))
@@ -121,36 +121,36 @@ test('without a link, with one that was changed, or on a way out of the folder t
   }
 })
 
-test('a body is read no further than its link allows, and one that breaks off leaves nothing', async () => {
+test('reads no more of a body than its link allows, and deletes the file of an aborted upload', async () => {
   const key = 'downloadable/three/x'
   const upload_id = await begin(key)
   const path = await partLink(key, upload_id, 1000)
   const head = `PUT ${path} HTTP/1.1\r\nhost: x\r\n`
 
-  // Nobody said how much is to come.
+  // The client sends an endless chunked body without declaring its length.
   const endless = connection()
   endless.socket.write(`${head}transfer-encoding: chunked\r\n\r\n`)
   const piece = `8000\r\n${'x'.repeat(0x8000)}\r\n`
   for (let sent = 0; sent < 64 && !endless.closed(); sent++) endless.socket.write(piece)
-  await eventually('the endless body is refused', async () => endless.text().includes('RequestBodyTooLarge') && endless.closed())
+  await eventually('the endless body is rejected', async () => endless.text().includes('RequestBodyTooLarge') && endless.closed())
   expect(endless.text()).toMatch(/^HTTP\/1\.1 413 /)
 
   const long = connection()
   long.socket.write(`${head}content-length: 1001\r\n\r\n`)
-  await eventually('the long body is refused before it comes', async () => long.text().includes('1001 bytes') && long.closed())
+  await eventually('the long body is rejected before it is sent', async () => long.text().includes('1001 bytes') && long.closed())
 
   const broken = connection()
   broken.socket.write(`${head}content-length: 1000\r\n\r\n${'x'.repeat(500)}`)
-  await eventually('it is being written', async () => unfinished().length === 1)
+  await eventually('one temporary file exists', async () => unfinished().length === 1)
   broken.socket.destroy()
-  await eventually('nothing is left of it', async () => unfinished().length === 0)
+  await eventually('no temporary file exists', async () => unfinished().length === 0)
 
   const forged = connection()
   forged.socket.write(`PUT ${path.replace('size=1000', 'size=9999999')} HTTP/1.1\r\nhost: x\r\ncontent-length: 9999999\r\n\r\n`)
-  await eventually('the forged link is refused before anything comes', async () => forged.text().startsWith('HTTP/1.1 403') && forged.closed())
+  await eventually('the forged link is rejected before the body is sent', async () => forged.text().startsWith('HTTP/1.1 403') && forged.closed())
 })
 
-test('a large part may take longer than any other request, and no other request may', async () => {
+test('lets only the upload of a part exceed the request timeout', async () => {
   const { server } = world.api.server
   const before = [server.headersTimeout, server.requestTimeout]
   ;[server.headersTimeout, server.requestTimeout] = [500, 1000]
@@ -160,26 +160,26 @@ test('a large part may take longer than any other request, and no other request 
     const body = randomBytes(1000).toString('hex')
     const slow = connection()
     slow.socket.write(`PUT ${await partLink(key, upload_id, 2000)} HTTP/1.1\r\nhost: x\r\ncontent-length: 2000\r\n\r\n${body.slice(0, 1000)}`)
-    await eventually('the part is under way', async () => unfinished().length === 1)
+    await eventually('the upload of the part has started', async () => unfinished().length === 1)
     const other = connection()
     other.socket.write('POST /v1/nothing HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 2000\r\n\r\n{')
-    // It began later: once it is ended for its age, the part is older still.
-    await eventually('the other request is ended', async () => other.closed())
+    // The other request began after the upload. When its timeout has passed, the upload has therefore exceeded that timeout too.
+    await eventually('the connection of the other request is closed', async () => other.closed())
     expect(slow.closed()).toBe(false)
     slow.socket.write(body.slice(1000))
-    await eventually('the part is kept', async () => slow.text().startsWith('HTTP/1.1 200 '))
+    await eventually('the upload of the part succeeds', async () => slow.text().startsWith('HTTP/1.1 200 '))
     const etag = /etag: "([0-9a-f]{32})"/.exec(slow.text())![1]!
     const parts = [{ number: 1, etag, checksum_sha256_base64: null }]
     expect(await bucket.completeUpload({ key, upload_id, parts })).toMatchObject({ size: 2000, etag: etagOfParts(parts) })
-    // On the same connection the next request is again in a hurry.
+    // The next request on the same connection has the ordinary timeout again.
     slow.socket.write('POST /v1/nothing HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 2000\r\n\r\n{')
-    await eventually('the next request is ended', async () => slow.closed())
+    await eventually('the connection of the next request is closed', async () => slow.closed())
   } finally {
     ;[server.headersTimeout, server.requestTimeout] = before as [number, number]
   }
 })
 
-test('where files are kept elsewhere, or nowhere, this server has no such address; a storage that fails is 503', async () => {
+test('has no storage routes if files are stored elsewhere or nowhere, and answers 503 if the storage fails', async () => {
   const bare = await openWorld({ settings: { BURSAR_STORAGE_DIR: '' } })
   const answer = await exchange(bare.port, 'GET', '/storage/public/a/b')
   expect([answer.status, JSON.parse(answer.text).error]).toEqual([404, 'RouteNotFound'])

@@ -4,7 +4,7 @@ import type { FastifyInstance } from 'fastify'
 import { LinkRefused, type ServeLink } from '../gateways/storage/storage.ts'
 import { seconds } from '../platform/clock.ts'
 
-const RangeNotSatisfiable = failure('RangeNotSatisfiable', 416, 'The file ends before the bytes that were asked for.')
+const RangeNotSatisfiable = failure('RangeNotSatisfiable', 416, 'The file is shorter than the requested range.')
 
 const kinds: Record<LinkRefused['code'], typeof BadRequest> = {
   not_permitted: NotPermitted,
@@ -14,16 +14,16 @@ const kinds: Record<LinkRefused['code'], typeof BadRequest> = {
   out_of_range: RangeNotSatisfiable,
 }
 
-/** Sockets whose request may take longer than any other, because a link allowed a large body. */
+/** Sockets whose request may exceed the request timeout, because a link allowed a large body. */
 export type Unhurried = WeakSet<Socket>
 
 /**
- * The links of a storage that has no server of its own. Bodies pass through as they come, in both directions. The link
- * is the credential, and public files are kept by caches: nothing is charged to anybody.
+ * Serves the links of the local object store. Bodies are streamed in both directions. Requests are not rate limited: a
+ * signed link is required for private files, and caches serve public files.
  */
 export const mountStorage = (room: FastifyInstance, serve: ServeLink, unhurried: Unhurried): void => {
   room.removeAllContentTypeParsers()
-  // Left unread: whether it is read at all, and how much of it, is for the link to say.
+  // Does not read the body. The link decides whether the body is read, and how much of it.
   room.addContentTypeParser('*', (_, __, done) => done(null))
   room.route({
     method: ['GET', 'PUT', 'OPTIONS'],
@@ -31,7 +31,7 @@ export const mountStorage = (room: FastifyInstance, serve: ServeLink, unhurried:
     handler: async (request, reply) => {
       const { raw } = request
       const admitted = () => {
-        // As long as bytes come or go it may take its time; the socket's own clock ends it when none do.
+        // The upload may exceed the request timeout while data arrives. The socket timeout ends it after 30 seconds without data.
         unhurried.add(raw.socket)
         raw.socket.setTimeout(30 * seconds)
         reply.raw.once('close', () => unhurried.delete(raw.socket))
@@ -41,7 +41,7 @@ export const mountStorage = (room: FastifyInstance, serve: ServeLink, unhurried:
         reply.code(status).headers(headers)
         return await reply.send(body)
       } catch (error) {
-        // What was not read of a body is not waited for.
+        // Closes the connection instead of waiting for the unread rest of the body.
         if (!raw.complete) reply.header('connection', 'close')
         reply.headers({ 'access-control-allow-origin': '*', 'cross-origin-resource-policy': 'cross-origin' })
         throw error instanceof LinkRefused ? new kinds[error.code](error.message) : error

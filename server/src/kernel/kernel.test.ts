@@ -5,7 +5,7 @@ import { newId } from './ids.ts'
 import { checksum, Hasher, hintOf, newToken, prefixOf, randomText, readToken, sameText, Secret, tokenKinds, tokenPatterns, type TokenKind } from './secrets.ts'
 
 describe('ids', () => {
-  test('are version 4 to strict clients and sort by time', () => {
+  test('creates ids that are valid UUIDs of version 4 and sort by time', () => {
     const early = newId(new Date(1_700_000_000_000))
     const late = newId(new Date(1_700_000_000_001))
     expect(early).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/)
@@ -19,11 +19,11 @@ describe('tokens', () => {
     ['a'.repeat(37), '2sN54l'],
     ['A'.repeat(37), '2qTV0e'],
     ['0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZa', '33EDWO'],
-  ])('the checksum of %s is %s', (random, sum) => expect(checksum(random)).toBe(sum))
+  ])('computes the checksum of a token with the random part %s: %s', (random, sum) => expect(checksum(random)).toBe(sum))
 
   const kinds = Object.keys(tokenKinds) as TokenKind[]
 
-  test('each kind says what it is and where it belongs, and one pattern alone finds it', () => {
+  test('creates tokens that name their kind and environment, and match exactly one secret scanning pattern', () => {
     for (const kind of kinds)
       for (const environment of ['sandbox', 'production'] as const) {
         const token = newToken(kind, environment).reveal()
@@ -35,7 +35,7 @@ describe('tokens', () => {
       }
   })
 
-  test('a changed character is noticed without asking anyone', () => {
+  test('recognises a token as damaged by its checksum if one character changes', () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 0, max: 42 }),
@@ -52,13 +52,13 @@ describe('tokens', () => {
     expect(readToken(newToken('personal', 'sandbox').reveal().slice(0, -1))).toBe('damaged')
   })
 
-  test('a secret shows itself to nobody by accident', () => {
+  test('never shows the value of a secret that is printed or serialised', () => {
     const secret = new Secret('hunter2')
     expect([String(secret), JSON.stringify({ secret }), inspect({ secret }), secret.toString()].join()).not.toContain('hunter2')
     expect(hintOf(newToken('organization', 'sandbox'))).toMatch(/^bursar_test_oat_….{4}$/)
   })
 
-  test('a rotated pepper still finds what the old one stored', () => {
+  test('finds a token by its old hash after the pepper is rotated', () => {
     const old = { version: 1, key: Buffer.alloc(32, 1) }
     const secret = new Secret('x')
     const stored = new Hasher([old]).hash(secret)
@@ -68,11 +68,11 @@ describe('tokens', () => {
     expect(rotated.current).toBe(2)
   })
 
-  test('random text is fair to every letter', () => {
+  test('creates random text with uniformly distributed characters', () => {
     const counts = new Map<string, number>()
     for (const letter of randomText(62_000, '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz')) counts.set(letter, (counts.get(letter) ?? 0) + 1)
     expect(counts.size).toBe(62)
-    // 1000 expected each; six standard deviations is 190.
+    // Each character is expected 1000 times. Six standard deviations are 190.
     for (const count of counts.values()) expect(Math.abs(count - 1000)).toBeLessThan(200)
     expect(sameText('a', 'a')).toBe(true)
     expect(sameText('a', 'b')).toBe(false)

@@ -6,7 +6,7 @@ import { chargeable, formatAmount, fromProcessor, scale, scaleIn, split, stepOf,
 const currency = fc.constantFrom(...currencies)
 const amount = fc.integer({ min: -1_000_000_000_000, max: 1_000_000_000_000 })
 
-describe('exponents', () => {
+describe('currency exponents', () => {
   test.each([
     ['usd', 2, 2, 2, 1],
     ['jpy', 0, 0, 0, 1],
@@ -15,29 +15,29 @@ describe('exponents', () => {
     ['isk', 2, 2, 0, 100],
     ['ugx', 2, 2, 0, 100],
     ['huf', 2, 2, 2, 1],
-  ])('%s: wire %i, processor %i, display %i, paid in steps of %i', (currency, wire, processor, display, step) => {
+  ])('%s has %i decimal places on the wire, %i at the processor and %i for display, and is paid in steps of %i', (currency, wire, processor, display, step) => {
     expect(exponentsOf(currency)).toEqual({ wire, processor, display })
     expect(stepOf(currency)).toBe(step)
   })
 
-  test('fifteen currencies have no decimals on the wire', () => {
+  test('uses no decimal places on the wire in fifteen currencies', () => {
     const none = currencies.filter((one) => exponentsOf(one).wire === 0)
     expect(none.join(' ')).toBe('bif clp djf gnf jpy kmf krw mga pyg rwf vnd vuv xaf xof xpf')
   })
 
-  test('the smallest charge of every currency can itself be paid', () => {
+  test('makes the minimum charge of every currency a payable amount', () => {
     for (const one of currencies) expect([one, chargeable(one).minimum % stepOf(one)]).toEqual([one, 0])
   })
 })
 
-describe('the processor', () => {
+describe('processor amounts', () => {
   test.each([
     ['usd', 1999, 1999],
     ['jpy', 500, 500],
     ['mga', 3000, 3000],
     ['isk', 7000, 7000],
     ['ugx', -200_000, -200_000],
-  ])('%s %i is sent as %i', (currency, amount, sent) => expect(toProcessor(amount, currency)).toBe(sent))
+  ])('sends %s %i to the processor as %i', (currency, amount, sent) => expect(toProcessor(amount, currency)).toBe(sent))
 
   test.each([
     ['isk', 7050],
@@ -45,9 +45,9 @@ describe('the processor', () => {
     ['isk', -1],
     ['usd', 0.5],
     ['usd', Number.MAX_SAFE_INTEGER + 1],
-  ])('%s %d is never sent', (currency, amount) => expect(() => toProcessor(amount, currency)).toThrow(RangeError))
+  ])('%s %d is rejected', (currency, amount) => expect(() => toProcessor(amount, currency)).toThrow(RangeError))
 
-  test('what was sent comes back as it was', () => {
+  test('converts processor amounts back without loss', () => {
     fc.assert(
       fc.property(currency, amount, (currency, n) => {
         expect(fromProcessor(toProcessor(n * stepOf(currency), currency), currency)).toBe(n * stepOf(currency))
@@ -57,7 +57,7 @@ describe('the processor', () => {
   })
 })
 
-describe('an amount as text', () => {
+describe('amounts as text', () => {
   test.each([
     ['usd', 1999, '19.99'],
     ['usd', -5, '-0.05'],
@@ -71,7 +71,7 @@ describe('an amount as text', () => {
     ['mga', -7, '-7.00'],
   ])('%s %i is %s', (currency, amount, text) => expect(formatAmount(amount, currency)).toBe(text))
 
-  test('loses no unit in any currency', () => {
+  test('formats amounts without losing a unit in any currency', () => {
     fc.assert(
       fc.property(currency, amount, (currency, amount) => {
         const text = formatAmount(amount, currency)
@@ -98,9 +98,11 @@ describe('scale', () => {
     [2, 1, 3, 1],
     [999, 8875, 100_000, 89],
     [9_007_199_254_740_991, 9_007_199_254_740_991, 9_007_199_254_740_991, 9_007_199_254_740_991],
-  ])('%i · %i / %i is %i', (amount, numerator, denominator, expected) => expect(scale(amount, numerator, denominator)).toBe(expected))
+  ])('scales an amount by a fraction: %i · %i / %i is %i', (amount, numerator, denominator, expected) =>
+    expect(scale(amount, numerator, denominator)).toBe(expected),
+  )
 
-  test('is refused where it cannot be exact', () => {
+  test('throws if an input or the result is not a safe integer, or the denominator is zero', () => {
     expect(() => scale(9_007_199_254_740_991, 2, 1)).toThrow(RangeError)
     expect(() => scale(1, 1, 0)).toThrow(RangeError)
     expect(() => scale(0.1, 1, 1)).toThrow(RangeError)
@@ -108,7 +110,7 @@ describe('scale', () => {
     expect(() => scaleIn('isk', 9_007_199_254_740_991, 1, 1)).toThrow(RangeError)
   })
 
-  test('is never more than half a unit off, and alike on both sides of zero', () => {
+  test('rounds by at most half a unit, and symmetrically around zero', () => {
     fc.assert(
       fc.property(fc.integer({ min: -2_000_000_000, max: 2_000_000_000 }), fc.bigInt(-1_000_000n, 1_000_000n), fc.bigInt(1n, 1_000_000n), (amount, n, d) => {
         const scaled = scale(amount, n, d)
@@ -119,7 +121,7 @@ describe('scale', () => {
     )
   })
 
-  test('ends in what can be paid', () => {
+  test('rounds to amounts that are payable in the currency', () => {
     expect(scaleIn('isk', 6990, 1500, 10_000)).toBe(1000)
     expect(scaleIn('ugx', 250_000, 1, 1000)).toBe(300)
     expect(scaleIn('usd', 6990, 1500, 10_000)).toBe(1049)
@@ -143,9 +145,9 @@ describe('split', () => {
     [-100, [-30, -70], [-30, -70]],
     [7, [5, -5], [7, 0]],
     [0, [], []],
-  ])('%i over %j is %j', (total, weights, expected) => expect(split(total, weights)).toEqual(expected))
+  ])('splits %i by the weights %j into %j', (total, weights, expected) => expect(split(total, weights)).toEqual(expected))
 
-  test('always sums, and no share is a unit off', () => {
+  test('splits a total into shares that add up to it, each less than one unit off', () => {
     fc.assert(
       fc.property(amount, fc.array(fc.integer({ min: 0, max: 1_000_000_000 }), { minLength: 1, maxLength: 20 }), (total, weights) => {
         const shares = split(total, weights)
@@ -161,7 +163,7 @@ describe('split', () => {
     )
   })
 
-  test('sums whatever the weights', () => {
+  test('splits a total into shares that add up to it for any weights', () => {
     fc.assert(
       fc.property(amount, fc.array(amount, { minLength: 1 }), (total, weights) => {
         expect(sum(split(total, weights))).toBe(total)

@@ -1,6 +1,6 @@
 import { exponentsOf } from '@bursar/contract'
 
-/** The smallest and largest amounts that can be charged, in minor units as the wire counts them; most currencies share the defaults. */
+/** The minimum and maximum amounts that can be charged, in wire units. Most currencies share the defaults. */
 const minima: Record<number, string> = {
   40: 'gbp',
   50: 'usd eur chf',
@@ -61,19 +61,19 @@ const byCurrency = (table: Record<number, string>) =>
 const smallest = byCurrency(minima)
 const largest = byCurrency(maxima)
 
-/** What can be charged in a currency, besides nothing. */
+/** Returns the minimum and maximum charge in a currency. An amount of zero is allowed too, because it is not charged. */
 export const chargeable = (currency: string): { minimum: number; maximum: number } => ({
   minimum: smallest.get(currency) ?? 50,
   maximum: largest.get(currency) ?? 99_999_999,
 })
 
-/** The smallest amount that can be paid, in wire units: more than one where nobody takes the smaller coins. */
+/** Returns the smallest payable amount in wire units. The amount is more than one if the currency's subunits are not in use. */
 export const stepOf = (currency: string): number => {
   const { wire, display } = exponentsOf(currency)
   return 10 ** Math.max(0, wire - display)
 }
 
-/** The amount as the processor counts it, to the unit; a RangeError where it does not take such small coins. */
+/** Converts a wire amount to the processor's units, exactly. Throws a RangeError if the amount is not payable in the currency. */
 export const toProcessor = (amount: number, currency: string): number => {
   const { wire, processor } = exponentsOf(currency)
   const step = stepOf(currency)
@@ -81,7 +81,7 @@ export const toProcessor = (amount: number, currency: string): number => {
   return rebase(amount, wire, processor)
 }
 
-/** The processor's amount as the wire counts it, to the unit; small coins of former days are taken as they are. */
+/** Converts a processor amount to wire units, exactly. Accepts subunits that are no longer in use. */
 export const fromProcessor = (amount: number, currency: string): number => {
   const { wire, processor } = exponentsOf(currency)
   return rebase(amount, processor, wire)
@@ -91,11 +91,14 @@ const rebase = (amount: number, from: number, to: number): number => {
   const factor = 10n ** BigInt(Math.abs(to - from))
   const units = BigInt(amount)
   if (to >= from) return safe(units * factor)
-  if (units % factor !== 0n) throw new RangeError(`${amount} has more digits than can be kept.`)
+  if (units % factor !== 0n) throw new RangeError(`${amount} has more digits than can be stored.`)
   return safe(units / factor)
 }
 
-/** The amount as a decimal number with the digits a reader expects, and with all of them where those would lose a unit. */
+/**
+ * Formats an amount as a decimal number with the usual decimal places of the currency. Uses all decimal places of the
+ * wire format if rounding would change the amount.
+ */
 export const formatAmount = (amount: number, currency: string): string => {
   const { wire, display } = exponentsOf(currency)
   const digits = amount % stepOf(currency) === 0 ? display : wire
@@ -105,10 +108,13 @@ export const formatAmount = (amount: number, currency: string): string => {
   return (scaled < 0n ? '-' : '') + (digits === 0 ? text : `${text.slice(0, point)}.${text.slice(point)}`)
 }
 
-/** Amount · numerator / denominator, exact until it is rounded once, half away from zero; a RangeError beyond safe integers. */
+/** Computes amount · numerator / denominator exactly and rounds once, half away from zero. Throws a RangeError beyond safe integers. */
 export const scale = (amount: number, numerator: number | bigint, denominator: number | bigint): number => safe(round(amount, numerator, denominator))
 
-/** The same, rounded once to what can be paid in the currency, so that whole krónur stay whole. */
+/**
+ * Computes amount · numerator / denominator exactly, and rounds once to an amount that is payable in the currency.
+ * Whole krónur therefore stay whole.
+ */
 export const scaleIn = (currency: string, amount: number, numerator: number | bigint, denominator: number | bigint): number => {
   const step = BigInt(stepOf(currency))
   return safe(round(amount, numerator, BigInt(denominator) * step) * step)
@@ -122,12 +128,12 @@ const round = (amount: number, numerator: number | bigint, denominator: number |
 }
 
 /**
- * The total in shares that follow the weights, each less than a unit away from its exact share, together exactly the
- * total: the largest remainders are rounded up, the earlier first. Weights below zero count only where none is above it;
- * without any weight everything falls to the first.
+ * Splits a total in proportion to the weights. Each share differs from its exact value by less than one unit, and the
+ * shares add up to the total. Shares with the largest remainders are rounded up, earlier shares first. Negative weights
+ * count only if none is positive. Without any weight the first share gets everything.
  */
 export const split = (total: number, weights: readonly number[]): number[] => {
-  if (weights.length === 0 && total !== 0) throw new RangeError(`There is nothing to split ${total} over.`)
+  if (weights.length === 0 && total !== 0) throw new RangeError(`There are no shares to split ${total} over.`)
   const amount = BigInt(total)
   const signed = weights.map((weight) => BigInt(weight))
   const some = signed.some((weight) => weight > 0n)
@@ -145,13 +151,13 @@ export const split = (total: number, weights: readonly number[]): number[] => {
   return exact.map(({ share }) => safe(amount < 0n ? -share : share))
 }
 
-/** All amounts together; a RangeError rather than a sum that has lost a unit. */
+/** Adds up amounts. Throws a RangeError if the sum would lose precision. */
 export const sum = (amounts: readonly number[]): number => safe(amounts.reduce((all, amount) => all + BigInt(amount), 0n))
 
 const absolute = (value: bigint): bigint => (value < 0n ? -value : value)
 
 const safe = (value: bigint): number => {
   const number = Number(value)
-  if (!Number.isSafeInteger(number)) throw new RangeError(`${value} is beyond what can be counted exactly.`)
+  if (!Number.isSafeInteger(number)) throw new RangeError(`${value} is too large to be exact.`)
   return number
 }

@@ -1,14 +1,14 @@
-import { createCipheriv, createDecipheriv, createHmac, hash as digest, randomBytes, timingSafeEqual } from 'node:crypto'
+import { createCipheriv, createDecipheriv, createHmac, createSecretKey, hash as digest, randomBytes, timingSafeEqual, type KeyObject } from 'node:crypto'
 import { inspect } from 'node:util'
 import { crc32 } from 'node:zlib'
 
-/** A value that can be used but not shown: printing, logging or serialising it gives `[redacted]`. */
+/** A value that cannot be printed, logged or serialised by accident. All of these produce `[redacted]`. */
 export class Secret {
   readonly #value: string
   constructor(value: string) {
     this.#value = value
   }
-  /** The value itself. Whoever calls this answers for where it goes. */
+  /** Returns the value itself. The caller is responsible for keeping it secret. */
   reveal(): string {
     return this.#value
   }
@@ -25,7 +25,7 @@ export class Secret {
 
 export type Environment = 'sandbox' | 'production'
 
-/** Every kind of credential, with the letters that stand for it in the token and the name that secret scanners report it under. */
+/** All token kinds, with their letters in the token and the name under which secret scanners report them. */
 export const tokenKinds = {
   organization: { letters: 'oat', report: 'bursar_organization_access_token' },
   personal: { letters: 'pat', report: 'bursar_personal_access_token' },
@@ -53,21 +53,29 @@ const checksumLength = 6
 
 export const prefixOf = (kind: TokenKind, environment: Environment): string => `bursar_${environment === 'sandbox' ? 'test_' : ''}${tokenKinds[kind].letters}_`
 
-/** A regular expression, as text, for each kind in each environment: what secret scanners look for. */
+/** A regular expression, as text, for each token kind. Secret scanners use them. */
 export const tokenPatterns = (Object.keys(tokenKinds) as TokenKind[]).map((kind) => ({
   type: tokenKinds[kind].report,
   pattern: `bursar_(?:test_)?${tokenKinds[kind].letters}_[0-9A-Za-z]{${randomLength + checksumLength}}`,
 }))
 
-/** Prefix, 37 random characters (220 bits), and a checksum that tells a typing error from a revoked token. */
+const anyToken = new RegExp(tokenPatterns.map(({ pattern }) => pattern).join('|'), 'g')
+
+/** Redacts every token in a text from an external source before it is stored. */
+export const withoutTokens = (text: string): string => text.replace(anyToken, 'redacted')
+
+/**
+ * Creates a token: prefix, 37 random characters (220 bits) and a checksum. The checksum distinguishes a typing error
+ * from a revoked token.
+ */
 export const newToken = (kind: TokenKind, environment: Environment): Secret => {
   const random = randomText(randomLength, digits)
   return new Secret(prefixOf(kind, environment) + random + checksum(random))
 }
 
 /**
- * A token that follows from another secret: whoever holds the same keys and the same origin makes the same one again.
- * Without the keys it is as good as random.
+ * Derives a token from another secret. The same keys and the same origin always give the same token. Without the keys
+ * the token cannot be distinguished from a random one.
  */
 export const derivedToken = (kind: TokenKind, environment: Environment, hasher: Hasher, origin: string): Secret => {
   const seed = BigInt(`0x${hasher.hash(new Secret(`derive:${kind}:${origin}`))}`)
@@ -80,13 +88,13 @@ export const derivedToken = (kind: TokenKind, environment: Environment, hasher: 
   return new Secret(prefixOf(kind, environment) + random + checksum(random))
 }
 
-/** The public name of an OAuth client: no secret, and recognisable in a log. */
+/** Creates the public id of an OAuth client. The id is not secret, and its prefix makes it recognisable in a log. */
 export const newClientId = (environment: Environment): string => {
   const random = randomText(randomLength, digits)
   return `bursar_${environment === 'sandbox' ? 'test_' : ''}ci_${random}${checksum(random)}`
 }
 
-/** CRC32 of the random part, in base 62, most significant digit first, padded to six. */
+/** Returns the CRC32 of the random part in base 62, most significant digit first, padded to six. */
 export const checksum = (random: string): string => {
   let rest = crc32(random)
   let text = ''
@@ -101,7 +109,7 @@ export type Reading = { readonly kind: TokenKind; readonly environment: Environm
 
 const shape = /^bursar_(test_)?([a-z]{1,4})_([0-9A-Za-z]{37})([0-9A-Za-z]{6})$/
 
-/** What a bearer value claims to be, by its form alone: a token that was mistyped or made up is refused before any lookup. */
+/** Reads kind and environment from the form of a token. Mistyped or invented tokens are rejected before any database lookup. */
 export const readToken = (text: string): Reading => {
   const [, test, letters, random, sum] = shape.exec(text) ?? []
   const kind = (Object.keys(tokenKinds) as TokenKind[]).find((name) => tokenKinds[name].letters === letters)
@@ -110,7 +118,7 @@ export const readToken = (text: string): Reading => {
   return { kind, environment: test ? 'sandbox' : 'production' }
 }
 
-/** Enough of a token to recognise it by, and too little to use. */
+/** Returns the first and last characters of a token: enough to recognise it, too few to use it. */
 export const hintOf = (token: Secret): string => {
   const text = token.reveal()
   return `${text.slice(0, text.length - randomLength - checksumLength)}…${text.slice(-4)}`
@@ -121,11 +129,19 @@ export interface Pepper {
   readonly key: Buffer
 }
 
-/** Keyed hashes under versioned peppers: new secrets get the first one, lookups try all that are still live. */
+interface PreparedKey {
+  readonly version: number
+  readonly key: KeyObject
+}
+
+/** Prepares the keys once. With a plain buffer, Node would prepare the key again for each hash and each decryption. */
+const prepare = (keys: readonly Pepper[]): PreparedKey[] => keys.map(({ version, key }) => ({ version, key: createSecretKey(key) }))
+
+/** Keyed hashes under versioned peppers. New secrets use the first pepper; lookups try all configured ones. */
 export class Hasher {
-  readonly #peppers: readonly Pepper[]
+  readonly #peppers: readonly PreparedKey[]
   constructor(peppers: readonly [Pepper, ...Pepper[]]) {
-    this.#peppers = peppers
+    this.#peppers = prepare(peppers)
   }
   get current(): number {
     return this.#peppers[0]!.version
@@ -133,37 +149,40 @@ export class Hasher {
   hash(secret: Secret): string {
     return keyed(this.#peppers[0]!, secret.reveal())
   }
-  /** A keyed digest of something that is no secret but nobody's business, with the number of the key it was made with. */
+  /** Returns a keyed digest of a value that is private but not secret, with the version of its key. */
   digest(text: string): string {
     return `${this.current}:${keyed(this.#peppers[0]!, `digest of ${text}`).slice(0, 32)}`
   }
-  /** The hashes under which this secret may be stored, newest pepper first. */
+  /** Returns the hashes under which this secret may be stored, newest pepper first. */
   candidates(secret: Secret): string[] {
     return this.#peppers.map((pepper) => keyed(pepper, secret.reveal()))
   }
 }
 
-const keyed = (pepper: Pepper, text: string) => createHmac('sha256', pepper.key).update(text).digest('hex')
+const keyed = (pepper: PreparedKey, text: string) => createHmac('sha256', pepper.key).update(text).digest('hex')
 
-/** Letters and digits that nobody mistakes for each other. */
+/** Letters and digits that cannot be confused with each other. */
 const clear = '23456789ABCDEFGHJKLMNPQRSTUVWXYZ'
 
-/** A code to be typed from a mail: eight of 32 characters, so that a handful of tries an hour finds nothing in a lifetime. */
+/**
+ * Creates a code for typing from an e-mail: eight of 32 characters. The rate limit allows a few attempts per hour,
+ * which is too few to guess the code.
+ */
 export const newCode = (): Secret => new Secret(`${randomText(4, clear)}-${randomText(4, clear)}`)
 
-/** The code as it was meant, however it was typed. */
+/** Normalises a typed code. */
 export const readCode = (typed: string): Secret => {
   const plain = typed.toUpperCase().replace(/[^0-9A-Z]/g, '')
   return new Secret(`${plain.slice(0, 4)}-${plain.slice(4)}`)
 }
 
-/** Compares two texts in time that does not depend on where they differ. */
+/** Compares two texts in constant time. */
 export const sameText = (a: string, b: string): boolean => timingSafeEqual(digest('sha256', a, 'buffer'), digest('sha256', b, 'buffer'))
 
-/** A random number from 0 up to 1. */
+/** Returns a random number from 0 up to 1. */
 export const chance = (): number => randomBytes(4).readUInt32BE() / 2 ** 32
 
-/** Uniformly random text over an alphabet of at most 256 characters. */
+/** Returns uniformly random text over an alphabet of at most 256 characters. */
 export const randomText = (length: number, alphabet: string): string => {
   const fair = 256 - (256 % alphabet.length)
   let text = ''
@@ -172,13 +191,18 @@ export const randomText = (length: number, alphabet: string): string => {
 }
 
 /**
- * Keeps secrets that must be shown or used again: AES-256-GCM under a key outside the database, bound to what they
- * belong to. The number of the key is stored along; new secrets get the first key, old ones open with theirs.
+ * Encrypts secrets that must be shown or used again: AES-256-GCM under a key outside the database, bound to their
+ * owner. The key version is stored with the ciphertext. New secrets use the first key; each stored secret is decrypted
+ * with the key of its version.
  */
 export class Sealer {
-  readonly #keys: readonly Pepper[]
+  readonly #keys: readonly PreparedKey[]
   constructor(keys: readonly [Pepper, ...Pepper[]]) {
-    this.#keys = keys
+    this.#keys = prepare(keys)
+  }
+  /** The version of the key that seals new secrets. */
+  get current(): number {
+    return this.#keys[0]!.version
   }
   seal(secret: Secret, belongsTo: string): string {
     const { version, key } = this.#keys[0]!
@@ -197,7 +221,7 @@ export class Sealer {
   }
 }
 
-/** A key that a holder types into an application: 122 random bits as a UUID in capitals, behind the seller's own prefix. */
+/** Creates a license key: 122 random bits as a UUID in capitals, after the seller's own prefix. */
 export const newLicenseKey = (prefix: string | null): Secret => {
   const bytes = randomBytes(16)
   bytes[6] = (bytes[6]! & 0x0f) | 0x40
@@ -207,16 +231,19 @@ export const newLicenseKey = (prefix: string | null): Secret => {
   return new Secret([...(prefix === null ? [] : [prefix]), ...parts].join('-'))
 }
 
-/** The random part of such a key. A letter is among it: a number of nothing but digits could be anything. */
+/**
+ * Pattern of the random part of a license key. It requires at least one letter A to F, so that it does not match other
+ * numbers that consist of digits and hyphens.
+ */
 export const licenseKeyPattern = '(?=[0-9-]*[A-F])[0-9A-F]{8}-[0-9A-F]{4}-4[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}'
 
-/** Enough of a license key to recognise it by. */
+/** Returns the end of a license key, enough to recognise it. */
 export const licenseKeyHint = (key: Secret): string => `****-${key.reveal().slice(-6)}`
 
-/** The key that webhooks are signed with, in the form that Standard Webhooks gives it. */
+/** Creates a webhook signing secret in the format of Standard Webhooks. */
 export const newWebhookSecret = (): Secret => new Secret(`whsec_${randomBytes(32).toString('base64')}`)
 
 export const webhookSecretPattern = 'whsec_[0-9A-Za-z+/]{43}='
 
-/** Enough of a webhook secret to recognise it by. */
+/** Returns the end of a webhook secret, enough to recognise it. */
 export const webhookHint = (secret: Secret): string => `whsec_…${secret.reveal().slice(-5)}`

@@ -4,15 +4,16 @@ import { join, relative } from 'node:path'
 import { openPayments } from '../gateways/payments/open.ts'
 import type { Payments } from '../gateways/payments/payments.ts'
 import { Hasher, Sealer } from '../kernel/secrets.ts'
-import { AccountsSilent, dismissStray, findStrays, listStrays, type StrayRow } from '../modules/billing/index.ts'
+import { AccountsSilent, dismissUnmatchedCharge, findUnmatchedCharges, listUnmatchedCharges, type UnmatchedChargeRow } from '../modules/billing/index.ts'
 import { systemClock, type Clock } from '../platform/clock.ts'
 import { readConfig, type Config } from '../platform/config.ts'
 import { openLog } from '../platform/log.ts'
-import { digest, dump, filesName, load, unhold, writeManifest, type Manifest } from '../platform/postgres/backups.ts'
-import { createDatabase, DatabaseRefused, foreign, migrate, readStamp } from '../platform/postgres/migrations.ts'
+import { digest, dump, filesName, restoreBackup, unhold, writeManifest, type Manifest } from '../platform/backups/backups.ts'
+import { createDatabase, DatabaseRefused, foreign, migrate, readStamp } from '../platform/migrations/migrations.ts'
 import { openPostgres } from '../platform/postgres/postgres.ts'
 import { openBar } from './bar.ts'
-import { runMigrate, withDatabase } from './commands.ts'
+import { runMigrate } from './commands.ts'
+import { deedOf, openCommandAudit, withDatabase } from './database.ts'
 import { doctor } from './doctor.ts'
 import { print } from './print.ts'
 import { Usage } from './usage.ts'
@@ -28,7 +29,7 @@ interface Values {
   readonly without?: readonly string[] | undefined
 }
 
-/** A bar whose length is known only after it has begun. */
+/** Opens a progress bar at the first call of `told`, because the total is not known before. */
 const openLateBar = () => {
   let bar: ReturnType<typeof openBar> | undefined
   return { told: (done: number, all: number) => (bar ??= openBar(all)).show(done), end: () => bar?.end() }
@@ -36,7 +37,7 @@ const openLateBar = () => {
 
 const size = (bytes: number) => (bytes < 1024 * 1024 ? `${Math.ceil(bytes / 1024)} KiB` : `${(bytes / 1024 / 1024).toFixed(1)} MiB`)
 
-/** Writes everything that a deployment needs to be put back: its database as it is at one moment, and its files where they lie in a folder. */
+/** Writes a complete backup of a deployment: a snapshot of its database, and its files if they are stored in a folder. */
 export const takeBackup = async (config: Config, folder: string, clock: Clock = systemClock): Promise<Manifest> => {
   const bar = openLateBar()
   try {
@@ -50,13 +51,13 @@ export const takeBackup = async (config: Config, folder: string, clock: Clock = 
   }
 }
 
-/** After the database: what came meanwhile is too much and does no harm, what is missing would. */
+/** Copies the files. Must run after the dump: a file without a row in the dump is harmless, but a row without its file is not. */
 const copyFiles = async ({ storage }: Config, deployment_id: string, folder: string): Promise<Manifest['storage']> => {
   if (!storage) return null
   if (!('folder' in storage)) return { kind: 'store', bucket: storage.bucket, public_bucket: storage.public_bucket, root: `${deployment_id}/` }
   const from = join(storage.folder, deployment_id)
   const to = join(folder, filesName)
-  // An object may go while it is being copied: then its row is on its way out as well.
+  // Skips files that are deleted during the copy, because their rows are being deleted as well.
   if (existsSync(from)) await cp(from, to, { recursive: true, filter: (source) => existsSync(source) })
   return { kind: 'folder', ...(await measure(to, await listFiles(to))) }
 }
@@ -71,17 +72,20 @@ const measure = async (folder: string, files: readonly string[]): Promise<{ file
   return { files: files.length, bytes: sizes.reduce((sum, one) => sum + one, 0) }
 }
 
-/** Puts the files of a backup where they are served from: all of them, with the bytes that were backed up, or it is refused. What lies there is not touched. */
+/**
+ * Restores the files of a backup to the storage folder. Fails unless all files have the bytes that were backed up.
+ * Existing files are never overwritten.
+ */
 const putFilesBack = async ({ storage }: Config, folder: string, manifest: Manifest): Promise<void> => {
   if (manifest.storage?.kind !== 'folder' || manifest.storage.files === 0) return
   const { files, bytes } = manifest.storage
   const from = join(folder, filesName)
-  if (!storage || !('folder' in storage)) throw new Usage(`the files of this backup lie in ${from}: set BURSAR_STORAGE_DIR`)
+  if (!storage || !('folder' in storage)) throw new Usage(`this backup has files in ${from}. Set BURSAR_STORAGE_DIR to restore them`)
   const names = await listFiles(from)
   const there = await measure(from, names)
   if (there.files !== files || there.bytes !== bytes)
     throw new DatabaseRefused(
-      `${from} is damaged: it has ${there.files} files with ${there.bytes} bytes, and ${files} with ${bytes} were backed up. Take another backup, or another copy of this one`,
+      `${from} is damaged: it has ${there.files} files with ${there.bytes} bytes, but the backup has ${files} with ${bytes}. Use another backup, or another copy of this one`,
     )
   const to = join(storage.folder, manifest.deployment.id)
   const different = []
@@ -89,21 +93,23 @@ const putFilesBack = async ({ storage }: Config, folder: string, manifest: Manif
     if (existsSync(join(to, name)) && (await digest(join(to, name))) !== (await digest(join(from, name)))) different.push(join(to, name))
   if (different.length > 0)
     throw new DatabaseRefused(
-      `${different.length} files lie where this backup has others of the same name, and nothing is overwritten: ${different.slice(0, 3).join(', ')}. Move ${to} away, and restore again`,
+      `${different.length} existing files differ from the backup, and restore overwrites nothing: ${different.slice(0, 3).join(', ')}. Move ${to} away, and restore again`,
     )
   await cp(from, to, { recursive: true, force: false })
   const now = await measure(to, names)
   if (now.bytes !== bytes)
-    throw new DatabaseRefused(`of ${bytes} bytes of files, ${now.bytes} have come to ${to}. See that there is room, move it away, and restore again`)
+    throw new DatabaseRefused(
+      `of ${bytes} bytes of files, only ${now.bytes} were copied to ${to}. Check the disk space, move the folder away, and restore again`,
+    )
 }
 
 export const backup = async (values: Values): Promise<void> => {
-  if (!values.to) throw new Usage('--to is needed: a folder that does not exist yet, for this backup alone')
+  if (!values.to) throw new Usage('--to is needed: a folder that does not exist yet, only for this backup')
   const manifest = await takeBackup(readConfig(process.env), values.to)
   print(
     values,
     { folder: values.to, ...manifest },
-    `${values.to}: everything that was committed by ${manifest.snapshot_at}, ${size(manifest.dump.bytes)}${filesOf(manifest)}\n\nIt holds personal data, and no keys: keep BURSAR_PEPPERS and BURSAR_SEALING_KEYS elsewhere, or it cannot be used.`,
+    `${values.to}: everything that was committed by ${manifest.snapshot_at}, ${size(manifest.dump.bytes)}${filesOf(manifest)}\n\nThe backup contains personal data, but no keys. Keep BURSAR_PEPPERS and BURSAR_SEALING_KEYS elsewhere: without them it cannot be used.`,
   )
 }
 
@@ -114,17 +120,17 @@ const filesOf = ({ storage }: Manifest): string =>
       ? `, with ${storage.files} files (${size(storage.bytes)})`
       : `. Its files stay in the buckets ${storage.bucket} and ${storage.public_bucket}, under ${storage.root}`
 
-/** Puts a backup back: its files, then an empty database, which is held until it is released. */
+/** Restores a backup: first its files, then its database into an empty one. The restored database is on hold until `releaseHeld`. */
 export const putBack = async (config: Config, folder: string, clock: Clock = systemClock): Promise<Manifest> => {
   const bar = openLateBar()
   try {
-    const manifest = await load(config.database_owner_url, folder, config.environment, {
+    const manifest = await restoreBackup(config.database_owner_url, folder, config.environment, {
       clock,
       path: process.env.PATH ?? '',
       told: bar.told,
       first: (of) => putFilesBack(config, folder, of),
     })
-    // Whoever serves may take the roles here too, and what this version has added is made.
+    // Grants the serving roles to the server's login, and applies migrations that are newer than the backup.
     await migrate(config.database_owner_url, config.environment, { clock, log: openLog('error'), login: config.database_url })
     return manifest
   } finally {
@@ -133,14 +139,14 @@ export const putBack = async (config: Config, folder: string, clock: Clock = sys
 }
 
 /**
- * Asks the processors what they have charged that a restored database knows nothing of, takes it down, and lets the
- * database be served from. Nothing of it is charged a second time. Where a processor does not answer, all stays held.
- * Where nothing is held, nobody is asked: what was taken down and is still open is told again.
+ * Ends the hold on a restored database. Before that, asks the payment processors for charges that are missing in the
+ * database. Stores these charges, so that they are not repeated. If a processor does not answer, the database stays on
+ * hold. If the database is not on hold, only lists the open charges again.
  */
 export const releaseHeld = async (
   config: Config,
   { payments, clock = systemClock, without = [] }: { payments?: Payments; clock?: Clock; without?: readonly string[] } = {},
-): Promise<{ released: boolean; strays: StrayRow[] }> => {
+): Promise<{ released: boolean; strays: UnmatchedChargeRow[] }> => {
   const log = openLog('error')
   const postgres = openPostgres(config.database_url, 'bursar_worker', { max: 10, clock, log })
   const processors = payments ?? openPayments(config, { clock, log })
@@ -148,17 +154,19 @@ export const releaseHeld = async (
   try {
     const stamp = await readStamp(postgres.db)
     if (stamp?.environment !== config.environment) throw new DatabaseRefused(foreign(stamp?.environment, config.environment))
-    if (stamp.held_at === null) return { released: false, strays: await listStrays(postgres.db) }
+    if (stamp.held_at === null) return { released: false, strays: await listUnmatchedCharges(postgres.db) }
     const { discretion } = await import('./wire.ts')
     const platform = { config, log, clock, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys), discretion }
-    const strays = await findStrays({ db: postgres.db, transact: postgres.transact, payments: processors, platform }, bar.told, without)
+    const strays = await findUnmatchedCharges({ db: postgres.db, transact: postgres.transact, payments: processors, platform }, bar.told, without)
     await unhold(config.database_owner_url, stamp.id)
+    const audit = await openCommandAudit(config)
+    await postgres.transact((tx) => audit.record(tx, deedOf('restore --release')))
     return { released: true, strays }
   } catch (error) {
     if (error instanceof AccountsSilent)
       throw new DatabaseRefused(
         `no answer from the payment account ${error.accounts.join(', ')}: the database stays held. Try again: bursar restore --release. ` +
-          'Where an account is closed or its key was taken back, nothing can be charged with it: leave it out with --without <account>',
+          'If an account is closed or its key was revoked, it cannot charge: skip it with --without <account>',
       )
     throw error
   } finally {
@@ -175,18 +183,18 @@ export const restore = async (values: Values): Promise<void> => {
     const { released, strays } = await releaseHeld(config, { without: values.without ?? [] })
     const lines = strays.map(
       ({ intent_id, customer_id, amount, currency, trigger, charged_at }) =>
-        `${charged_at?.toISOString() ?? 'under way               '}  ${intent_id}  customer ${customer_id}  ${amount} ${currency}  ${trigger ?? ''}`,
+        `${charged_at?.toISOString() ?? 'in progress             '}  ${intent_id}  customer ${customer_id}  ${amount} ${currency}  ${trigger ?? ''}`,
     )
     const state = released ? 'released' : 'not held'
     return print(
       values,
       { released, strays },
       strays.length === 0
-        ? `${state}: ${released ? 'the processors know of no charge that this database does not know of' : 'no charge is open'}`
+        ? `${state}: ${released ? 'the processors have no charge that this database does not know' : 'there is no unmatched charge'}`
         : [
             ...lines,
             '',
-            `${state}: ${strays.length} charges are unknown here. What is charged again is settled with them; see docs/runbooks/backup-and-restore.md`,
+            `${state}: ${strays.length} unmatched charges. A new charge for the same customer is settled with them; see docs/runbooks/backup-and-restore.md`,
           ].join('\n'),
     )
   }
@@ -199,7 +207,7 @@ export const restore = async (values: Values): Promise<void> => {
     { restored_to: manifest.snapshot_at, rows: total, ledger: manifest.ledger, storage: manifest.storage, held: true },
     [
       `restored to ${manifest.snapshot_at}`,
-      `rows        ${total} in ${Object.keys(manifest.rows).length} tables, as many as were backed up`,
+      `rows        ${total} in ${Object.keys(manifest.rows).length} tables, as in the backup`,
       `ledger      ${
         Object.entries(manifest.ledger)
           .map(([account, amount]) => `${account} ${amount}`)
@@ -207,21 +215,24 @@ export const restore = async (values: Values): Promise<void> => {
       }: the same sums, every transaction at zero`,
       `files       ${manifest.storage === null ? 'none' : manifest.storage.kind === 'folder' ? `${manifest.storage.files}` : `in ${manifest.storage.bucket} and ${manifest.storage.public_bucket}`}`,
       '',
-      'It is held: nobody serves from it. Stop whatever ran on the old one, then run: bursar restore --release',
+      'The database is held: no server uses it yet. Stop every process on the old database, then run: bursar restore --release',
     ].join('\n'),
   )
 }
 
 const settle = async (values: Values, intent_id: string): Promise<void> =>
-  withDatabase(async ({ transact }) => {
-    if (!(await dismissStray({ transact }, intent_id))) throw new Usage(`there is no open charge ${intent_id}; bursar restore --release lists them`)
-    print(values, { settled: intent_id }, `settled ${intent_id}: its customer is charged as usual from now on`)
+  withDatabase('restore --settle', async ({ transact }) => {
+    await transact(async (tx) => {
+      if (!(await dismissUnmatchedCharge({ transact: (work) => work(tx) }, intent_id)))
+        throw new Usage(`there is no unmatched charge ${intent_id}; bursar restore --release lists them`)
+    })
+    print(values, { settled: intent_id }, `settled ${intent_id}: its customer is charged normally from now on`)
   })
 
-/** A backup, then the changes of this version, then a look at everything. */
+/** Takes a backup, runs the migrations of this version, and then runs doctor. */
 export const upgrade = async (values: Values): Promise<void> => {
   if (!values['no-backup']) {
-    if (!values.to) throw new Usage('--to is needed: where the backup goes that is taken first; or --no-backup')
+    if (!values.to) throw new Usage('--to is needed: the folder for the backup before the upgrade. To skip the backup: --no-backup')
     await backup(values)
   }
   await runMigrate(values)

@@ -1,4 +1,4 @@
-/** How far a long job has come, on one line that is written over; nothing where nobody looks on. */
+/** Shows the progress of a long job on one line of the terminal. Prints nothing if stderr is not a terminal. */
 export const openBar = (total: number) => {
   const out = process.stderr
   const width = 30

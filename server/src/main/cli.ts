@@ -5,49 +5,51 @@ import { Usage } from './usage.ts'
 
 const help = `bursar – commerce and access, self-hosted
 
-  bursar dev [--fresh] [--dir <folder>]        a whole sandbox in one process: nothing to install, nothing to configure
+  bursar dev [--fresh] [--dir <folder>]        a complete sandbox in one process, without setup
   bursar init                                  write a .env for a local sandbox
-  bursar migrate [--create]                    bring the database to this version
-  bursar serve [--roles api,worker]            run
-  bursar doctor                                look at everything that a deployment needs, and say what repairs what is wrong
-  bursar backup --to <folder>                  everything, as it is at one moment, while others go on working
-  bursar restore --from <folder> [--create]   into an empty database, which is then held
-  bursar restore --release [--without <account>]   find what was charged after the backup, and let the database be served from
-  bursar restore --settle <charge>             a person has seen to what was charged
-  bursar upgrade --to <folder> | --no-backup   a backup, then migrate, then doctor
-  bursar seed                                  a sandbox organization to play with
-  bursar operator create --email <address>     the person who runs this deployment, with a token
+  bursar migrate [--create]                    migrate the database to this version
+  bursar serve [--roles api,worker]            run the server
+  bursar doctor                                check everything that a deployment needs, and print a repair for each failure
+  bursar backup --to <folder>                  back up one snapshot of all data while the server runs
+  bursar restore --from <folder> [--create]   restore into an empty database, which is then held
+  bursar restore --release [--without <account>]   find charges after the backup, and release the held database
+  bursar restore --settle <charge>             mark an unmatched charge as settled by a person
+  bursar upgrade --to <folder> | --no-backup   back up, then migrate, then run doctor
+  bursar seed                                  create a sample organization in the sandbox
+  bursar operator create --email <address>     create the operator of this deployment, with a token
   bursar operator open|close sign-up|organizations
-  bursar operator open|close off-session --organization <slug>   may it charge customers who are not there
+  bursar operator open|close off-session --organization <slug>   allow or forbid charges without the customer present
   bursar token create --organization <slug> --comment <text> --scopes <a,b> [--days <n>]
   bursar token list --organization <slug>
   bursar token revoke --organization <slug> --id <id>
-  bursar client verify|unverify <client_id>    vouch for an OAuth app: people see it on the consent page
-  bursar keys rotate                           sign identities with the next key from now on
+  bursar client verify|unverify <client_id>    mark an OAuth app as verified on the consent page, or not
+  bursar keys rotate                           sign ID tokens with the next key from now on
   bursar keys rotate-licences                  sign licences for offline use with a new key in five minutes
-  bursar audit verify                          prove that no record of who changed what was changed
+  bursar keys reseal                           seal every stored secret with the newest sealing key; then the old key can be removed
+  bursar audit verify                          verify the hash chain of the audit log
   bursar listen <url> [--events a,b] [--after <n>]   forward events to your own server, signed
-  bursar listen --print-secret                 the secret that they are signed with
-  bursar trigger <kind>                        make something of this kind happen in the sandbox
+  bursar listen --print-secret                 print the secret that signs these events
+  bursar trigger <kind>                        create data in the sandbox that emits this event
 
-  bursar import legacy <bundle.jsonl> --organization <slug>   an organization from before there were members
+  bursar import legacy <bundle.jsonl> --organization <slug>   import an organization of the legacy member model
 
   bursar orders|subscriptions|customers export [--columns a,b] [--status a,b] [--product <id,id>]
-      [--after <moment>] [--before <moment>] [--timezone <name>] [--out <file>]   all of them as a CSV file
+      [--after <moment>] [--before <moment>] [--timezone <name>] [--out <file>]   export all of them as a CSV file
 
-  bursar payments connect                      your account at Stripe: STRIPE_SECRET_KEY, STRIPE_PUBLISHABLE_KEY, STRIPE_WEBHOOK_SECRET
-  bursar payments status                       which account the money goes to
+  bursar payments connect --email <address>    connect your Stripe account: STRIPE_SECRET_KEY, STRIPE_PUBLISHABLE_KEY, STRIPE_WEBHOOK_SECRET;
+                                               signs you in with a code from your e-mail
+  bursar payments status                       show the account that receives payments
 
-  bursar members status                        how far the member migration is, and what stands in its way
-  bursar members rehearse [--out <file>]       what it would do, and nothing done; the whole plan as a CSV file
-  bursar members prepare                       make the members (phase 1): nothing that is answered changes
-  bursar members switch --yes                  show members from now on (phase 2)
-  bursar members undo --yes                    take the last step back
-  bursar members seal --yes                    for good
-  bursar members map [--out <file>]            which member each seat holder has become, as a CSV file
+  bursar members status                        show the progress of the member migration, and its problems
+  bursar members rehearse [--out <file>]       dry run without changes; --out writes the complete plan as a CSV file
+  bursar members prepare                       create the members (phase 1); API answers do not change
+  bursar members switch --yes                  show members in API answers (phase 2)
+  bursar members undo --yes                    undo the last step
+  bursar members seal --yes                    complete the migration; cannot be undone
+  bursar members map [--out <file>]            write the member of each seat holder as a CSV file
 
   --env sandbox|production   instead of BURSAR_ENV
-  --json                     for machines
+  --json                     print JSON
   --api <url> --token <token>   for listen, trigger, export, payments and members; else BURSAR_API and BURSAR_TOKEN
 `
 
@@ -96,7 +98,7 @@ const main = async (): Promise<void> => {
   if (values.env !== undefined) process.env.BURSAR_ENV = values.env
   switch (command) {
     case 'dev':
-      // Started often, and read anew each time: what was understood of the code is kept beside the packages.
+      // `dev` is started often. The compile cache beside the packages makes each start faster.
       enableCompileCache(new URL('../../../node_modules/.cache/bursar', import.meta.url).pathname)
       return (await import('./dev.ts')).dev(values)
     case 'init':
@@ -161,8 +163,10 @@ try {
 
 function explain(error: Error & { code?: string }): string {
   if (error.code === 'ECONNREFUSED') return 'the database does not answer. Is PostgreSQL running, and is BURSAR_DATABASE_URL right?'
-  if (error.code === 'ERR_MODULE_NOT_FOUND') return `something is not installed or not built. Run: ./scripts/setup\n${error.message}`
+  if (error.code === 'ERR_MODULE_NOT_FOUND') return `a package is not installed or not built. Run: ./scripts/setup\n${error.message}`
+  if (error.code === '28P01' || error.code === '28000') return `the database rejects the login of BURSAR_DATABASE_URL: ${error.message}`
+  if (error.code === '42P01' || error.code === '22023') return `the database is not migrated. Run: bursar migrate\n${error.message}`
   if (error.code === '3D000') return 'the database does not exist. Create it with: bursar migrate --create'
-  if (error.code === 'EADDRINUSE') return 'the port is taken. Set BURSAR_LISTEN or BURSAR_ADMIN_LISTEN to another one.'
+  if (error.code === 'EADDRINUSE') return 'the port is in use. Set BURSAR_LISTEN or BURSAR_ADMIN_LISTEN to another one.'
   return error.message
 }

@@ -3,9 +3,7 @@ import { existsSync, writeFileSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { isScope, scopes as everyScope, type Scope } from '@bursar/contract'
 import { z } from 'zod'
-import { Hasher, Sealer } from '../kernel/secrets.ts'
 import { rotateLicenceKeys } from '../modules/entitlements/index.ts'
-import type { Platform } from '../modules/handlers.ts'
 import {
   createUser,
   findUserByEmail,
@@ -20,11 +18,12 @@ import { allowOffSession, createOrganization, findLivingOrganization, insertMemb
 import { nobody } from '../platform/audit/audit.ts'
 import { listHeads, verifyChain } from '../platform/audit/audit.sql.ts'
 import { systemClock } from '../platform/clock.ts'
-import { readConfig, type Config } from '../platform/config.ts'
+import { readConfig } from '../platform/config.ts'
 import { openLog } from '../platform/log.ts'
-import { checkStamp, createDatabase, migrate, setSwitch } from '../platform/postgres/migrations.ts'
-import { openPostgres, type Db, type Transact, type Tx } from '../platform/postgres/postgres.ts'
+import { createDatabase, migrate, setSwitch } from '../platform/migrations/migrations.ts'
+import type { Tx } from '../platform/postgres/postgres.ts'
 import { openBar } from './bar.ts'
+import { deedOf, openCommandAudit, withDatabase } from './database.ts'
 import { print } from './print.ts'
 import { Usage } from './usage.ts'
 
@@ -39,9 +38,9 @@ type Values = {
   id?: string | undefined
 }
 
-/** Writes the settings of a local sandbox, with secrets of its own. An existing file is left as it is. */
+/** Writes the settings of a local sandbox with new secrets to `.env`. Fails if `.env` exists. */
 export const init = (): void => {
-  if (existsSync('.env')) throw new Usage('.env exists already; it is left as it is')
+  if (existsSync('.env')) throw new Usage('.env already exists and was not changed')
   const lines = [
     'BURSAR_ENV=sandbox',
     `BURSAR_DATABASE_URL=postgres://${userInfo().username}@127.0.0.1:5432/bursar_sandbox`,
@@ -67,25 +66,6 @@ export const runMigrate = async (values: Values): Promise<void> => {
   print(values, { applied }, applied.length === 0 ? 'the database is up to date' : `applied: ${applied.join(', ')}`)
 }
 
-export const withDatabase = async <T>(
-  work: (means: { db: Db; transact: Transact; platform: Platform }) => Promise<T>,
-  config: Config = readConfig(process.env),
-): Promise<T> => {
-  const log = openLog('error')
-  const postgres = openPostgres(config.database_url, 'bursar_api', { max: 2, clock: systemClock, log })
-  try {
-    const { discretion } = await import('./wire.ts')
-    await checkStamp(postgres.db, config.environment)
-    return await work({
-      db: postgres.db,
-      transact: postgres.transact,
-      platform: { config, log, clock: systemClock, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys), discretion },
-    })
-  } finally {
-    await postgres.close()
-  }
-}
-
 const required = (value: string | undefined, flag: string): string => {
   if (!value) throw new Usage(`${flag} is needed`)
   return value
@@ -95,9 +75,9 @@ export const operator = async ([action, subject]: readonly string[], values: Val
   if (action === 'create') {
     const email = z.email().safeParse(required(values.email, '--email')).data
     if (!email) throw new Usage('--email takes an e-mail address')
-    return withDatabase(async ({ transact, platform }) => {
+    return withDatabase('operator create', async ({ transact, platform }) => {
       const made = await transact(async (tx) => {
-        if (await findUserByEmail(tx, email)) throw new Usage('there is already a person with this address')
+        if (await findUserByEmail(tx, email)) throw new Usage('a person with this address already exists')
         const user = await createUser(tx, { email, is_operator: true })
         return { user, ...(await issuePersonalToken(tx, platform, user.id, { comment: 'operator bootstrap', scopes: everyScope, expires_in: 90 * 24 * 3600 })) }
       })
@@ -108,24 +88,28 @@ export const operator = async ([action, subject]: readonly string[], values: Val
   if (action !== 'open' && action !== 'close') throw new Usage('operator takes create, open or close')
   if (subject === 'off-session') {
     const slug = required(values.organization, '--organization')
-    return withDatabase(async ({ db, transact }) => {
+    return withDatabase(`operator ${action} off-session`, async ({ db, transact }) => {
       const organization = await findLivingOrganization(db, { slug })
       if (!organization) throw new Usage(`there is no organization ${slug}`)
       await transact((tx) => allowOffSession(tx, organization, action === 'open'))
-      const may = action === 'open' ? 'may charge' : 'does not charge'
-      print(values, { organization: slug, off_session_charges_enabled: action === 'open' }, `${slug} ${may} customers who are not there`)
+      const may = action === 'open' ? 'may charge' : 'may not charge'
+      print(values, { organization: slug, off_session_charges_enabled: action === 'open' }, `${slug} ${may} customers who are not present`)
     })
   }
   const column = subject === 'sign-up' ? 'sign_up_open' : subject === 'organizations' ? 'organization_creation_open' : undefined
   if (!column) throw new Usage(`operator ${action} takes sign-up, organizations or off-session`)
   const config = readConfig(process.env)
-  await setSwitch(config.database_owner_url, config.environment, column, action === 'open')
+  const recorder = await openCommandAudit(config)
+  await setSwitch(config.database_owner_url, config.environment, column, action === 'open', {
+    clock: systemClock,
+    record: (tx) => recorder.record(tx, deedOf(`operator ${action} ${subject}`)),
+  })
   print(values, { [column]: action === 'open' }, `${subject}: ${action === 'open' ? 'open to everyone' : 'closed'}`)
 }
 
 export const token = async ([action]: readonly string[], values: Values): Promise<void> => {
   const slug = required(values.organization, '--organization')
-  return withDatabase(async ({ db, transact, platform }) => {
+  return withDatabase(`token ${action}`, async ({ db, transact, platform }) => {
     const organization = await findLivingOrganization(db, { slug })
     if (!organization) throw new Usage(`there is no organization ${slug}`)
     if (action === 'list') {
@@ -136,12 +120,14 @@ export const token = async ([action]: readonly string[], values: Values): Promis
       return print(
         values,
         { tokens },
-        lines.length === 0 ? `${slug} has no tokens. Make one: bursar token create --organization ${slug} --comment <text> --scopes <a,b>` : lines.join('\n'),
+        lines.length === 0 ? `${slug} has no tokens. Create one: bursar token create --organization ${slug} --comment <text> --scopes <a,b>` : lines.join('\n'),
       )
     }
     if (action === 'revoke') {
       const id = required(values.id, '--id')
-      if (!(await transact((tx) => revokeTokenOf(tx, organization.id, id)))) throw new Usage(`${slug} has no live token ${id}`)
+      await transact(async (tx) => {
+        if (!(await revokeTokenOf(tx, organization.id, id))) throw new Usage(`${slug} has no active token ${id}`)
+      })
       return print(values, { revoked: id }, `revoked ${id}`)
     }
     if (action !== 'create') throw new Usage('token takes create, list or revoke')
@@ -161,8 +147,10 @@ export const token = async ([action]: readonly string[], values: Values): Promis
 export const client = async ([action, client_id]: readonly string[], values: Values): Promise<void> => {
   if (action !== 'verify' && action !== 'unverify') throw new Usage('client takes verify or unverify')
   if (!client_id) throw new Usage(`client ${action} takes the client_id of an OAuth client`)
-  return withDatabase(async ({ transact }) => {
-    if (!(await transact((tx) => vouch(tx, client_id, action === 'verify')))) throw new Usage(`there is no client ${client_id}`)
+  return withDatabase(`client ${action}`, async ({ transact }) => {
+    await transact(async (tx) => {
+      if (!(await vouch(tx, client_id, action === 'verify'))) throw new Usage(`there is no client ${client_id}`)
+    })
     print(
       values,
       { client_id, verified: action === 'verify' },
@@ -172,22 +160,25 @@ export const client = async ([action, client_id]: readonly string[], values: Val
 }
 
 export const keys = async ([action]: readonly string[], values: Values): Promise<void> => {
-  if (action !== 'rotate' && action !== 'rotate-licences') throw new Usage('keys takes rotate or rotate-licences')
-  return withDatabase(async ({ transact, platform }) => {
+  if (action === 'reseal') return (await import('./reseal.ts')).resealAll(values)
+  if (action !== 'rotate' && action !== 'rotate-licences') throw new Usage('keys takes rotate, rotate-licences or reseal')
+  return withDatabase(`keys ${action}`, async ({ transact, platform }) => {
     if (action === 'rotate-licences') {
       await transact((tx) => rotateLicenceKeys(tx, platform))
-      return print(values, { rotated: true }, 'rotated: the new key signs licences in five minutes; those before stay published')
+      return print(values, { rotated: true }, 'rotated: the new key signs licences in five minutes; earlier keys stay published')
     }
-    if ((await transact((tx) => rotateKeys(tx, platform))) === 'too_soon')
-      throw new Usage('the next key was published less than five minutes ago, and others may not have seen it yet: try again then')
-    print(values, { rotated: true }, 'rotated: the next key signs within five seconds; the one before stays published for two hours')
+    await transact(async (tx) => {
+      if ((await rotateKeys(tx, platform)) === 'too_soon')
+        throw new Usage('the next key was published less than five minutes ago, and some servers may not have it yet. Try again in five minutes')
+    })
+    print(values, { rotated: true }, 'rotated: the next key signs within five seconds; the previous key stays published for two hours')
   })
 }
 
-/** Recomputes every log of who changed what, from its first entry to its last, and ends with an error where one is not what it was. */
+/** Verifies every audit log from its first entry to its last. Exits with an error if an entry was changed or is missing. */
 export const audit = async ([action]: readonly string[], values: Values): Promise<void> => {
   if (action !== 'verify') throw new Usage('audit takes verify')
-  return withDatabase(async ({ db }) => {
+  return withDatabase('audit verify', async ({ db }) => {
     const logs = []
     const heads = await listHeads(db)
     const all = heads.reduce((sum, { sequence }) => sum + sequence, 0)
@@ -207,24 +198,24 @@ export const audit = async ([action]: readonly string[], values: Values): Promis
     const broken = logs.filter(({ broken_at }) => broken_at !== null)
     const lines = logs.map(
       ({ organization_id, entries, head, broken_at }) =>
-        `${broken_at === null ? 'whole ' : 'BROKEN'}  ${organization_id ?? 'of no organization                  '}  ${entries} ${entries === 1 ? 'entry' : 'entries'}  ${broken_at === null ? head : `entry ${broken_at} is not what was written`}`,
+        `${broken_at === null ? 'whole ' : 'BROKEN'}  ${organization_id ?? 'no organization                     '}  ${entries} ${entries === 1 ? 'entry' : 'entries'}  ${broken_at === null ? head : `entry ${broken_at} was changed`}`,
     )
     print(
       values,
       { entries: all, logs },
       logs.length === 0
         ? 'the audit log is empty'
-        : [...lines, '', `${all} entries, ${broken.length === 0 ? 'all as they were written' : `${broken.length} of ${logs.length} logs broken`}`].join('\n'),
+        : [...lines, '', `${all} entries, ${broken.length === 0 ? 'all unchanged' : `${broken.length} of ${logs.length} logs broken`}`].join('\n'),
     )
     if (broken.length > 0) process.exitCode = 1
   })
 }
 
-/** A small world to play with: one person, one organization, one token that may do everything. Sandbox only. */
+/** Creates sandbox data: one user, one organization, and one token with all scopes. Sandbox only. */
 export const seed = (values: Values): Promise<void> =>
-  withDatabase(async ({ db, transact, platform }) => {
-    if (platform.config.environment !== 'sandbox') throw new Usage('seed fills a sandbox, and this is production')
-    if (await findLivingOrganization(db, { slug: 'acme' })) throw new Usage('this sandbox is seeded already: the organization acme exists')
+  withDatabase('seed', async ({ db, transact, platform }) => {
+    if (platform.config.environment !== 'sandbox') throw new Usage('seed is for the sandbox only, and this is production')
+    if (await findLivingOrganization(db, { slug: 'acme' })) throw new Usage('this sandbox is already seeded: the organization acme exists')
     const made = await transact(async (tx) => {
       const organization = await createAcme(tx)
       return { organization, ...(await issueOrganizationToken(tx, platform, organization.id, { comment: 'seed', scopes: everyScope, expires_in: null })) }
@@ -237,10 +228,10 @@ export const seed = (values: Values): Promise<void> =>
     )
   })
 
-/** Who owns the organization that sandboxes begin with. */
+/** The owner of the initial organization of a sandbox. */
 export const acmeOwner = 'owner@acme.example'
 
-/** The organization that sandboxes begin with, and its owner. */
+/** Creates the initial organization of a sandbox and its owner. */
 export const createAcme = async (tx: Tx) => {
   const user = (await findUserByEmail(tx, acmeOwner)) ?? (await createUser(tx, { email: acmeOwner, is_operator: false }))
   const organization = await createOrganization(
@@ -248,6 +239,6 @@ export const createAcme = async (tx: Tx) => {
     { name: 'Acme', slug: 'acme', default_presentment_currency: 'usd', default_tax_behavior: 'location' },
     'sandbox',
   )
-  await insertMembership(tx, organization.id, user.id, 'owner', tx.clock.business())
+  await insertMembership(tx, organization.id, user.id, 'owner', tx.clock.wall())
   return organization
 }

@@ -6,9 +6,9 @@ import { Secret } from '../kernel/secrets.ts'
 import { systemClock } from '../platform/clock.ts'
 import { readConfig, type Address, type Config } from '../platform/config.ts'
 import { openLog } from '../platform/log.ts'
-import { createDatabase, DatabaseRefused, dropDatabase, inhabitant, migrate } from '../platform/postgres/migrations.ts'
+import { createDatabase, DatabaseRefused, dropDatabase, contentOf, migrate } from '../platform/migrations/migrations.ts'
 import { startEmbedded } from './embedded.ts'
-import type { Made } from './furnish.ts'
+import type { Made } from './seed-sandbox.ts'
 import { run, signalled } from './serve.ts'
 import { Usage } from './usage.ts'
 
@@ -20,11 +20,11 @@ interface Values {
 }
 
 /**
- * A whole sandbox in one process, with something in it: database, API, worker, pages, a receiver of webhooks. What it
- * keeps lies in one folder; nothing of it runs on when this process ends.
+ * Runs a whole sandbox with sample data in one process: database, API, worker, pages and a webhook receiver. All its
+ * data is in one folder. Nothing keeps running after this process ends.
  */
 export const dev = async (values: Values): Promise<void> => {
-  if (values.env !== undefined && values.env !== 'sandbox') throw new Usage('dev is a sandbox, and nothing else')
+  if (values.env !== undefined && values.env !== 'sandbox') throw new Usage('dev runs as a sandbox only')
   const stopped = signalled()
   let reason: string | undefined
   void stopped.then((name) => (reason = name))
@@ -34,7 +34,7 @@ export const dev = async (values: Values): Promise<void> => {
   const closers: (() => unknown)[] = []
   try {
     closers.push(await claimFolder(folder))
-    // Everything that can be wrong with the settings comes before anything is started or thrown away.
+    // Checks all settings before any process is started or any data is deleted.
     const rough = settle(folder, { peppers: key(), sealing_keys: key() }, own ?? new Secret('postgres://localhost/bursar'), {})
     const listen = await free(rough.listen, 'BURSAR_LISTEN')
     const admin_listen = await free(rough.admin_listen, 'BURSAR_ADMIN_LISTEN')
@@ -42,12 +42,12 @@ export const dev = async (values: Values): Promise<void> => {
     if (values.fresh) await throwAway(folder, own)
     mkdirSync(folder, { recursive: true })
     const state = readState(folder)
-    // Reading all of our own code takes as long as the database takes to start: side by side.
-    const code = Promise.all([import('./furnish.ts'), import('./receiver.ts'), import('./wire.ts')])
-    code.catch(() => {}) // What is wrong is said where it is awaited.
+    // Loads all code while the database starts, because both take about equally long.
+    const code = Promise.all([import('./seed-sandbox.ts'), import('./receiver.ts'), import('./wire.ts')])
+    code.catch(() => {}) // Prevents an unhandled rejection. The error is reported where `code` is awaited.
     const embedded = own ? undefined : await startEmbedded(folder, 'bursar')
     if (embedded) closers.push(() => embedded.stop())
-    const [{ furnish }, { openReceiver }] = await code
+    const [{ seedSandbox }, { openReceiver }] = await code
     const receiver = await openReceiver(state.receiver_port ?? 0)
     closers.push(() => receiver.close())
     state.receiver_port = receiver.port
@@ -62,7 +62,7 @@ export const dev = async (values: Values): Promise<void> => {
       roles: ['api', 'worker'],
       stopped: embedded ? Promise.race([stopped, embedded.lost.then(giveUp)]) : stopped,
       serving: async () => {
-        const made = await furnish({ config, local: `http://${textOf(listen)}`, token: state.token, receiver })
+        const made = await seedSandbox({ config, local: `http://${textOf(listen)}`, token: state.token, receiver })
         writeState(folder, { ...state, token: made.token })
         const env = writeEnv(folder, made)
         say(values.json ? JSON.stringify({ ...made, env, ready_ms: Math.round(performance.now()) }) : describe(made, env))
@@ -75,24 +75,24 @@ export const dev = async (values: Values): Promise<void> => {
 }
 
 const giveUp = (): string => {
-  process.stderr.write('bursar: the database has ended, and so does everything else. Why is in postgres.log, beside its data\n')
+  process.stderr.write('bursar: the database process ended, so dev stops. The reason is in postgres.log, next to the data\n')
   process.exitCode = 1
-  return 'the database ended'
+  return 'the database process ended'
 }
 
 const say = (text: string) => void process.stdout.write(`${text}\n`)
 const key = () => `1:${randomBytes(32).toString('base64')}`
 
-/** One at a time in a folder: two would share a database, and one could throw away what the other uses. */
+/** Allows one process per folder. Two processes would share a database, and one could delete the data of the other. */
 const claimFolder = async (folder: string): Promise<() => void> => {
-  // A name in the kernel's own space: it goes with the process, and leaves no file behind that could lie.
+  // An abstract Unix socket ends with the process and leaves no stale lock file behind.
   if (process.platform !== 'linux') return () => {}
   const server = createServer()
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) =>
       reject(
         error.code === 'EADDRINUSE'
-          ? new Error(`it runs already, with the data in ${folder}. Stop that one first, or keep this one apart: pnpm bursar dev --dir <folder>`)
+          ? new Error(`dev is already running with the data in ${folder}. Stop it first, or use another folder: pnpm bursar dev --dir <folder>`)
           : error,
       ),
     )
@@ -101,14 +101,16 @@ const claimFolder = async (folder: string): Promise<() => void> => {
   return () => void server.close()
 }
 
-/** The address, with a port that is free now: any, where none was asked for. */
+/** Returns the address, with a free port if none was requested. Fails if the requested port is in use. */
 const free = ({ host, port }: Address, setting: string): Promise<Address> =>
   new Promise((resolve, reject) => {
     const probe = createServer()
     probe.once('error', (error: NodeJS.ErrnoException) =>
       reject(
         error.code === 'EADDRINUSE'
-          ? new Error(`port ${port} is taken, perhaps by another Bursar. Stop that, or choose another: ${setting}=${host}:${port + 100} pnpm bursar dev`)
+          ? new Error(
+              `port ${port} is in use, perhaps by another Bursar. Stop that process, or choose another port: ${setting}=${host}:${port + 100} pnpm bursar dev`,
+            )
           : error,
       ),
     )
@@ -121,11 +123,14 @@ const free = ({ host, port }: Address, setting: string): Promise<Address> =>
 interface State {
   peppers: string
   sealing_keys: string
-  /** Whose secrets these are: with another database they open nothing. */
+  /** The deployment that the keys in this file belong to. The keys cannot decrypt the data of another deployment. */
   deployment_id?: string
-  /** Where webhooks are received: the same at every start, where it is free. */
+  /** The port of the webhook receiver. Every start uses the same port if it is free. */
   receiver_port?: number
-  /** Kept, unlike any other token, so that a shell that knows it need not be told again. */
+  /**
+   * The sandbox's access token, stored in full, so that every start can print it again and open shells can keep using
+   * it. All other tokens are stored as hashes only.
+   */
   token?: string
 }
 
@@ -140,9 +145,10 @@ const readState = (folder: string): State => {
 
 const writeState = (folder: string, state: State) => writeFileSync(stateFile(folder), `${JSON.stringify(state, null, 2)}\n`, { mode: 0o600 })
 
-const textOf = ({ host, port }: Address) => `${host.includes(':') ? `[${host}]` : host}:${port}`
+const hostText = ({ host }: Pick<Address, 'host'>) => (host.includes(':') ? `[${host}]` : host)
+const textOf = (address: Address) => `${hostText(address)}:${address.port}`
 
-/** The settings: those of the environment, save for what must fit together here. */
+/** Builds the configuration from the environment. Settings that must match each other are set here and override the environment. */
 const settle = (folder: string, { peppers, sealing_keys }: State, database: Secret, found: { listen?: Address; admin_listen?: Address }): Config => {
   return readConfig({
     ...process.env,
@@ -153,10 +159,17 @@ const settle = (folder: string, { peppers, sealing_keys }: State, database: Secr
     BURSAR_SEALING_KEYS: sealing_keys,
     BURSAR_PUBLIC_URL: `http://localhost:${found.listen?.port ?? 0}`,
     BURSAR_AUTH_URL: '',
+    // Prevents DNS rebinding: a foreign site could otherwise point its host name at this machine and read the sandbox's responses.
+    BURSAR_ALLOWED_HOSTS: [
+      ...[found.listen, found.admin_listen].map((address) => hostText(address ?? { host: 'localhost' })),
+      process.env.BURSAR_ALLOWED_HOSTS || [],
+    ]
+      .flat()
+      .join(','),
     BURSAR_SMTP_URL: '',
     BURSAR_MAIL_DIR: join(folder, 'mail'),
     BURSAR_COMMUNITIES_DIR: join(folder, 'communities'),
-    // Who wants to try a store of their own has named it.
+    // A configured S3 bucket takes precedence over the folder.
     ...(process.env.BURSAR_S3_BUCKET ? {} : { BURSAR_STORAGE_DIR: join(folder, 'storage') }),
     BURSAR_EGRESS_LOOPBACK: 'true',
     ...(found.listen ? { BURSAR_LISTEN: textOf(found.listen) } : {}),
@@ -166,15 +179,15 @@ const settle = (folder: string, { peppers, sealing_keys }: State, database: Secr
 
 const ours = ['postgres', 'postgres.new', 'postgres.log', 'server.log', 'mail', 'communities', 'storage', 'state.json', 'env']
 
-/** Removes everything of ours, and nothing else that may lie in the folder or in a database of one's own. */
+/** Deletes everything that `dev` created, and nothing else in the folder or in an existing database. */
 const throwAway = async (folder: string, own: Secret | undefined): Promise<void> => {
   if (own) {
-    const lives = await reached(inhabitant(own))
-    if (lives !== 'nobody') {
+    const content = await reached(contentOf(own))
+    if (content !== 'empty') {
       const known = existsSync(stateFile(folder)) ? readState(folder).deployment_id : undefined
-      if (lives === 'somebody else' || lives.deployment_id !== known)
+      if (content === 'other data' || content.deployment_id !== known)
         throw new Error(
-          '--fresh throws away only what dev made, and the database of DATABASE_URL was filled by somebody else. Drop it yourself, or name another',
+          '--fresh deletes only data that dev created. The database of DATABASE_URL was filled by another program. Drop it yourself, or name another',
         )
       await dropDatabase(own)
     }
@@ -182,27 +195,27 @@ const throwAway = async (folder: string, own: Secret | undefined): Promise<void>
   for (const name of ours) rmSync(join(folder, name), { recursive: true, force: true })
 }
 
-/** Brings the database to this version, if it is empty or was made here. */
+/** Migrates the database to this version. Refuses a database that is neither empty nor created by `dev` in this folder. */
 const prepare = async (folder: string, state: State, config: Config, own: boolean): Promise<void> => {
   const url = config.database_owner_url
-  const lives = await reached(inhabitant(url))
-  if (lives === 'somebody else')
-    throw new Error('the database of DATABASE_URL holds something else. Name one that is empty or does not exist: it will be created')
-  if (lives !== 'nobody' && lives.deployment_id !== state.deployment_id)
+  const content = await reached(contentOf(url))
+  if (content === 'other data')
+    throw new Error('the database of DATABASE_URL contains other data. Name an empty one, or one that does not exist: it will be created')
+  if (content !== 'empty' && content.deployment_id !== state.deployment_id)
     throw new Error(
       own
         ? `the database of DATABASE_URL belongs to another Bursar, whose secrets are not in ${folder}. Name another, or run that one: pnpm bursar serve`
-        : `the secrets in ${folder} are not those of its data. Start over with: pnpm bursar dev --fresh`,
+        : `the secrets in ${folder} do not match its data. Start over with: pnpm bursar dev --fresh`,
     )
   await createDatabase(url)
   try {
     await migrate(url, 'sandbox', { clock: systemClock, log: openLog('silent'), login: config.database_url })
   } catch (error) {
     if (error instanceof DatabaseRefused)
-      throw new Error(`the database does not fit this version (${error.message}). Start over with: pnpm bursar dev --fresh`, { cause: error })
+      throw new Error(`the schema of the database does not match this version (${error.message}). Start over with: pnpm bursar dev --fresh`, { cause: error })
     throw error
   }
-  const now = await inhabitant(url)
+  const now = await contentOf(url)
   if (typeof now === 'object') state.deployment_id = now.deployment_id
   writeState(folder, state)
 }
@@ -213,13 +226,13 @@ const reached = async <T>(work: Promise<T>): Promise<T> => {
   } catch (error) {
     const { code, message } = error as { code?: string; message: string }
     throw new Error(
-      `the database of DATABASE_URL cannot be used (${code ?? message}). Is it running, and is the address right? Without DATABASE_URL dev brings its own`,
+      `the database of DATABASE_URL cannot be used (${code ?? message}). Check that it is running and that the address is right. Without DATABASE_URL, dev starts its own`,
       { cause: error },
     )
   }
 }
 
-/** What was made, for a shell to read: commands can then be copied as they stand. */
+/** Writes a file of shell variables, so that commands from the documentation can be copied unchanged. */
 const writeEnv = (folder: string, { api, token, products, checkout, team_checkout, webhook }: Made): string => {
   const variables = {
     BURSAR_API: api,
@@ -237,7 +250,7 @@ const writeEnv = (folder: string, { api, token, products, checkout, team_checkou
   return file
 }
 
-/** At most twelve lines: where it is, what opens it, and what to try. */
+/** Describes the sandbox in at most twelve lines: addresses, credentials and a command to try. */
 const describe = (made: Made, env: string): string => {
   const facts = [
     ['API', made.api],

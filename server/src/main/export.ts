@@ -26,7 +26,7 @@ const files: Record<string, { readonly operation: Operation; readonly since?: st
   customers: { operation: exportCustomers },
 }
 
-/** Writes a file of all records to standard output or to a file, as it comes, with a bar for whoever looks on. */
+/** Exports all records as a stream to standard output or to a file, with a progress bar. */
 export const exportFile = async (what: string, [verb]: readonly string[], values: Values): Promise<void> => {
   const file = files[what]
   if (!file || verb !== 'export') throw new Usage(`bursar ${what} takes export: bursar ${what} export > ${what}.csv`)
@@ -44,7 +44,7 @@ export const exportFile = async (what: string, [verb]: readonly string[], values
   await saveFile(file.operation, query, values, what)
 }
 
-/** The answer of an operation that is a file, to standard output or to a file of one's own. */
+/** Saves the response of an operation that returns a file, to standard output or to a file. */
 export const saveFile = async (
   operation: Operation,
   query: Record<string, unknown>,
@@ -59,19 +59,19 @@ export const saveFile = async (
   const lines = counting((done) => bar.show(done - 1))
   try {
     await pipeline(answer, lines.through, values.out === undefined ? process.stdout : createWriteStream(`${values.out}.part`))
-    if (lines.count() - 1 !== total) throw new Error('it ended early')
-    // A file under its own name is a whole one.
+    if (lines.count() - 1 !== total) throw new Error('the answer ended early')
+    // Renames the file at the end, so that a file under its final name is always complete.
     if (values.out !== undefined) renameSync(`${values.out}.part`, values.out)
   } catch (error) {
     bar.end()
-    if ((error as { code?: string }).code === 'EPIPE') throw new Error('nobody took the file to its end', { cause: error })
-    throw new Error(`the file breaks off after ${Math.max(0, lines.count() - 1)} of ${total} ${what}: send it again`, { cause: error })
+    if ((error as { code?: string }).code === 'EPIPE') throw new Error('the output was closed before the end', { cause: error })
+    throw new Error(`the file is incomplete: ${Math.max(0, lines.count() - 1)} of ${total} ${what}. Run the command again`, { cause: error })
   }
   bar.end()
   process.stderr.write(`${total} ${what}, ${(lines.bytes() / 1e6).toFixed(1)} MB in ${(elapsed() / 1000).toFixed(1)} s\n`)
 }
 
-/** Passes everything on, and counts the lines that have come to their end: a line end within quotes is part of a cell. */
+/** Passes data through and counts complete lines. A line break within quotes belongs to a cell. */
 const counting = (tell: (lines: number) => void) => {
   let [count, bytes, quoted] = [0, 0, false]
   const through = new Transform({
@@ -95,5 +95,5 @@ const refusalOf = async (answer: IncomingMessage): Promise<string> => {
   const said = Array.isArray(detail)
     ? (detail as { loc: unknown[]; msg: string }[]).map(({ loc, msg }) => `${loc.slice(1).join('.')}: ${msg}`).join('\n')
     : (detail as string)
-  return `the API refuses with ${answer.statusCode}: ${said}`
+  return `the API answered ${answer.statusCode}: ${said}`
 }

@@ -1,8 +1,9 @@
 import { createReadStream } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { importLegacy, type Imported } from '../modules/migration/index.ts'
+import { findLivingOrganization } from '../modules/organizations/index.ts'
 import { openBar } from './bar.ts'
-import { withDatabase } from './commands.ts'
+import { withDatabase } from './database.ts'
 import { Usage } from './usage.ts'
 
 interface Values {
@@ -10,16 +11,26 @@ interface Values {
   organization?: string | undefined
 }
 
-/** Lines that are wrong are told one by one, up to so many. */
+/** Maximum number of rejected lines that are printed. */
 const mostTold = 100
 
-/** Brings in an organization from before there were members, line by line, with a bar for whoever looks on. Done again, it goes on where it was stopped. */
+/**
+ * Imports an organization in its state before the member migration from a file, line by line, with a progress bar. A
+ * repeated import resumes where the previous one stopped.
+ */
 export const importFile = async ([what, file]: readonly string[], values: Values): Promise<void> => {
   if (what !== 'legacy' || file === undefined) throw new Usage('import takes legacy and a file: bursar import legacy <bundle.jsonl> --organization <slug>')
   const slug = values.organization
   if (!slug) throw new Usage('--organization is needed')
   const bar = openBar(await countLines(file))
-  const { counts, refused } = await withDatabase((means) => importLegacy(means, slug, linesOf(file), (done) => bar.show(done))).finally(() => bar.end())
+  const { counts, refused } = await withDatabase('import legacy', async ({ db, unrecorded, recordRun, platform }) => {
+    try {
+      return await importLegacy({ transact: unrecorded, platform }, slug, linesOf(file), (done) => bar.show(done))
+    } finally {
+      const organization = await findLivingOrganization(db, { slug })
+      if (organization) await recordRun(organization.id)
+    }
+  }).finally(() => bar.end())
   if (values.json) process.stdout.write(`${JSON.stringify({ organization: slug, counts, refused })}\n`)
   else {
     for (const { line, says } of refused.slice(0, mostTold)) process.stderr.write(`line ${line}: ${says}\n`)
@@ -31,16 +42,16 @@ export const importFile = async ([what, file]: readonly string[], values: Values
 
 const summary = (slug: string, counts: Imported['counts'], refused: number): string => {
   const rows = Object.entries(counts).map(
-    ([type, { added, known }]) => `${type.padEnd(14)}${String(added).padStart(10)} new${String(known).padStart(10)} there already`,
+    ([type, { added, known }]) => `${type.padEnd(14)}${String(added).padStart(10)} new${String(known).padStart(10)} unchanged`,
   )
   const end =
     refused === 0
-      ? `${slug} is imported. What is next, with a token of it: bursar members rehearse`
-      : `${refused} ${refused === 1 ? 'line is' : 'lines are'} refused, and nothing was written from the part of the file on in which the first of them stands. Mend them and import the file again: what is there is left as it is.`
+      ? `${slug} is imported. Next, with a token of this organization: bursar members rehearse`
+      : `${refused} ${refused === 1 ? 'line was' : 'lines were'} rejected. Records after the batch of the first rejected line were not written. Fix the lines and import the file again: existing records stay unchanged.`
   return [...rows, ...(rows.length > 0 ? [''] : []), end].join('\n')
 }
 
-/** The lines of a file as they come: however large it is, little of it is held at a time. */
+/** Reads a file line by line with little memory, however large it is. */
 const linesOf = (file: string) => createInterface({ input: open(file), crlfDelay: Infinity })
 
 const open = (file: string) => createReadStream(file)

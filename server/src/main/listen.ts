@@ -32,7 +32,10 @@ interface Values extends Door {
 const folder = '.bursar'
 const secretFile = `${folder}/listen-secret`
 
-/** The secret of this machine: made once, and the same at every start, so that a server need not be told again. */
+/**
+ * Returns the secret with which `listen` signs forwarded events on this machine. The secret is created once, so that
+ * the receiving server need not be reconfigured.
+ */
 const localSecret = (): Secret => {
   if (existsSync(secretFile)) return new Secret(readFileSync(secretFile, 'utf8').trim())
   const secret = newWebhookSecret()
@@ -46,18 +49,18 @@ const pause = (milliseconds: number) => new Promise<void>((resolve) => setTimeou
 const clockOf = (date: Date) => date.toISOString().slice(11, 19)
 
 /**
- * Forwards events to a server of one's own as they happen, signed as webhooks are, each in turn. A break on either side
- * is waited out, and nothing is left out.
+ * Forwards events to a local server as they occur, in order and signed like webhooks. While the API or the local server
+ * is unavailable, waits and skips no event.
  */
 export const listen = async ([url]: readonly string[], values: Values): Promise<void> => {
   const secret = localSecret()
   if (values['print-secret']) return say(secret.reveal())
-  if (!url || !URL.canParse(url)) throw new Usage('say where to forward to, for example: bursar listen http://localhost:3000/hooks')
+  if (!url || !URL.canParse(url)) throw new Usage('give the address to forward events to, for example: bursar listen http://localhost:3000/hooks')
   const kinds = readKinds(values.events)
   const api = open(values)
   const keys = signingKeys(secret)
   let after = values.after === undefined ? (await api.call(listEvents, { query: { limit: '1' } })).head_sequence : Number(values.after)
-  if (!Number.isSafeInteger(after) || after < 0) throw new Usage('--after takes the number of an event')
+  if (!Number.isSafeInteger(after) || after < 0) throw new Usage('--after takes the sequence number of an event')
   if (!values.json) say(`listening after event ${after}, forwarding to ${url}\nsecret: bursar listen --print-secret\n`)
   for (;;) {
     const log = await patiently('the API', values, () => api.call(listEvents, { query: { after: String(after), wait: '25', type: kinds } }))
@@ -85,7 +88,7 @@ export const listen = async ([url]: readonly string[], values: Values): Promise<
   }
 }
 
-/** Does it until it works, saying once that it waits. A refusal is not waited out. */
+/** Retries a call until it succeeds, and prints one line when the retries begin. A 4xx response other than 429 is not retried. */
 const patiently = async <T>(whom: string, values: Values, work: () => Promise<T>): Promise<T> => {
   for (let tries = 0; ; tries++)
     try {
@@ -100,11 +103,11 @@ const patiently = async <T>(whom: string, values: Values, work: () => Promise<T>
 const readKinds = (text: string | undefined): WebhookEventType[] => {
   const kinds = text?.split(',') ?? []
   const unknown = kinds.find((kind) => !(webhookKinds as readonly string[]).includes(kind))
-  if (unknown !== undefined) throw new Usage(`there is no kind ${unknown}; there are: ${webhookKinds.join(', ')}`)
+  if (unknown !== undefined) throw new Usage(`there is no event type ${unknown}; available: ${webhookKinds.join(', ')}`)
   return kinds as WebhookEventType[]
 }
 
-/** What must be done for an event of each kind to happen. */
+/** For each event type: the API calls that cause such an event. */
 const deeds: Partial<Record<WebhookEventType, (api: Client) => Promise<string>>> = {
   'organization.updated': async (api) => {
     const [organization] = (await api.call(listOrganizations, {})).items
@@ -142,13 +145,12 @@ const product = (api: Client) => api.call(createProduct, { body: { name: `Trigge
 const team = (api: Client) => api.call(createCustomer, { body: { type: 'team', name: `Triggered ${word()}`, email: `${word()}@example.com` } })
 const member = async (api: Client) => api.call(createMember, { params: { id: (await team(api)).id }, body: { email: `${word()}@example.com` } })
 
-/** Makes something of a kind really happen, in the sandbox alone: the event is as real as its cause. */
+/** Causes a real event of a type by making the change that emits it. Sandbox only. */
 export const trigger = async ([kind]: readonly string[], values: Values): Promise<void> => {
   const deed = deeds[kind as WebhookEventType]
-  if (!deed) throw new Usage(`say what is to happen: ${Object.keys(deeds).join(', ')}`)
+  if (!deed) throw new Usage(`give an event type to trigger: ${Object.keys(deeds).join(', ')}`)
   const reading = readToken(tokenOf(values))
-  if (typeof reading === 'string' || reading.environment !== 'sandbox')
-    throw new Usage('this takes a token of the sandbox: real customers are not made for trying things out')
+  if (typeof reading === 'string' || reading.environment !== 'sandbox') throw new Usage('trigger needs a token of the sandbox: it creates test data')
   const id = await deed(open(values))
   say(values.json ? JSON.stringify({ type: kind, resource_id: id }) : `${kind} ${id}`)
 }

@@ -3,24 +3,26 @@ import type { AddressInfo } from 'node:net'
 import { sameText, type Secret } from '../kernel/secrets.ts'
 import { sign, signingKeys } from '../modules/webhooks/index.ts'
 import { seconds, systemClock } from '../platform/clock.ts'
+import { refuseHost } from '../platform/hosts.ts'
 
 interface Received {
   readonly id: string
   readonly type: string
-  /** Whether its signature is right, and no older than five minutes. */
+  /** True if the signature is valid and at most five minutes old. */
   readonly verified: boolean
   readonly received_at: string
-  /** What it was signed with, for whoever wants to check it too. */
+  /** The signature headers of the event, so that other tools can verify the signature too. */
   readonly headers: Readonly<Record<string, string>>
   readonly body: unknown
 }
 
+const host = '127.0.0.1'
 const most = 500
-const patience = 60 * seconds
+const timeout = 60 * seconds
 
 /**
- * A receiver of webhooks, for development: the other end, so that one sees what arrives. `GET /` lists it, oldest first;
- * `GET /order.paid` waits for the next of a kind, or hands over the last one that has come.
+ * A webhook receiver for development that shows which events arrive. `GET /` lists them, oldest first. `GET /order.paid`
+ * returns the last event of that type, or waits for the next one.
  */
 export const openReceiver = async (port: number) => {
   let secret: Secret | undefined
@@ -60,7 +62,7 @@ export const openReceiver = async (port: number) => {
       const look = (event: Received) => {
         if (event.type === kind) done(event)
       }
-      const timer = setTimeout(() => done(undefined), patience)
+      const timer = setTimeout(() => done(undefined), timeout)
       waiting.add(look)
       const last = events.findLast(({ type }) => type === kind)
       if (last) done(last)
@@ -68,10 +70,12 @@ export const openReceiver = async (port: number) => {
 
   const server = createServer((request, answer) => {
     const say = (status: number, body: unknown) => answer.writeHead(status, { 'content-type': 'application/json' }).end(`${JSON.stringify(body)}\n`)
+    const refused = refuseHost(request, [host])
+    if (refused) return void say(refused.status, { error: refused.error, detail: refused.message })
     if (request.method === 'GET') {
       const kind = decodeURIComponent(request.url!.slice(1))
       if (kind === '') return void say(200, events)
-      return void next(kind).then((event) => (event ? say(200, event) : say(404, { detail: `No ${kind} came within ${patience / seconds} s.` })))
+      return void next(kind).then((event) => (event ? say(200, event) : say(404, { detail: `No ${kind} arrived within ${timeout / seconds} s.` })))
     }
     const chunks: Buffer[] = []
     request.on('data', (chunk: Buffer) => chunks.push(chunk))
@@ -80,7 +84,7 @@ export const openReceiver = async (port: number) => {
         take(request.headers, Buffer.concat(chunks).toString())
         answer.writeHead(204).end()
       } catch {
-        say(400, { detail: 'This takes webhooks: JSON with a type.' })
+        say(400, { detail: 'This address accepts webhooks: JSON with a type.' })
       }
     })
   })
@@ -88,10 +92,10 @@ export const openReceiver = async (port: number) => {
   const found = (server.address() as AddressInfo).port
   return {
     port: found,
-    url: `http://127.0.0.1:${found}`,
-    /** From now on events are held against this secret. */
+    url: `http://${host}:${found}`,
+    /** Sets the secret that verifies events from now on. */
     trust: (one: Secret) => void (secret = one),
-    /** What happens from now on is told as it arrives, where somebody looks on. */
+    /** Prints events as they arrive from now on, if stderr is a terminal. */
     tell: () => void (told = systemClock.wall().toISOString()),
     close: () => {
       server.closeAllConnections()
@@ -101,12 +105,15 @@ export const openReceiver = async (port: number) => {
 }
 export type Receiver = Awaited<ReturnType<typeof openReceiver>>
 
-/** On the port it had before, so that its address stays; on any other where that is taken. */
+/**
+ * Listens on the port of the previous start, so that the address of the receiver stays the same. Uses any free port if
+ * that one is taken.
+ */
 const listenOn = (server: Server, port: number) =>
   new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
       if (error.code !== 'EADDRINUSE') return reject(error)
-      server.once('error', reject).listen(0, '127.0.0.1', resolve)
+      server.once('error', reject).listen(0, host, resolve)
     })
-    server.listen(port, '127.0.0.1', resolve)
+    server.listen(port, host, resolve)
   })

@@ -3,11 +3,11 @@ import { request as httpsRequest } from 'node:https'
 import { connect, type Client } from '@bursar/contract/client'
 import { seconds } from '../platform/clock.ts'
 
-/** A client for a running deployment, typed by the contract. */
+/** Returns a client for a running deployment, typed by the contract. */
 export const connectTo = (base: string, token: string): Client =>
   connect(({ method, url, headers, body }) => send(method, new URL(url, base).href, body, headers), { authorization: `Bearer ${token}` })
 
-/** One request from a command of ours to an address that the person who called it gave. */
+/** Sends one request of a CLI command to the address that the user of the command gave. */
 export const send = (
   method: string,
   url: string,
@@ -34,13 +34,15 @@ export const send = (
     request.end(body)
   })
 
-/** The answer to one request as it comes, for what is too large to be held. */
+/** Sends a request and returns the response as a stream, for bodies that are too large for memory. */
 export const receive = (url: string, headers: Record<string, string>): Promise<IncomingMessage> =>
   new Promise((resolve, reject) => {
     const request = (url.startsWith('https:') ? httpsRequest : httpRequest)(url, { headers }, resolve)
     request.on('error', (error: Error & { code?: string }) =>
       reject(
-        error.code === 'ECONNREFUSED' ? new Error(`nothing answers at ${new URL(url).origin}. Is it running, and is --api right?`, { cause: error }) : error,
+        error.code === 'ECONNREFUSED'
+          ? new Error(`there is no answer from ${new URL(url).origin}. Check that the server runs and that --api is right`, { cause: error })
+          : error,
       ),
     )
     request.end()

@@ -1,7 +1,8 @@
 import { register } from 'node:module'
 import type { Config } from '../platform/config.ts'
+import { trimEndOf } from '../kernel/texts.ts'
 
-/** Traces go to the collector that is configured, and are not made where none is. Statements are traced without their values. */
+/** Starts tracing if a collector is configured. Statements are traced without their values. */
 export const startTracing = async (config: Config): Promise<() => Promise<void>> => {
   if (config.otlp_endpoint === undefined) return async () => {}
   const [{ NodeSDK }, { OTLPTraceExporter }, { PgInstrumentation }] = await Promise.all([
@@ -12,7 +13,7 @@ export const startTracing = async (config: Config): Promise<() => Promise<void>>
   register('@opentelemetry/instrumentation/hook.mjs', import.meta.url)
   const sdk = new NodeSDK({
     serviceName: `bursar-${config.environment}`,
-    traceExporter: new OTLPTraceExporter({ url: `${config.otlp_endpoint.replace(/\/+$/, '')}/v1/traces` }),
+    traceExporter: new OTLPTraceExporter({ url: `${trimEndOf(config.otlp_endpoint, '/')}/v1/traces` }),
     instrumentations: [new PgInstrumentation({ requireParentSpan: true, enhancedDatabaseReporting: false })],
     resourceDetectors: [],
   })

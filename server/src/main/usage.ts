@@ -1,2 +1,2 @@
-/** A mistake in how a command was called, as opposed to something that broke. */
+/** A command was called with wrong arguments. The message says how to call it. */
 export class Usage extends Error {}

@@ -12,9 +12,10 @@ import { openBudgets, type Budgets } from '../http/budget.ts'
 import { purgeRequests } from '../http/idempotency.sql.ts'
 import { openPages } from '../http/pages.ts'
 import { openServer } from '../http/server.ts'
+import { pagesOf } from '../pages/account/pages.ts'
 import { buyerPages } from '../pages/pages.ts'
 import { Hasher, Sealer } from '../kernel/secrets.ts'
-import { chore, sweep, type Area, type Gateways, type Means, type Platform } from '../modules/handlers.ts'
+import { periodicTask, sweep, type Area, type Gateways, type Deps, type Platform } from '../modules/handlers.ts'
 import { area as catalog } from '../modules/catalog/index.ts'
 import { area as billing, hasPending } from '../modules/billing/index.ts'
 import { area as checkout, isConfirming } from '../modules/checkout/index.ts'
@@ -22,47 +23,59 @@ import { area as entitlements, ensureLicenceKeys } from '../modules/entitlements
 import { area as migration, openReadiness } from '../modules/migration/index.ts'
 import { area as customers } from '../modules/customers/index.ts'
 import { area as webhooks } from '../modules/webhooks/index.ts'
-import { area as identity, openOAuth, pagesOf } from '../modules/identity/index.ts'
+import { area as identity, openOAuth } from '../modules/identity/index.ts'
 import { area as organizations } from '../modules/organizations/index.ts'
 import type { Clock } from '../platform/clock.ts'
 import { openAudit, type Audit } from '../platform/audit/audit.ts'
 import type { Config } from '../platform/config.ts'
-import { catalogue, chores, engines, sweeps, type SweepName } from '../platform/jobs/catalogue.ts'
+import { catalogue, periodicTasks, daemons, sweeps, type SweepName } from '../platform/jobs/catalogue.ts'
 import { dueAge, type Lease } from '../platform/jobs/leases.sql.ts'
 import { travel } from '../platform/jobs/travel.sql.ts'
-import { jobAge, startWorker, type ChoreHandlers, type EngineHandlers, type EngineLife, type JobHandlers, type SweepHandlers } from '../platform/jobs/queue.ts'
+import {
+  jobAge,
+  startWorker,
+  type PeriodicTaskHandlers,
+  type DaemonHandlers,
+  type DaemonLife,
+  type JobHandlers,
+  type SweepHandlers,
+} from '../platform/jobs/queue.ts'
 import type { Log } from '../platform/log.ts'
 import type { Discretion } from '../platform/personal.sql.ts'
+import { openWaiters } from '../platform/outbox/waiters.ts'
 import { outboxAge } from '../platform/outbox/outbox.sql.ts'
-import { checkLogin, checkStamp, reachable, unfit } from '../platform/postgres/migrations.ts'
+import { checkFit, checkLogin, checkStamp, probe, unfit } from '../platform/migrations/migrations.ts'
 import { foldDeltas } from '../platform/postgres/lists.sql.ts'
+import { openWatch, outageOf } from '../platform/postgres/outage.ts'
+import { chainAuditLog } from '../platform/audit/chaining.ts'
 import { openPool, openPostgres, type Role, type Transact } from '../platform/postgres/postgres.ts'
 import { openRedis, withoutRedis } from '../platform/redis.ts'
 import type { Telemetry } from '../platform/telemetry.ts'
 
-/** The areas, in the order of the line: each may lean only on those before it. */
+/** The modules in order of dependency: each may depend only on those before it. */
 const areas: readonly Area[] = [
   {
     operations: [],
     jobs: [],
     sweeps: [
-      sweep('clocks.travel', (means, lease) => {
+      sweep('clocks.travel', (deps, lease) => {
         const run = async (name: SweepName, one: Lease): Promise<void> => {
           try {
-            await dueWork.find((work) => work.name === name)!.run(means, one)
+            await dueWork.find((work) => work.name === name)!.run(deps, one)
           } catch (error) {
-            means.platform.log.warn('sweep_failed', { job: name, error })
+            deps.platform.log.warn('sweep_failed', { job: name, error })
           }
         }
         return travel(
-          { db: means.db, transact: means.transact, run, isBusy: async (db, clock) => (await hasPending(db, clock)) || isConfirming(db, clock) },
+          { db: deps.db, transact: deps.transact, run, isBusy: async (db, clock) => (await hasPending(db, clock)) || isConfirming(db, clock) },
           lease,
         )
       }),
     ],
-    chores: [
-      chore('http.purge', ({ transact, platform }) => transact((tx) => purgeRequests(tx, platform.clock.wall()))),
-      chore('counters.fold', ({ transact }) => transact((tx) => foldDeltas(tx))),
+    periodicTasks: [
+      periodicTask('http.purge', ({ transact, platform }) => transact((tx) => purgeRequests(tx, platform.clock.wall()))),
+      periodicTask('audit.chain', chainAuditLog),
+      periodicTask('counters.fold', ({ transact }) => transact((tx) => foldDeltas(tx))),
     ],
   },
   organizations,
@@ -79,14 +92,17 @@ const areas: readonly Area[] = [
 export const implementations = areas.flatMap((area) => area.operations)
 export const jobs = areas.flatMap((area) => area.jobs)
 export const dueWork = areas.flatMap((area) => area.sweeps)
-export const regularWork = areas.flatMap((area) => area.chores)
+export const regularWork = areas.flatMap((area) => area.periodicTasks)
 export const discretion: Discretion = {
   personal: Object.assign({}, ...areas.map((area) => area.personal)) as Discretion['personal'],
   secret: Object.assign({}, ...areas.map((area) => area.secret)) as Discretion['secret'],
 }
-export const endlessWork = areas.flatMap((area) => area.engines ?? [])
+export const endlessWork = areas.flatMap((area) => area.daemons ?? [])
 
-/** Everything that is promised is kept, exactly once, or the process does not start. */
+/**
+ * Checks that every declared operation, job, sweep, periodic task and daemon is implemented exactly once. Throws
+ * otherwise, so that the process does not start.
+ */
 export const checkComplete = (): void => {
   const once = (what: string, promised: readonly string[], kept: readonly string[]) => {
     const problems = [
@@ -112,13 +128,13 @@ export const checkComplete = (): void => {
     dueWork.map(({ name }) => name),
   )
   once(
-    'chore',
-    Object.keys(chores),
+    'periodic task',
+    Object.keys(periodicTasks),
     regularWork.map(({ name }) => name),
   )
   once(
-    'engine',
-    Object.keys(engines),
+    'daemon',
+    Object.keys(daemons),
     endlessWork.map(({ name }) => name),
   )
 }
@@ -130,7 +146,10 @@ export interface Base {
   readonly telemetry: Telemetry
 }
 
-/** Whatever is open when a later part fails is let go of: nothing keeps a process alive that serves nobody. */
+/**
+ * Opens several resources. If one fails, closes those that were opened before, because open handles would keep the
+ * failed process alive.
+ */
 const allOrNothing = async <T>(open: (opened: AsyncDisposableStack) => Promise<T>): Promise<T> => {
   const opened = new AsyncDisposableStack()
   try {
@@ -144,22 +163,41 @@ const allOrNothing = async <T>(open: (opened: AsyncDisposableStack) => Promise<T
 const open = async (opened: AsyncDisposableStack, { config, clock, log, telemetry }: Base, role: Role, around: Replaced['around'] = (transact) => transact) => {
   checkComplete()
   const platform: Platform = { config, clock, log, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys), discretion }
-  const postgres = openPostgres(config.database_url, role, { max: config.database_connections, patience_ms: config.database_patience_ms, clock, log })
+  const postgres = openPostgres(config.database_url, role, {
+    max: config.database_connections,
+    timeout_ms: config.database_timeout_ms,
+    prepared: config.database_prepared,
+    clock,
+    log,
+    onLost: () => watch.suspect(),
+  })
   opened.defer(postgres.close)
+  const watch = openWatch(() => probe(postgres.db), role, log)
+  opened.defer(watch.close)
   const { deployment_id } = await checkStamp(postgres.db, config.environment)
   await checkLogin(postgres.db, config.environment)
+  await checkFit(postgres.db)
   telemetry.gauge('bursar_database_connections', 'Connections of this process, by state.', async () =>
     Object.fromEntries(Object.entries(postgres.use()).map(([state, count]) => [`${role} ${state}`, count])),
   )
-  return { platform, postgres: { ...postgres, transact: around(postgres.transact) }, deployment_id }
+  /** Lists the problems that keep this process from using the database. Empty if there are none. */
+  const problems = async (): Promise<string[]> => {
+    try {
+      return await unfit(postgres.db)
+    } catch (error) {
+      watch.suspect()
+      return [`the database cannot be reached: ${outageOf(error) ?? 'it answers with an error'}`]
+    }
+  }
+  return { platform, postgres: { ...postgres, transact: around(postgres.transact) }, deployment_id, problems }
 }
 
-/** What a test puts in the place of the real thing. */
+/** Replacements that tests use instead of the real dependencies. */
 export interface Replaced {
   readonly payments?: Payments
   readonly communities?: Communities
   readonly storage?: Storage
-  /** Stands around every transaction: a test ends the process before or after one commits. */
+  /** Wraps every transaction, so that a test can simulate a crash before or after a commit. */
   readonly around?: (transact: Transact) => Transact
 }
 
@@ -180,19 +218,15 @@ const openGateways = async (
   return gateways
 }
 
-/** The part that answers requests. */
+/** Opens the API role, which answers requests. */
 export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; audit?: Audit } = {}) =>
   allOrNothing(async (opened) => {
     const { telemetry } = base
-    const { platform, postgres, deployment_id } = await open(opened, base, 'bursar_api', replaced.around)
-    const redis = base.config.redis_url ? openRedis(base.config.redis_url, deployment_id, base.log, base.config.redis_patience_ms) : withoutRedis
+    const { platform, postgres, deployment_id, problems } = await open(opened, base, 'bursar_api', replaced.around)
+    const redis = base.config.redis_url ? openRedis(base.config.redis_url, deployment_id, base.log, base.config.redis_timeout_ms) : withoutRedis
     opened.defer(redis.close)
     let draining = false
-    const unready = async () => {
-      if (draining) return ['draining']
-      if (!(await reachable(postgres.db))) return ['the database cannot be reached']
-      return unfit(postgres.db)
-    }
+    const unready = async () => (draining ? ['draining'] : problems())
     telemetry.gauge('bursar_redis_available', '1 while Redis answers.', async () => (redis.available() ? 1 : 0))
     await redis.settled
     const budgets = replaced.budgets ?? openBudgets({ config: base.config, cache: redis, transact: postgres.transact, clock: base.clock, telemetry })
@@ -208,8 +242,26 @@ export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; au
     await postgres.transact((tx) => ensureLicenceKeys(tx, platform))
     const pageDoors = [...pagesOf({ oauth, platform, postgres }), ...buyerPages(platform, gateways.payments)]
     const readiness = openReadiness(postgres.transact, base.clock)
-    const server = openServer({ implementations, platform, postgres, telemetry, budgets, audit, gateways, oauth, pages, pageDoors, readiness, unready })
+    const waiters = openWaiters({ url: base.config.database_url, timeout_ms: base.config.database_timeout_ms, log: base.log })
+    const server = openServer({
+      implementations,
+      platform,
+      postgres,
+      telemetry,
+      budgets,
+      audit,
+      gateways,
+      oauth,
+      pages,
+      pageDoors,
+      readiness,
+      waiters,
+      unready,
+    })
     opened.defer(() => server.close())
+    telemetry.gauge('bursar_waiting_event_requests', 'Requests that wait for events.', async () => waiters.count())
+    // Closed before the server, which waits for its requests.
+    opened.defer(waiters.close)
     return {
       server,
       unready,
@@ -218,7 +270,7 @@ export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; au
       oauth,
       gateways,
       readiness,
-      /** Answers what is under way, takes nothing new, and lets go of everything. */
+      /** Finishes requests in progress, accepts no new ones, and closes everything. */
       close: async () => {
         draining = true
         await opened.disposeAsync()
@@ -226,33 +278,35 @@ export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; au
     }
   })
 
-/** The part that does what was promised for later. */
+/** Opens the worker role, which runs jobs and scheduled work. */
 export const openWorker = (base: Base, replaced: Replaced = {}) =>
   allOrNothing(async (opened) => {
     const { telemetry } = base
-    const { platform, postgres, deployment_id } = await open(opened, base, 'bursar_worker', replaced.around)
+    const { platform, postgres, deployment_id, problems } = await open(opened, base, 'bursar_worker', replaced.around)
     const gateways = await openGateways(opened, base, deployment_id, replaced)
-    const means: Means = { db: postgres.db, transact: postgres.transact, gateways, platform }
-    telemetry.gauge('bursar_outbox_age_seconds', 'How long the oldest event has waited for its number.', () => outboxAge(postgres.db, base.clock.wall()))
+    const deps: Deps = { db: postgres.db, transact: postgres.transact, gateways, platform }
+    telemetry.gauge('bursar_outbox_age_seconds', 'How long the oldest event has waited for its sequence number.', () =>
+      outboxAge(postgres.db, base.clock.wall()),
+    )
     telemetry.gauge('bursar_due_age_seconds', 'How long the oldest due row has waited, by table.', () => dueAge(postgres.db, base.clock.wall()))
     const queue = openPool(base.config.database_url, 'bursar_jobs', { max: 1, log: base.log })
     opened.defer(() => queue.end())
     telemetry.gauge('bursar_job_age_seconds', 'How long the oldest runnable job has waited.', () => jobAge(queue))
     const worker = await startWorker({
       url: base.config.database_url,
-      patience_ms: base.config.database_patience_ms,
+      timeout_ms: base.config.database_timeout_ms,
       postgres,
       telemetry,
       log: base.log,
-      jobs: Object.fromEntries(jobs.map(({ name, run }) => [name, (payload: never) => run(means, payload)])) as unknown as JobHandlers,
-      sweeps: Object.fromEntries(dueWork.map(({ name, run }) => [name, (lease: never) => run(means, lease)])) as unknown as SweepHandlers,
-      chores: Object.fromEntries(regularWork.map(({ name, run }) => [name, () => run(means)])) as unknown as ChoreHandlers,
-      engines: Object.fromEntries(endlessWork.map(({ name, run }) => [name, (life: EngineLife) => run(means, life)])) as unknown as EngineHandlers,
+      jobs: Object.fromEntries(jobs.map(({ name, run }) => [name, (payload: never) => run(deps, payload)])) as unknown as JobHandlers,
+      sweeps: Object.fromEntries(dueWork.map(({ name, run }) => [name, (lease: never) => run(deps, lease)])) as unknown as SweepHandlers,
+      periodicTasks: Object.fromEntries(regularWork.map(({ name, run }) => [name, () => run(deps)])) as unknown as PeriodicTaskHandlers,
+      daemons: Object.fromEntries(endlessWork.map(({ name, run }) => [name, (life: DaemonLife) => run(deps, life)])) as unknown as DaemonHandlers,
     })
     opened.defer(() => worker.stop())
     return {
       postgres,
-      unready: async () => ((await reachable(postgres.db)) ? unfit(postgres.db) : ['the database cannot be reached']),
+      unready: async () => [...(await problems()), ...[worker.problem() ?? []].flat()],
       close: () => opened.disposeAsync(),
     }
   })

@@ -1,11 +1,12 @@
 import type { Readable } from 'node:stream'
 import type { Export } from '../platform/postgres/exports.sql.ts'
 import type { RunExport } from '../platform/postgres/exporting.ts'
+import type { Call } from './handlers.ts'
 
-/** The file, under a name that says what is in it, with the number of its records told beforehand. */
+/** Returns the export as a CSV download. Its file name contains the given dates. The header `x-total-count` is the number of records. */
 export const download = async (
   run: RunExport,
-  reply: Record<string, string>,
+  reply: Call['reply'],
   what: Export,
   name: string,
   bounds: readonly (Date | undefined)[] = [],

@@ -1,9 +1,10 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Readable } from 'node:stream'
-import type { Access, Answer, BudgetName, Failure, Operation, Parsed, View } from '@bursar/contract'
+import type { Access, Answer, BudgetName, Failure, FailureKind, Operation, Parsed } from '@bursar/contract'
+import type { View } from '@bursar/views'
 import type { Client } from '@bursar/contract/client'
 import type { Mail } from '../gateways/mail/mail.ts'
-import type { Anonymous, Finding, OrganizationActor, PortalActor, Reach, UserActor } from '../kernel/actors.ts'
+import type { Anonymous, Finding, OrganizationActor, PortalActor, TenantScope, UserActor } from '../kernel/actors.ts'
 import type { Hasher, Sealer } from '../kernel/secrets.ts'
 import type { Clock } from '../platform/clock.ts'
 import type { Config } from '../platform/config.ts'
@@ -11,11 +12,12 @@ import type { Communities } from '../gateways/communities/communities.ts'
 import type { Egress } from '../gateways/egress/egress.ts'
 import type { Payments } from '../gateways/payments/payments.ts'
 import type { Storage } from '../gateways/storage/storage.ts'
-import type { ChoreName, EngineName, JobName, Payload, SweepName } from '../platform/jobs/catalogue.ts'
-import type { EngineLife } from '../platform/jobs/queue.ts'
+import type { PeriodicTaskName, DaemonName, JobName, Payload, SweepName } from '../platform/jobs/catalogue.ts'
+import type { DaemonLife } from '../platform/jobs/queue.ts'
 import type { Lease } from '../platform/jobs/leases.sql.ts'
 import type { Discretion } from '../platform/personal.sql.ts'
 import type { Log } from '../platform/log.ts'
+import type { Waiter } from '../platform/outbox/waiters.ts'
 import type { RunExport } from '../platform/postgres/exporting.ts'
 import type { Db, Transact, Tx } from '../platform/postgres/postgres.ts'
 
@@ -25,11 +27,11 @@ export interface Platform {
   readonly log: Log
   readonly hasher: Hasher
   readonly sealer: Sealer
-  /** What the areas have declared to be about people, or secret. */
+  /** Columns that the modules have declared as personal data or secrets. */
   readonly discretion: Discretion
 }
 
-/** The outside world, one interface each. */
+/** The external services, one interface each. */
 export interface Gateways {
   readonly mail: Mail
   readonly egress: Egress
@@ -48,42 +50,53 @@ interface Actors {
 }
 type ActorOf<A extends Access> = Actors[A['kind']]
 
-/** One request, after every check that needs no data: who calls, what they may reach, what they sent. */
+/** Rate limits that handlers charge explicitly, with `charge` or `chargeOn`. */
+export type HandlerBudget = 'checkout_declines' | 'processor_events'
+
+/** A request as its handler receives it: the caller, the caller's tenant scope, and the validated input. */
 export interface Call<O extends Operation = Operation> {
   readonly actor: ActorOf<O['access']>
-  readonly reach: Reach
+  readonly scope: TenantScope
   readonly params: Parsed<O, 'params'>
   readonly query: Parsed<O, 'query'>
   readonly body: Parsed<O, 'body'>
-  /** The request as it came, for what is signed over its bytes, or handed on as it is. */
+  /** The client's IP address. */
+  readonly address: string
+  /** The raw request, for signatures over its bytes and for values that are passed on unchanged. */
   readonly raw: { readonly headers: Readonly<Record<string, string | string[] | undefined>>; readonly body: Buffer; readonly query: string }
-  /** Headers that go out with the answer. */
-  readonly reply: Record<string, string>
+  /** Headers of the response. */
+  readonly reply: Record<string, string | string[]>
   readonly platform: Platform
+  /** Joins the requests that wait for events of an organization. Undefined if too many of them wait already. */
+  readonly joinWaiters: (organization_id: string) => Waiter | undefined
+  /** Charges a rate limit to a key that only the handler knows. Call it outside transactions: a retried transaction would charge twice. */
+  readonly charge: (budget: HandlerBudget, payer: string) => Promise<void>
+  /** Charges a rate limit of the caller's IP address in advance. Refunds the charge unless the request fails with `failure`. */
+  readonly chargeOn: (failure: FailureKind, budget: HandlerBudget) => Promise<void>
 }
 
 export type Implementation = { readonly operation: Operation } & (
   | { readonly kind: 'read'; readonly handle: (db: Db, call: Call<never>) => Promise<unknown> }
   | { readonly kind: 'write'; readonly handle: (tx: Tx, call: Call<never>) => Promise<unknown> }
   | {
-      readonly kind: 'steps'
-      readonly look?: (means: Means, call: Call<never>) => Promise<unknown>
+      readonly kind: 'multi_step'
+      readonly look?: (deps: Deps, call: Call<never>) => Promise<unknown>
       readonly begin: (tx: Tx, call: Call<never>, seen: never) => Promise<unknown>
-      readonly proceed: (means: Means, call: Call<never>, intent: never) => Promise<unknown>
+      readonly proceed: (deps: Deps, call: Call<never>, intent: never) => Promise<unknown>
     }
-  | { readonly kind: 'rehearsal'; readonly handle: (tx: Tx, call: Call<never>, means: Means) => Promise<unknown> }
+  | { readonly kind: 'dry_run'; readonly handle: (tx: Tx, call: Call<never>, deps: Deps) => Promise<unknown> }
   | { readonly kind: 'stream'; readonly handle: (run: RunExport, call: Call<never>) => Promise<Readable> }
   | { readonly kind: 'protocol' }
 )
 
-/** Answers from what is stored; the database refuses it any write. */
+/** A handler that only reads. The database rejects any write. */
 export const read = <O extends Operation>(operation: O, handle: (db: Db, call: Call<O>) => Promise<Answer<O>>): Implementation => ({
   operation,
   kind: 'read',
   handle,
 })
 
-/** Changes what is stored: one transaction, which may run again from the start when it loses a race. */
+/** A handler that writes in one transaction. After a serialization failure or deadlock, the transaction is retried from the start. */
 export const write = <O extends Operation>(operation: O, handle: (tx: Tx, call: Call<O>) => Promise<Answer<O> | Refusal>): Implementation => ({
   operation,
   kind: 'write',
@@ -91,82 +104,85 @@ export const write = <O extends Operation>(operation: O, handle: (tx: Tx, call: 
 })
 
 /**
- * Does more than one transaction can hold, because somebody outside is asked. `begin` commits what is intended, and hands
- * back what is needed to find it again; `proceed` does it in short transactions of its own, and is the only place where a
- * request may call a gateway. Whoever repeats the request with its key goes on with the same intent: `proceed` must be
- * right from wherever the one before was stopped.
+ * A multi-step handler, for operations that call an external service and therefore need more than one transaction.
+ * `begin` commits the intent, and returns the ids that `proceed` needs to load the intent again.
+ * `proceed` carries out the intent in short transactions of its own. Only `look` and `proceed` may call a gateway.
+ * A retry with the same idempotency key continues with the same intent. `proceed` must be able to continue from any
+ * point at which the previous run stopped.
  */
-export const steps = <O extends Operation, Seen, Intent extends Readonly<Record<string, string | null>>>(
+export const multiStep = <O extends Operation, Seen, Intent extends Readonly<Record<string, string | null>>>(
   operation: O,
   work: {
-    /** What has to be asked outside before anything is intended; it changes nothing that anybody would miss. */
-    readonly look?: (means: Means, call: Call<O>) => Promise<Seen>
+    /** Queries external services before the intent is committed. Must have no lasting effect. */
+    readonly look?: (deps: Deps, call: Call<O>) => Promise<Seen>
     readonly begin: (tx: Tx, call: Call<O>, seen: Seen) => Promise<Intent | Refusal>
-    readonly proceed: (means: Means, call: Call<O>, intent: Intent) => Promise<Answer<O> | Refusal | Pending>
+    readonly proceed: (deps: Deps, call: Call<O>, intent: Intent) => Promise<Answer<O> | Refusal | Pending>
   },
-): Implementation => ({ operation, kind: 'steps', ...work })
+): Implementation => ({ operation, kind: 'multi_step', ...work })
 
-/** Tries out what would happen, in a transaction that is undone: nothing is changed, so there is nothing to record or to repeat. */
-export const rehearsal = <O extends Operation>(operation: O, handle: (tx: Tx, call: Call<O>, means: Means) => Promise<Answer<O>>): Implementation => ({
+/** A dry-run handler, whose transaction is always rolled back. The request is not audited, and its answer is not stored for retries. */
+export const dryRun = <O extends Operation>(operation: O, handle: (tx: Tx, call: Call<O>, deps: Deps) => Promise<Answer<O>>): Implementation => ({
   operation,
-  kind: 'rehearsal',
+  kind: 'dry_run',
   handle,
 })
 
-/** Answers with a file as it is being made, however large: from one snapshot, in which nothing can be changed. */
+/** A handler that streams a file of any size from one read-only snapshot. */
 export const stream = <O extends Operation>(operation: O, handle: (run: RunExport, call: Call<O>) => Promise<Readable>): Implementation => ({
   operation,
   kind: 'stream',
   handle,
 })
 
-/** Answered by the protocol's own implementation, behind our version, budget and headers. */
+/** An operation that the OAuth library answers. The server adds the API version, the rate limit and the response headers. */
 export const speak = (operation: Operation & { access: { kind: 'protocol' } }): Implementation => ({ operation, kind: 'protocol' })
 
-/** One visit to a page: who looks, and what they sent. */
+/** A request for a page: the visitor and the input. */
 export interface PageCall {
   readonly actor: Anonymous | UserActor
   readonly params: Readonly<Record<string, string>>
   readonly query: URLSearchParams
-  /** What the form holds; empty for a visit without one. */
+  /** The fields of the form; empty if there is none. */
   readonly form: URLSearchParams
+  /** The client's IP address. */
+  readonly address: string
   readonly request: IncomingMessage
   readonly response: ServerResponse
-  /** For what this visit changes: the audit log says who did it. */
+  /** Runs a transaction. The audit log records the actor of this request. */
   readonly transact: Transact
-  /** Our own API, as whoever holds the token may use it: the same door, checks and budgets as from outside. */
+  /** Client for our own API with the rights of the given token. Checks and rate limits are the same as for external requests. */
   readonly api: (token?: string) => Client
 }
 
-/** A page to show, or an address to go to; cookies go along either way. */
+/** A page to show or a redirect, both with optional cookies. */
 export type PageAnswer = { readonly cookies?: readonly string[] } & (
   | {
       readonly view: View
       readonly status?: number
-      /** Where a form on this page may lead, besides here. */ readonly leadsTo?: readonly string[]
-      /** The languages that whoever sent the person here asked for, best first. */ readonly locales?: string
-      /** The address that shows this page again, where it is not the one that was asked for. */ readonly here?: string
-      /** The page is better with our script; without, it has none. */ readonly script?: boolean
-      /** Where the browser goes on to by itself. */ readonly refresh?: string
-      /** What else the page may load, by the policy's own names. */ readonly outside?: Outside
+      /** Other origins that forms on this page may submit or redirect to (CSP `form-action`). */ readonly leadsTo?: readonly string[]
+      /** Languages that the referring app asked for, best first. */ readonly locales?: string
+      /** The URL that shows this page again, if it differs from the requested one. */ readonly here?: string
+      /** True if the page loads our script, which enhances it. If false, the page loads no script. */ readonly script?: boolean
+      /** The URL that the browser loads next, without user action. */ readonly refresh?: string
+      /** External sources that the page may load, by CSP directive. */ readonly outside?: Outside
     }
   | { readonly redirect: string }
 )
 
-/** Hosts besides our own. */
+/** External hosts that a page may load from, by CSP directive. */
 export type Outside = Readonly<Partial<Record<'script-src' | 'frame-src' | 'connect-src' | 'img-src', readonly string[]>>>
 
-/** A page for people: one address, one method. A form is taken only from our own pages. */
+/** An HTML page with one path and one method. The server rejects forms that were not submitted from its own pages. */
 export interface Page {
   readonly method: 'GET' | 'POST'
   readonly path: `/${string}`
-  /** Nobody signed in is sent to sign in first, and comes back. */
+  /** If true, an anonymous visitor is redirected to the sign-in page, and back to this page after signing in. */
   readonly signedIn: boolean
   readonly budget?: BudgetName
   readonly handle: (call: PageCall) => Promise<PageAnswer>
 }
 
-/** A refusal whose transaction commits all the same: a wrong guess is refused, and the try stays spent. */
+/** An error answer whose transaction is committed. Example: a wrong sign-in code is rejected, and the attempt is still counted. */
 export interface Refusal {
   readonly refusal: Failure
 }
@@ -174,14 +190,14 @@ export const refuse = (refusal: Failure): Refusal => ({ refusal })
 export const isRefusal = (answer: unknown): answer is Refusal =>
   typeof answer === 'object' && answer !== null && 'refusal' in answer && answer.refusal instanceof Error
 
-/** Not there yet, though it will be: answered as the operation declares, without a body. */
+/** A result that is not ready yet. The answer has the status that the operation declares as `pending`, and no body. */
 export interface Pending {
   readonly pending: true
 }
 export const pending: Pending = { pending: true }
 
-/** What background work is given: it opens its own short transactions, and is the place where gateways are called. */
-export interface Means {
+/** Dependencies of code that opens its own short transactions and may call gateways, such as jobs and sweeps. */
+export interface Deps {
   readonly db: Db
   readonly transact: Transact
   readonly gateways: Gateways
@@ -190,44 +206,47 @@ export interface Means {
 
 export interface JobImplementation {
   readonly name: JobName
-  readonly run: (means: Means, payload: never) => Promise<void>
+  readonly run: (deps: Deps, payload: never) => Promise<void>
 }
-export const job = <N extends JobName>(name: N, run: (means: Means, payload: Payload<N>) => Promise<void>): JobImplementation => ({ name, run })
+export const job = <N extends JobName>(name: N, run: (deps: Deps, payload: Payload<N>) => Promise<void>): JobImplementation => ({ name, run })
 
 export interface SweepImplementation {
   readonly name: SweepName
-  readonly run: (means: Means, lease: Lease) => Promise<void>
+  readonly run: (deps: Deps, lease: Lease) => Promise<void>
 }
-export const sweep = (name: SweepName, run: (means: Means, lease: Lease) => Promise<void>): SweepImplementation => ({ name, run })
+export const sweep = (name: SweepName, run: (deps: Deps, lease: Lease) => Promise<void>): SweepImplementation => ({ name, run })
 
-export interface ChoreImplementation {
-  readonly name: ChoreName
-  readonly run: (means: Means) => Promise<void>
+export interface PeriodicTaskImplementation {
+  readonly name: PeriodicTaskName
+  readonly run: (deps: Deps) => Promise<void>
 }
-export const chore = (name: ChoreName, run: (means: Means) => Promise<void>): ChoreImplementation => ({ name, run })
+export const periodicTask = (name: PeriodicTaskName, run: (deps: Deps) => Promise<void>): PeriodicTaskImplementation => ({ name, run })
 
-export interface EngineImplementation {
-  readonly name: EngineName
-  readonly run: (means: Means, life: EngineLife) => Promise<void>
+export interface DaemonImplementation {
+  readonly name: DaemonName
+  readonly run: (deps: Deps, life: DaemonLife) => Promise<void>
 }
-export const engine = (name: EngineName, run: (means: Means, life: EngineLife) => Promise<void>): EngineImplementation => ({ name, run })
+export const daemon = (name: DaemonName, run: (deps: Deps, life: DaemonLife) => Promise<void>): DaemonImplementation => ({ name, run })
 
-/** What integrations do while an organization prepares for members: noted in passing, written down now and then. */
+/**
+ * Records which API calls of an integration would break in phase 2 of the member migration. Records only organizations
+ * in phase 1. The counts are collected in memory and written to the database periodically.
+ */
 export interface Readiness {
-  /** `seen`: it did something, whatever it was. */
+  /** Counts one call of the integration. The value `seen` records only that the integration is active. */
   readonly note: (organization_id: string, actor: OrganizationActor | UserActor, finding: Finding | 'seen', operation: string) => void
   readonly flush: () => Promise<void>
 }
 
-/** What an area brings to the running system. */
+/** Everything that one module contributes to the server. */
 export interface Area {
   readonly operations: readonly Implementation[]
   readonly jobs: readonly JobImplementation[]
   readonly sweeps: readonly SweepImplementation[]
-  readonly chores: readonly ChoreImplementation[]
-  readonly engines?: readonly EngineImplementation[]
-  /** The columns of its tables that tell who somebody is. */
+  readonly periodicTasks: readonly PeriodicTaskImplementation[]
+  readonly daemons?: readonly DaemonImplementation[]
+  /** Columns of the module's tables that contain personal data. */
   readonly personal?: Discretion['personal']
-  /** The columns of its tables that hold secrets, sealed or hashed though they are. */
+  /** Columns of the module's tables that contain secrets, even encrypted or hashed ones. */
   readonly secret?: Discretion['secret']
 }

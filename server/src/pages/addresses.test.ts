@@ -14,4 +14,6 @@ test.each<[string, string[], string[]]>([
   ['ada@people.test\nBob Byrne\n', ['ada@people.test'], ['Bob Byrne']],
   ['ada@\t@people.test', ['ada@', '@people.test'], []],
   ['name\temail\r\nAda\tada@people.test', ['ada@people.test'], ['name', 'email', 'Ada']],
-])('addresses in %j', (text, addresses, others) => expect(readAddresses(text)).toEqual({ addresses, others }))
+])('extracts the e-mail addresses from %j, and returns all other words separately', (text, addresses, others) =>
+  expect(readAddresses(text)).toEqual({ addresses, others }),
+)

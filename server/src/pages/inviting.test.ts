@@ -5,7 +5,7 @@ import { inviteAll } from './inviting.ts'
 
 const key = { subscription_id: '00000000-0000-4000-8000-000000000001' }
 
-/** An API that answers each invitation in turn; whoever is asked beyond that is told yes. */
+/** An API that answers invitations with the given responses in order, and then with success. */
 const answering = (...answers: readonly (readonly [number, string?])[]) => {
   const asked: string[] = []
   const api = connect(async ({ url, body }) => {
@@ -18,7 +18,7 @@ const answering = (...answers: readonly (readonly [number, string?])[]) => {
 }
 const many = (count: number) => Array.from({ length: count }, (_, at) => `p${at}@people.test`)
 
-test('every piece is answered: invited, seated already, no address, and what holds none', async () => {
+test('reports a result for every piece of the pasted text: invited, already seated, invalid address or no address', async () => {
   const { api } = answering([201], [400, 'SeatAlreadyAssigned'], [422], [403, 'NotPermitted'])
   const { people, halted } = await inviteAll(api, key, 'a@x.test, b@x.test, c@, d@x.test, nobody')
   expect(people.map(({ address, result }) => `${address} ${result}`)).toEqual([
@@ -36,7 +36,7 @@ test.each([
   [429, 'TooManyRequests', 'wait', 'not_asked'],
   [503, 'ServiceUnavailable', 'wait', 'not_asked'],
   [401, 'invalid_token', 'signed_out', 'not_asked'],
-] as const)('whoever comes after %i %s is not asked, and is named', async (status, error, why, result) => {
+] as const)('stops inviting after the response %i %s, and lists the remaining addresses', async (status, error, why, result) => {
   const { api, asked } = answering([201], [status, error])
   const { people, halted } = await inviteAll(api, key, many(4).join('\n'))
   expect(asked).toHaveLength(2)
@@ -44,7 +44,7 @@ test.each([
   expect(people.map((one) => one.result)).toEqual(['invited', result, result, result])
 })
 
-test('fifty at once: the others are named, and not asked', async () => {
+test('invites fifty addresses per form, and lists the remaining ones', async () => {
   const { api, asked } = answering()
   const { people, halted } = await inviteAll(api, key, many(53).join(' '))
   expect(asked).toHaveLength(50)

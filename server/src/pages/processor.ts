@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Outside, Platform } from '../modules/handlers.ts'
 import { keptSecret } from './visits.ts'
 
-/** Exactly what the processor's form loads. */
+/** The origins that the payment processor's form loads from. */
 export const stripe: Outside = {
   'script-src': ['https://js.stripe.com', 'https://*.js.stripe.com'],
   'frame-src': ['https://js.stripe.com', 'https://*.js.stripe.com', 'https://hooks.stripe.com'],
@@ -10,8 +10,9 @@ export const stripe: Outside = {
 }
 
 /**
- * What the bank waits for, while its payer is asked: of one checkout, of one order, or of the cards of one seller's
- * portal. Beside it the key of the account that asked, where it has one: by then another may be the seller's default.
+ * The pending challenge of a bank: of one checkout, of one order, or of a card in one seller's portal. The publishable
+ * key of the payment account is stored with it, because the seller's default account may have changed since. The test
+ * processor has no such key.
  */
 export const bankOf = (platform: Platform, id: string) => {
   const kept = keptSecret(platform, `bank_${id}`)

@@ -1,5 +1,5 @@
-import type { TestCardLine } from '@bursar/contract'
+import type { TestCardLine } from '@bursar/views'
 import { cards } from '../gateways/payments/test/cards.ts'
 
-/** Some of the sandbox's cards, in the words of what they do. */
+/** Returns some test cards of the sandbox with their descriptions. */
 export const testCards = (...tokens: readonly (keyof typeof cards)[]): TestCardLine[] => tokens.map((token) => ({ token, ...cards[token] }))

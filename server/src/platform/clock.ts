@@ -1,17 +1,21 @@
 /**
- * The only source of time. Wall time dates secrets, sessions, limits, attempts, leases and ids; business time dates
- * periods, dues, orders and entitlements. Outside the sandbox the two are the same.
+ * The only source of time. Wall time is for secrets, sessions, rate limits, attempts, leases and ids. Business time is
+ * for periods, due dates, orders and entitlements. Outside the sandbox the two are the same.
  */
-export interface Clock {
-  wall(): Date
+export interface Clock extends WallClock {
   business(): Date
+}
+
+/** A clock that knows only the real time, not the business time. */
+export interface WallClock {
+  wall(): Date
 }
 
 const now = () => new Date()
 
 export const systemClock: Clock = { wall: now, business: now }
 
-/** Milliseconds since some fixed moment, for measuring how long things take. */
+/** Returns a function that measures the milliseconds since this call. */
 export const stopwatch = (): (() => number) => {
   const start = performance.now()
   return () => performance.now() - start

@@ -1,4 +1,5 @@
 import { createPublicKey, type KeyObject } from 'node:crypto'
+import { rateLimits } from '@bursar/contract'
 import { z } from 'zod'
 import { Secret, type Environment, type Pepper } from '../kernel/secrets.ts'
 
@@ -6,7 +7,7 @@ const address = z.string().regex(/^(\[[0-9a-f:]+\]|[^:]+):\d{1,5}$/, 'give host:
 const secretUrl = (schemes: string) => z.url({ protocol: new RegExp(`^(${schemes})$`) }).transform((text) => new Secret(text))
 
 const webUrl = z.url({ protocol: /^https?$/ }).transform((text) => new URL(text))
-const bucket = z.string().regex(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/, 'give the name of a bucket: 3 to 63 small letters, digits, dots and hyphens')
+const bucket = z.string().regex(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/, 'give the name of a bucket: 3 to 63 lower-case letters, digits, dots and hyphens')
 
 const peppers = z.string().transform((text, ctx): [Pepper, ...Pepper[]] => {
   const list = text.split(',').map((part) => {
@@ -18,68 +19,96 @@ const peppers = z.string().transform((text, ctx): [Pepper, ...Pepper[]] => {
   return list as [Pepper, ...Pepper[]]
 })
 
-const sealingKeys = peppers.refine((list) => list.every(({ key }) => key.length === 32), 'each key is the base64 of exactly 32 bytes')
+const sealingKeys = peppers.refine((list) => list.every(({ key }) => key.length === 32), 'each key must be the base64 of exactly 32 bytes')
 
 const scanningKeys = z.string().transform((text, ctx): ReadonlyMap<string, KeyObject> => {
   try {
     const named = z.record(z.string(), z.string()).parse(JSON.parse(text))
     return new Map(Object.entries(named).map(([name, pem]) => [name, createPublicKey(pem)]))
   } catch {
-    ctx.addIssue('give a JSON object from key identifier to PEM public key')
+    ctx.addIssue('give a JSON object that maps key identifiers to PEM public keys')
     return new Map()
   }
 })
 
-/** `{"api": [[500, 60]]}`: at most so many in any so many seconds, for each window of a budget. */
+/** The rate limit of distinct seat recipients per day. It is not part of `rateLimits`, because it is counted in the database. */
+const seatRecipients = { name: 'seat_recipients', seconds: 86_400 }
+const budgetNames = [...Object.keys(rateLimits), seatRecipients.name].toSorted()
+
+/** Rate limits by budget, as a list of windows. `{"api": [[500, 60]]}` allows 500 requests in any 60 seconds. */
 const budgets = z.string().transform((text, ctx): Readonly<Record<string, readonly (readonly [number, number])[]>> => {
   try {
-    return z.record(z.string(), z.array(z.tuple([z.int().min(1), z.number().positive()])).min(1)).parse(JSON.parse(text))
+    const given = z.record(z.string(), z.array(z.tuple([z.int().min(1), z.number().positive()])).min(1)).parse(JSON.parse(text))
+    const unknown = Object.keys(given).filter((name) => !budgetNames.includes(name))
+    if (unknown.length > 0) ctx.addIssue(`${unknown.map((name) => JSON.stringify(name)).join(', ')}: unknown budget. The budgets are ${budgetNames.join(', ')}`)
+    const daily = given[seatRecipients.name]
+    if (daily && (daily.length > 1 || daily[0]![1] !== seatRecipients.seconds))
+      ctx.addIssue(
+        `${seatRecipients.name} has one window of ${seatRecipients.seconds} seconds: give {"${seatRecipients.name}": [[<limit>, ${seatRecipients.seconds}]]}`,
+      )
+    return given
   } catch {
-    ctx.addIssue('give a JSON object from the name of a budget to its windows, for example {"api": [[500, 60]]}')
+    ctx.addIssue('give a JSON object that maps budget names to their windows, for example {"api": [[500, 60]]}')
     return {}
   }
 })
 
-/** `5,30,300` */
+/** A comma-separated list of seconds, for example `5,30,300`. */
 const schedule = z.string().transform((text, ctx): readonly number[] => {
   const list = text.split(',').map(Number)
   if (list.length > 30 || list.some((one) => !(one > 0))) ctx.addIssue('give up to 30 numbers of seconds, separated by commas, for example 5,30,300')
   return list
 })
 
+const mebibyte = 1024 * 1024
+
 const variables = {
   BURSAR_ENV: z.enum(['sandbox', 'production']),
   BURSAR_DATABASE_URL: secretUrl('postgres|postgresql'),
-  /** For migrations, where the serving role must not own the tables. */
+  /** The database login for migrations. It owns the tables, so that the serving login need not. */
   BURSAR_DATABASE_OWNER_URL: secretUrl('postgres|postgresql').optional(),
   BURSAR_DATABASE_CONNECTIONS: z.coerce.number().int().min(2).max(500).default(20),
-  BURSAR_DATABASE_PATIENCE_MS: z.coerce.number().int().min(500).max(120_000).default(5000),
-  BURSAR_REDIS_PATIENCE_MS: z.coerce.number().int().min(50).max(120_000).default(250),
-  /** A sandbox of one process may do without. */
+  BURSAR_DATABASE_PREPARED: z.enum(['on', 'off']).default('on'),
+  BURSAR_DATABASE_TIMEOUT_MS: z.coerce.number().int().min(500).max(120_000).default(5000),
+  BURSAR_REDIS_TIMEOUT_MS: z.coerce.number().int().min(50).max(120_000).default(250),
+  /** Required in production. A sandbox with a single process can run without Redis. */
   BURSAR_REDIS_URL: secretUrl('redis|rediss').optional(),
   BURSAR_PEPPERS: peppers,
-  /** Under which secrets that are needed again are sealed. */
+  /** The keys that encrypt stored secrets, such as webhook secrets, which must be decrypted later. */
   BURSAR_SEALING_KEYS: sealingKeys,
   BURSAR_PUBLIC_URL: webUrl,
-  /** Where people sign in and give their consent, if that is another host. */
+  /** The address of the sign-in and consent pages, if their host differs from `BURSAR_PUBLIC_URL`. */
   BURSAR_AUTH_URL: webUrl.optional(),
   BURSAR_BUDGETS: budgets.default({}),
-  /** Addresses of our own proxies: only what they say of a client's address is believed. */
+  /** The addresses of our own proxies. Forwarded client addresses are accepted only from them. */
   BURSAR_TRUSTED_PROXIES: z
     .string()
     .regex(/^[0-9a-f.:/]+(,[0-9a-f.:/]+)*$/i, 'give addresses or networks, separated by commas')
+    .transform((text) => text.split(','))
+    .optional(),
+  /** Hosts that requests may name besides localhost, 127.0.0.1 and [::1]. If not set, every host is allowed. */
+  BURSAR_ALLOWED_HOSTS: z
+    .string()
+    .toLowerCase()
+    .regex(
+      /^(\[[0-9a-f:]+\]|[a-z0-9._-]+)(,(\[[0-9a-f:]+\]|[a-z0-9._-]+))*$/,
+      'give hosts without ports, separated by commas, for example shop.test,192.168.1.5',
+    )
     .transform((text) => text.split(','))
     .optional(),
   BURSAR_LISTEN: address.default('127.0.0.1:4100'),
   BURSAR_ADMIN_LISTEN: address.default('127.0.0.1:4101'),
   BURSAR_SMTP_URL: secretUrl('smtp|smtps').optional(),
   BURSAR_MAIL_DIR: z.string().min(1).optional(),
-  /** Where the stand-in for GitHub, Discord and Slack keeps its record, in a sandbox. */
+  /** The folder in which the sandbox records the effects of its simulated GitHub, Discord and Slack. */
   BURSAR_COMMUNITIES_DIR: z.string().min(1).optional(),
-  /** Where files are kept: a folder, or else a store that speaks S3. */
+  /** The storage for files: a folder, or alternatively an S3-compatible store. */
   BURSAR_STORAGE_DIR: z.string().min(1).optional(),
+  /** Maximum size of one file, and of all files of an organization, in MiB. */
+  BURSAR_FILE_LIMIT_MIB: z.coerce.number().positive().max(5_242_880).default(5120),
+  BURSAR_STORAGE_QUOTA_MIB: z.coerce.number().positive().max(1_000_000_000).default(51_200),
   BURSAR_S3_BUCKET: bucket.optional(),
-  /** For what anybody may see. */
+  /** The bucket for public files. */
   BURSAR_S3_PUBLIC_BUCKET: bucket.optional(),
   BURSAR_S3_ACCESS_KEY_ID: z.string().min(1).optional(),
   BURSAR_S3_SECRET_ACCESS_KEY: z
@@ -88,38 +117,41 @@ const variables = {
     .transform((text) => new Secret(text))
     .optional(),
   BURSAR_S3_REGION: z.string().min(1).default('us-east-1'),
-  /** None for Amazon's own. */
+  /** The URL of the S3-compatible store. Not set for Amazon S3. */
   BURSAR_S3_ENDPOINT: webUrl.optional(),
-  /** Where clients reach the store, if by another address than this process does. */
+  /** The URL at which clients reach the S3-compatible store, if it differs from `BURSAR_S3_ENDPOINT`. */
   BURSAR_S3_LINK_ENDPOINT: webUrl.optional(),
-  /** Where the public bucket is served to everybody, for example by a content network. */
+  /** The public address of the public bucket, for example of a CDN. */
   BURSAR_S3_PUBLIC_URL: webUrl.optional(),
-  /** The bucket in the path, rather than in the name of the host. */
+  /** Puts the bucket in the path instead of the host name. */
   BURSAR_S3_PATH_STYLE: z
     .enum(['true', 'false'])
     .transform((text) => text === 'true')
     .optional(),
-  /** Another address than Stripe's own: a stand-in, in a sandbox. */
+  /** The base URL of a simulated Stripe API, for a sandbox. */
   BURSAR_STRIPE_API_BASE: webUrl.optional(),
   BURSAR_MAIL_FROM: z.string().min(3).default('Bursar <bursar@localhost>'),
   BURSAR_SCANNING_KEYS: scanningKeys.default(new Map()),
-  /** How long a receiver of webhooks may take to answer. */
+  /** Timeout of a webhook delivery. */
   BURSAR_WEBHOOK_TIMEOUT_MS: z.coerce.number().int().min(50).max(60_000).default(10_000),
-  /** How many webhooks one worker has under way. */
+  /** Maximum number of concurrent webhook deliveries per worker. */
   BURSAR_WEBHOOK_CONCURRENCY: z.coerce.number().int().min(8).max(4096).default(256),
-  /** Seconds to wait after each failed attempt; after the last one the event is parked. */
+  /**
+   * Seconds to wait after each failed delivery attempt. After the last failed attempt, the delivery is parked: it is
+   * sent again only on request.
+   */
   BURSAR_WEBHOOK_SCHEDULE: schedule.default([5, 30, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400]),
-  /** For development: lets webhooks go to this machine, by http as well. */
+  /** For development: allows webhook endpoints on this machine, and with http instead of https. */
   BURSAR_EGRESS_LOOPBACK: z
     .enum(['true', 'false'])
     .transform((text) => text === 'true')
     .default(false),
-  /** Name servers to ask instead of the system's, host:port each. */
+  /** DNS servers to use instead of the system's, as host:port. */
   BURSAR_DNS_SERVERS: z
     .string()
     .transform((text) => text.split(','))
     .optional(),
-  /** How many rows the member migration changes at a time, and after how many days it is sealed by itself. */
+  /** Batch size of the member migration, and the days after which it is sealed automatically and can no longer be undone. */
   BURSAR_MEMBER_MIGRATION_BATCH: z.coerce.number().int().min(1).max(10_000).default(1000),
   BURSAR_MEMBER_MIGRATION_SEAL_DAYS: z.coerce.number().positive().max(3650).default(30),
   BURSAR_LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
@@ -137,28 +169,28 @@ const Variables = z.object(variables).superRefine((value, ctx) => {
   if (value.BURSAR_ENV === 'production' && value.BURSAR_PUBLIC_URL.protocol !== 'https:')
     ctx.addIssue({ code: 'custom', path: ['BURSAR_PUBLIC_URL'], message: 'must be https in production' })
   if (value.BURSAR_ENV === 'production' && !value.BURSAR_REDIS_URL)
-    ctx.addIssue({ code: 'custom', path: ['BURSAR_REDIS_URL'], message: 'missing; only a sandbox may do without' })
+    ctx.addIssue({ code: 'custom', path: ['BURSAR_REDIS_URL'], message: 'missing; only a sandbox can run without it' })
   if (value.BURSAR_AUTH_URL && value.BURSAR_AUTH_URL.protocol !== value.BURSAR_PUBLIC_URL.protocol)
-    ctx.addIssue({ code: 'custom', path: ['BURSAR_AUTH_URL'], message: 'must have the scheme of BURSAR_PUBLIC_URL' })
+    ctx.addIssue({ code: 'custom', path: ['BURSAR_AUTH_URL'], message: 'must have the same scheme as BURSAR_PUBLIC_URL' })
   if (value.BURSAR_ENV === 'production' && value.BURSAR_COMMUNITIES_DIR)
-    ctx.addIssue({ code: 'custom', path: ['BURSAR_COMMUNITIES_DIR'], message: 'is a stand-in for the sandbox: not in production' })
+    ctx.addIssue({ code: 'custom', path: ['BURSAR_COMMUNITIES_DIR'], message: 'is for the sandbox only; remove it in production' })
   if (value.BURSAR_ENV === 'production' && value.BURSAR_STRIPE_API_BASE)
-    ctx.addIssue({ code: 'custom', path: ['BURSAR_STRIPE_API_BASE'], message: 'points to a stand-in for Stripe: not in production' })
+    ctx.addIssue({ code: 'custom', path: ['BURSAR_STRIPE_API_BASE'], message: 'points to a replacement for Stripe; remove it in production' })
   const refuse = (name: keyof typeof value, message: string) => ctx.addIssue({ code: 'custom', path: [name], message })
   const store = ['BURSAR_S3_BUCKET', 'BURSAR_S3_PUBLIC_BUCKET', 'BURSAR_S3_ACCESS_KEY_ID', 'BURSAR_S3_SECRET_ACCESS_KEY'] as const
   const named = store.filter((name) => value[name] !== undefined)
-  if (named.length > 0 && value.BURSAR_STORAGE_DIR) refuse('BURSAR_STORAGE_DIR', `set either a folder or a store (${named.join(', ')}), not both`)
-  if (named.length > 0) for (const name of store) if (!named.includes(name)) refuse(name, `missing; a store needs ${store.join(', ')}`)
+  if (named.length > 0 && value.BURSAR_STORAGE_DIR) refuse('BURSAR_STORAGE_DIR', `set either BURSAR_STORAGE_DIR or S3 storage (${named.join(', ')}), not both`)
+  if (named.length > 0) for (const name of store) if (!named.includes(name)) refuse(name, `missing; S3 storage needs ${store.join(', ')}`)
   if (value.BURSAR_S3_BUCKET !== undefined && value.BURSAR_S3_BUCKET === value.BURSAR_S3_PUBLIC_BUCKET)
-    refuse('BURSAR_S3_PUBLIC_BUCKET', 'must be another bucket than BURSAR_S3_BUCKET: anybody may see what is in it')
+    refuse('BURSAR_S3_PUBLIC_BUCKET', 'must differ from BURSAR_S3_BUCKET, because its content is public')
   const linked = value.BURSAR_S3_LINK_ENDPOINT ?? value.BURSAR_S3_ENDPOINT
   if (value.BURSAR_ENV === 'production' && named.length > 0 && linked && linked.protocol !== 'https:')
     refuse(
       value.BURSAR_S3_LINK_ENDPOINT ? 'BURSAR_S3_LINK_ENDPOINT' : 'BURSAR_S3_ENDPOINT',
-      'must be https in production, where clients reach it; for another address to them set BURSAR_S3_LINK_ENDPOINT',
+      'must be https in production, because clients use it; to give clients another address, set BURSAR_S3_LINK_ENDPOINT',
     )
   if (value.BURSAR_ENV === 'production' && value.BURSAR_EGRESS_LOOPBACK)
-    ctx.addIssue({ code: 'custom', path: ['BURSAR_EGRESS_LOOPBACK'], message: 'is for development: not in production' })
+    ctx.addIssue({ code: 'custom', path: ['BURSAR_EGRESS_LOOPBACK'], message: 'is for development only; remove it in production' })
 })
 
 export interface Config {
@@ -166,8 +198,9 @@ export interface Config {
   readonly database_url: Secret
   readonly database_owner_url: Secret
   readonly database_connections: number
-  readonly database_patience_ms: number
-  readonly redis_patience_ms: number
+  readonly database_timeout_ms: number
+  readonly database_prepared: boolean
+  readonly redis_timeout_ms: number
   readonly redis_url: Secret | undefined
   readonly peppers: readonly [Pepper, ...Pepper[]]
   readonly sealing_keys: readonly [Pepper, ...Pepper[]]
@@ -175,20 +208,24 @@ export interface Config {
   readonly auth_url: URL
   readonly budgets: Readonly<Record<string, readonly (readonly [number, number])[]>>
   readonly trusted_proxies: readonly string[]
+  /** The allowed hosts of requests. Empty if every host is allowed. */
+  readonly allowed_hosts: readonly string[]
   readonly listen: Address
   readonly admin_listen: Address
   readonly mail: {
     readonly from: string
     readonly smtp_url?: Secret
     readonly directory?: string
-    /** Whoever reaches this deployment may read what it would have mailed: on this machine alone, and never in production. */
+    /** True if the mailbox page may show e-mails to every visitor: only on a local machine, and never in production. */
     readonly readable: boolean
   }
   readonly scanning_keys: ReadonlyMap<string, KeyObject>
   readonly communities_dir: string | undefined
   readonly stripe: { readonly api_base: URL | undefined }
-  /** Nothing where files cannot be kept. */
+  /** The storage for files. Undefined if none is configured. */
   readonly storage: { readonly folder: string } | StoreConfig | undefined
+  /** Limits of stored files, in bytes. */
+  readonly files: { readonly file_bytes: number; readonly organization_bytes: number }
   readonly log_level: string
   readonly otlp_endpoint: string | undefined
   readonly drain_seconds: number
@@ -197,7 +234,7 @@ export interface Config {
   readonly egress: { readonly loopback: boolean; readonly dns_servers: readonly string[] | undefined; readonly own_host: string }
 }
 
-/** A store that speaks S3. */
+/** An S3-compatible store. */
 export interface StoreConfig {
   readonly bucket: string
   readonly public_bucket: string
@@ -215,13 +252,13 @@ export interface Address {
   readonly port: number
 }
 
-/** Why the process will not start. Names variables and rules, never a value. */
+/** The configuration is invalid, so the process does not start. The message names variables and rules, never a value. */
 export class ConfigurationRefused extends Error {}
 
-/** Read by commands that talk to a running deployment; nothing to whoever serves. */
+/** Settings of commands that call a running deployment. The server ignores them. */
 const ofCommands = ['BURSAR_API', 'BURSAR_TOKEN']
 
-/** Reads the configuration once. Anything missing, malformed or unknown is refused, all problems together. */
+/** Reads the configuration. Throws one error that lists all missing, malformed and unknown settings. */
 export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
   const ours = Object.fromEntries(
     Object.entries(environment).filter(([name, value]) => name.startsWith('BURSAR_') && value !== '' && !ofCommands.includes(name)),
@@ -235,15 +272,17 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
       const name = String(issue.path[0])
       problems.push(name in ours || issue.code === 'custom' ? `${name}: ${issue.message}` : `${name}: missing`)
     }
-  if (problems.length > 0 || !parsed.success) throw new ConfigurationRefused(`The configuration is refused:\n${problems.map((line) => `  ${line}`).join('\n')}`)
+  if (problems.length > 0 || !parsed.success)
+    throw new ConfigurationRefused(`The configuration is not valid:\n${problems.map((line) => `  ${line}`).join('\n')}`)
   const value = parsed.data
   return {
     environment: value.BURSAR_ENV,
     database_url: value.BURSAR_DATABASE_URL,
     database_owner_url: value.BURSAR_DATABASE_OWNER_URL ?? value.BURSAR_DATABASE_URL,
     database_connections: value.BURSAR_DATABASE_CONNECTIONS,
-    database_patience_ms: value.BURSAR_DATABASE_PATIENCE_MS,
-    redis_patience_ms: value.BURSAR_REDIS_PATIENCE_MS,
+    database_timeout_ms: value.BURSAR_DATABASE_TIMEOUT_MS,
+    database_prepared: value.BURSAR_DATABASE_PREPARED === 'on',
+    redis_timeout_ms: value.BURSAR_REDIS_TIMEOUT_MS,
     redis_url: value.BURSAR_REDIS_URL,
     peppers: value.BURSAR_PEPPERS,
     sealing_keys: value.BURSAR_SEALING_KEYS,
@@ -251,6 +290,7 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
     auth_url: value.BURSAR_AUTH_URL ?? value.BURSAR_PUBLIC_URL,
     budgets: value.BURSAR_BUDGETS,
     trusted_proxies: value.BURSAR_TRUSTED_PROXIES ?? [],
+    allowed_hosts: value.BURSAR_ALLOWED_HOSTS ?? [],
     listen: splitAddress(value.BURSAR_LISTEN),
     admin_listen: splitAddress(value.BURSAR_ADMIN_LISTEN),
     mail: {
@@ -280,9 +320,10 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
               endpoint: value.BURSAR_S3_ENDPOINT,
               link_endpoint: value.BURSAR_S3_LINK_ENDPOINT,
               public_url: value.BURSAR_S3_PUBLIC_URL,
-              // Amazon has a host for every bucket; most others do not.
+              // Amazon S3 has a host name for every bucket; most other stores do not.
               path_style: value.BURSAR_S3_PATH_STYLE ?? value.BURSAR_S3_ENDPOINT !== undefined,
             },
+    files: { file_bytes: Math.floor(value.BURSAR_FILE_LIMIT_MIB * mebibyte), organization_bytes: Math.floor(value.BURSAR_STORAGE_QUOTA_MIB * mebibyte) },
     scanning_keys: value.BURSAR_SCANNING_KEYS,
     log_level: value.BURSAR_LOG_LEVEL,
     otlp_endpoint: value.BURSAR_OTLP_ENDPOINT,
@@ -298,7 +339,7 @@ const splitAddress = (text: string): Address => {
   return { host: text.slice(0, at).replace(/^\[|\]$/g, ''), port: Number(text.slice(at + 1)) }
 }
 
-/** The setting that shares the longest beginning with what was written. */
+/** Suggests the setting that shares the longest prefix with the given name. */
 const nearest = (name: string) => {
   const shared = (other: string) => {
     let at = 0

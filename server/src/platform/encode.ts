@@ -6,13 +6,19 @@ type Writer = (value: unknown) => string
 interface Scope {
   readonly defs: Record<string, Node>
   readonly made: Map<string, Writer>
+  /**
+   * The redacted secrets: the JSON of each value and of its placeholder, in the order of the text. Undefined if secrets
+   * are not redacted.
+   */
+  readonly taken?: { json: string; placeholder: string }[]
 }
 
 const writers = new WeakMap<z.ZodType, Writer>()
+const redactors = new WeakMap<z.ZodType, { readonly write: Writer; readonly taken: NonNullable<Scope['taken']> }>()
 
 /**
- * Turns a value into the JSON of its schema. What the schema does not declare does not leave; a value that does not fit
- * it – missing, null, of another type, outside an enum – is refused rather than bent into shape.
+ * Encodes a value as JSON by its schema. Fields that the schema does not declare are dropped. Throws `Unencodable` for
+ * a value that is missing, null, of another type or outside an enum. Values are never coerced.
  */
 export const encode = (schema: z.ZodType, value: unknown): string => {
   let writer = writers.get(schema)
@@ -24,7 +30,54 @@ export const encode = (schema: z.ZodType, value: unknown): string => {
   return writer(value)
 }
 
-/** The value does not fit what the contract declares: our mistake, never the caller's. The place is put together on the way out. */
+/** A secret that was cut out of a text: position and length of its placeholder, and the JSON of the value. */
+export type Cut = readonly [at: number, length: number, json: string]
+
+/** Marks the position of a secret while the text is written. JSON never contains this character unescaped. */
+const mark = '\u0001'
+
+/** Encodes a value as JSON by its schema, with a placeholder for each field that is marked as secret. */
+export const encodeRedacted = (schema: z.ZodType, value: unknown): { text: string; cuts: Cut[] } => {
+  let redactor = redactors.get(schema)
+  if (!redactor) {
+    const wire = wireSchema(schema)
+    const taken: NonNullable<Scope['taken']> = []
+    redactor = { write: compile(wire, { defs: (wire.$defs ?? {}) as Record<string, Node>, made: new Map(), taken }), taken }
+    redactors.set(schema, redactor)
+  }
+  const { write, taken } = redactor
+  taken.length = 0
+  const [first = '', ...rest] = write(value).split(mark)
+  let text = first
+  const cuts = rest.map((part, at): Cut => {
+    const { json, placeholder } = taken[at]!
+    const cut: Cut = [text.length, placeholder.length, json]
+    text += placeholder + part
+    return cut
+  })
+  taken.length = 0
+  return { text, cuts }
+}
+
+/** Replaces the placeholders with their secrets. */
+export const restore = (text: string, cuts: readonly Cut[]): string => {
+  let whole = ''
+  let from = 0
+  for (const [at, length, json] of cuts) {
+    whole += text.slice(from, at) + json
+    from = at + length
+  }
+  return whole + text.slice(from)
+}
+
+/** Returns the placeholder for a secret: a URL for a secret URL, otherwise a constant text. */
+const placeholderFor = (shape: unknown, value: unknown): string =>
+  shape === 'address' && URL.canParse(String(value)) ? new URL('/redacted', String(value)).href : 'redacted'
+
+/**
+ * The value does not fit the contract. That is a server error, never an error of the caller. Each level adds its field
+ * name to the path while the error propagates.
+ */
 export class Unencodable extends Error {
   readonly #wanted: string
   readonly #path: string[] = []
@@ -34,7 +87,7 @@ export class Unencodable extends Error {
   }
   within(name: string): this {
     this.#path.unshift(name)
-    this.message = `the answer does not fit the contract at ${this.#path.join('.')}: wanted ${this.#wanted}`
+    this.message = `the answer does not match the contract at ${this.#path.join('.')}: expected ${this.#wanted}`
     return this
   }
 }
@@ -43,8 +96,20 @@ const refuse = (wanted: string): never => {
   throw new Unencodable(wanted)
 }
 
-/** A writer, made once per schema from closures: one walk over the value checks it and writes it. */
-const compile = (node: Node, scope: Scope): Writer => {
+const compile = ({ 'x-secret': shape, ...node }: Node, scope: Scope): Writer => {
+  const write = compilePlain(node, scope)
+  const { taken } = scope
+  if (shape === undefined || !taken) return write
+  return (value) => {
+    const json = write(value)
+    if (value === null) return json
+    taken.push({ json, placeholder: JSON.stringify(placeholderFor(shape, value)) })
+    return mark
+  }
+}
+
+/** Compiles a writer once per schema. One pass over the value validates and writes it. */
+const compilePlain = (node: Node, scope: Scope): Writer => {
   if (typeof node.$ref === 'string') return named(node.$ref.replace('#/$defs/', ''), scope)
   if (Array.isArray(node.type))
     return union(
@@ -82,7 +147,7 @@ const compile = (node: Node, scope: Scope): Writer => {
   }
 }
 
-/** A schema may contain itself: whoever asks while it is being made gets a door to it. */
+/** Returns the writer of a named schema. A recursive schema gets a reference to the writer that is being compiled. */
 const named = (name: string, scope: Scope): Writer => {
   const known = scope.made.get(name)
   if (known) return known
@@ -148,14 +213,14 @@ const record = (node: Node, scope: Scope): Writer => {
 
 interface Branch {
   readonly write: Writer
-  /** The fields that tell this kind of record from the others. */
+  /** The fields with a constant value that identify this branch of the union. */
   readonly marks: readonly (readonly [string, unknown])[]
   readonly type: unknown
   readonly choices: readonly (readonly [string, readonly unknown[]])[]
   readonly required: readonly string[]
 }
 
-/** The branch is chosen by what marks it, and then answers for the whole value: nothing is tried and thrown away. */
+/** Builds the writer of a union. It selects one branch by the constant fields of the value, and only this branch validates the value. */
 const union = (nodes: readonly Node[], scope: Scope): Writer => {
   const branches = nodes.flatMap((node) => branchesOf(node, scope))
   const records = branches.filter(({ type }) => type === 'object')
@@ -177,7 +242,10 @@ const union = (nodes: readonly Node[], scope: Scope): Writer => {
   return (value) => fitting(value)?.write(value) ?? refuse('one of the declared forms')
 }
 
-/** Its fixed fields are as declared, its choices among the declared ones, and nothing that it needs is absent. */
+/**
+ * True if a value belongs to this branch of a union. Its constant fields must match, enum fields need a declared value,
+ * and no required field may be missing.
+ */
 const fits = ({ marks, choices, required }: Branch, value: Node): boolean =>
   marks.every(([name, mark]) => value[name] === mark) &&
   choices.every(([name, known]) => value[name] === undefined || known.includes(value[name])) &&

@@ -1,7 +1,10 @@
 import { pino, type DestinationStream } from 'pino'
 import { tokenPatterns } from '../kernel/secrets.ts'
 
-/** Everything a log line may say. A field that is not listed here cannot be logged. `route` is the template, never the address: addresses carry secrets. */
+/**
+ * The fields that a log line may have. Other fields cannot be logged. `route` is the template and never the URL,
+ * because URLs contain secrets.
+ */
 const words = [
   'request_id',
   'operation',
@@ -18,6 +21,7 @@ const words = [
   'job',
   'job_id',
   'worker',
+  'role',
   'table',
   'version',
   'environment',
@@ -37,7 +41,7 @@ export interface Log {
 
 const allowed = new Set<string>([...words, ...numbers, 'error'])
 
-/** JSON lines with an allow-list of fields. Errors are reduced to name, code, frames and a scrubbed message. */
+/** Opens a log of JSON lines with an allow-list of fields. Errors are reduced to name, code, stack frames and a scrubbed message. */
 export const openLog = (level: string, destination?: DestinationStream): Log => {
   const out = pino(
     { level, base: null, timestamp: pino.stdTimeFunctions.isoTime, formatters: { level: (label) => ({ level: label }) } },
@@ -73,12 +77,26 @@ const describeError = (error: unknown): unknown => {
 }
 
 const secrets = new RegExp(tokenPatterns.map(({ pattern }) => pattern).join('|'), 'g')
-const mailbox = /[^\s@"'<>()]+@[^\s@"'<>()]+/g
+/** Maximum length of a text that is searched for secrets. Longer texts are cut, so that the search takes little time. */
+const longest = 8000
 
-/** Takes tokens, mail addresses and connection strings out of text that somebody else wrote. */
+/** Removes tokens, e-mail addresses and URLs from text that was not written by our own code, such as error messages. */
 export const scrub = (text: string): string =>
-  text
+  shorten(text)
     .replace(/\b[a-z]+:\/\/\S+/g, '[url]')
     .replace(secrets, '[redacted]')
-    .replace(mailbox, '[address]')
+    .replace(/[^\s"'<>()]+/g, (word) => (isAddress(word) ? '[address]' : word))
     .slice(0, 2000)
+
+const isAddress = (word: string): boolean => {
+  const at = word.indexOf('@', 1)
+  return at > 0 && at < word.length - 1
+}
+
+/** Cuts a long text at a space. A cut inside a word could leave a part of a secret that no pattern matches. */
+const shorten = (text: string): string => {
+  if (text.length <= longest) return text
+  let end = longest
+  while (end > 0 && !/\s/.test(text[end - 1]!)) end--
+  return text.slice(0, end)
+}

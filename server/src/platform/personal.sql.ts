@@ -1,36 +1,47 @@
 import { sql, type RawBuilder } from 'kysely'
 import type { Tx } from './postgres/postgres.ts'
 
-/** What stands in a column once the person is forgotten: nothing, an empty record, an address that reaches nobody – or what stood there, where the law asks for it. */
+/**
+ * The value of a column after the person is erased: null, an empty record, or an address that reaches no mailbox. `kept`
+ * columns stay, because the law requires them.
+ */
 export type Forgotten = 'nothing' | 'empty' | 'address' | 'kept'
 
-/** The columns of a table that tell who somebody is. */
+/** The columns of a table that contain personal data. */
 export interface PersonalTable {
-  /** The column with the id of the customer whose person this is; absent where the person is no customer. */
+  /** The column with the customer's id. Absent if the table's rows are not about a customer. */
   readonly of?: string
-  /** A second such column, where a row is about whoever pays and whoever has it: it is forgotten with either of them. */
+  /** A second column with a customer's id, for rows about a payer and a holder. The row is erased if either customer is erased. */
   readonly also?: string
-  /** The row does not say it, but one that it names in this column does: there stand the columns above. */
+  /** For rows without a customer id: the column that references a row of another table, which has the customer id. */
   readonly through?: { readonly column: string; readonly table: string }
-  /** Columns with the person's address, or the seller's own name for them, in rows that do not say whose they are: they become the person's. */
+  /**
+   * For rows without a customer id: columns with the e-mail address or the external id of a person. Before an erasure,
+   * the rows that match the customer are assigned to it.
+   */
   readonly by?: { readonly address: string; readonly external_id: string }
   readonly columns: Readonly<Record<string, Forgotten>>
 }
 
-/** Every table with something about people in it, as the areas declare it; and the columns that hold secrets. */
+/** All tables with personal data and all columns with secrets, as the modules declare them. */
 export interface Discretion {
   readonly personal: Readonly<Record<string, PersonalTable>>
   readonly secret: Readonly<Record<string, readonly string[]>>
 }
 
+const anonymousDomain = '@anonymized.invalid'
+
+/** True for an address that replaced the address of an erased person. */
+export const isAnonymous = (address: string): boolean => address.endsWith(anonymousDomain)
+
 const replacements: Record<Exclude<Forgotten, 'kept'>, (column: RawBuilder<unknown>) => RawBuilder<unknown>> = {
   nothing: () => sql`null`,
-  // Made up only in the place of something.
+  // Null stays null.
   empty: (column) => sql`case when ${column} is null then ${column} else '{}' end`,
-  address: (column) => sql`case when ${column} is null then null else 'forgotten-' || id || '@anonymized.invalid' end`,
+  address: (column) => sql`case when ${column} is null then null else 'forgotten-' || id || ${anonymousDomain} end`,
 }
 
-/** A customer and its people, by everything that names them. */
+/** A customer to erase: all identifiers of the customer and of its members. */
 export interface Person {
   readonly organization_id: string
   readonly customer_id: string
@@ -39,7 +50,7 @@ export interface Person {
   readonly external_ids: readonly string[]
 }
 
-/** The rows of a table that are about this customer. */
+/** Selects the rows of a table that are about this customer. */
 const about = ({ of, also, through }: PersonalTable, organization_id: string, customer_id: string): RawBuilder<unknown> => {
   const theirs = also === undefined ? sql`${sql.ref(of!)} = ${customer_id}` : sql`(${sql.ref(of!)} = ${customer_id} or ${sql.ref(also)} = ${customer_id})`
   return through === undefined
@@ -47,11 +58,11 @@ const about = ({ of, also, through }: PersonalTable, organization_id: string, cu
     : sql`${sql.ref(through.column)} in (select id from ${sql.table(through.table)} where organization_id = ${organization_id} and ${theirs})`
 }
 
-/** What is written over the columns of a table that tell who somebody is. */
+/** Returns the assignments that erase the personal columns of a table. */
 export const forgotten = (columns: PersonalTable['columns']): RawBuilder<unknown>[] =>
   Object.entries(columns).flatMap(([column, how]) => (how === 'kept' ? [] : [sql`${sql.ref(column)} = ${replacements[how](sql.ref(column))}`]))
 
-/** Writes over everything that any area has declared to be about this customer and its people. */
+/** Erases all data that any module has declared to be about this customer and its people. */
 export const forgetPerson = async (tx: Tx, { personal }: Discretion, { organization_id, customer_id, addresses, external_ids }: Person): Promise<void> => {
   for (const [table, declared] of Object.entries(personal)) {
     const { of, by, columns } = declared
@@ -69,7 +80,7 @@ export const forgetPerson = async (tx: Tx, { personal }: Discretion, { organizat
   }
 }
 
-/** The ids of everything that any area keeps about this customer, by table: what was said about them was said about the person. */
+/** Selects the ids of all rows that any module stores about this customer. Log entries that mention these ids are personal data too. */
 export const traces = ({ personal }: Discretion, organization_id: string, customer_id: string): RawBuilder<unknown> =>
   sql.join(
     Object.entries(personal).flatMap(([table, declared]) =>

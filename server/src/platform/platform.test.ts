@@ -1,4 +1,4 @@
-import { organizationUpdated } from '@bursar/contract'
+import { organizationUpdated, rateLimits } from '@bursar/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { sql } from 'kysely'
 import { asOwner, cloneDatabase, urlOf, type Database } from '../../test/harness/database.ts'
@@ -12,10 +12,11 @@ import { claim, LeaseLost, underLease } from './jobs/leases.sql.ts'
 import { enqueue } from './jobs/enqueue.sql.ts'
 import { openLog, scrub } from './log.ts'
 import { emit, sequence } from './outbox/outbox.sql.ts'
-import { checkStamp, DatabaseRefused, migrate, migrations, unfit } from './postgres/migrations.ts'
+import { checkStamp, DatabaseRefused, migrate, migrations, unfit } from './migrations/migrations.ts'
+import { inWallTime } from './clocks.sql.ts'
 import { openPostgres } from './postgres/postgres.ts'
 import { openTelemetry } from './telemetry.ts'
-import { present } from '../modules/organizations/organizations/organizations.ts'
+import { presentOrganization } from '../modules/organizations/organizations/organizations.ts'
 
 let world: World
 beforeAll(async () => {
@@ -26,13 +27,13 @@ afterAll(() => world.close())
 describe('configuration', () => {
   const good = variables({ url: 'postgres://somebody:hunter2@127.0.0.1/x', owner_url: 'postgres://owner:hunter3@127.0.0.1/x' }, 'smtp://127.0.0.1:1')
 
-  test('reads what is there and keeps secrets to itself', () => {
+  test('reads settings without exposing secrets', () => {
     const config = readConfig(good)
     expect(config.environment).toBe('sandbox')
     expect(JSON.stringify(config)).not.toContain('hunter')
   })
 
-  test('refuses all that is missing, malformed or unknown, by name, and shows no value', () => {
+  test('rejects missing, malformed and unknown settings by name, without showing a value', () => {
     const { BURSAR_ENV: _, ...rest } = good
     const refused = () =>
       readConfig({
@@ -61,12 +62,34 @@ describe('configuration', () => {
     expect(() => readConfig({ ...good, BURSAR_ENV: 'production', BURSAR_PUBLIC_URL: 'http://shop.example' })).toThrow(/must be https in production/)
   })
 
-  test('a sandbox may do without Redis, production may not', () => {
+  test('requires Redis in production, but not in a sandbox', () => {
     expect(readConfig({ ...good, BURSAR_REDIS_URL: '' }).redis_url).toBeUndefined()
     expect(() => readConfig({ ...good, BURSAR_ENV: 'production', BURSAR_REDIS_URL: '' })).toThrow('BURSAR_REDIS_URL: missing')
   })
 
-  test('files are kept in a folder, or in a store that is named in full, or nowhere', () => {
+  test('BURSAR_BUDGETS refuses unknown budgets and names the known ones', () => {
+    const read = (budgets: object) => readConfig({ ...good, BURSAR_BUDGETS: JSON.stringify(budgets) }).budgets
+    const every = Object.fromEntries([...Object.keys(rateLimits).map((name) => [name, [[7, 60]]]), ['seat_recipients', [[7, 86_400]]]])
+    expect(read(every)).toEqual(every)
+    expect(() => read({ checkout_confirm: [[30, 3600]] })).toThrow(
+      `BURSAR_BUDGETS: "checkout_confirm": unknown budget. The budgets are ${Object.keys(every).toSorted().join(', ')}`,
+    )
+    expect(() => readConfig({ ...good, BURSAR_BUDGETS: '{"api": 5}' })).toThrow('BURSAR_BUDGETS: give a JSON object')
+  })
+
+  test.each([
+    [[[100, 3600]]],
+    [
+      [
+        [100, 86_400],
+        [10, 3600],
+      ],
+    ],
+  ])('BURSAR_BUDGETS refuses other windows of seat_recipients than one day: %j', (seat_recipients) => {
+    expect(() => readConfig({ ...good, BURSAR_BUDGETS: JSON.stringify({ seat_recipients }) })).toThrow('seat_recipients has one window of 86400 seconds')
+  })
+
+  test('accepts file storage in a folder, in an S3 store with all its settings, or no storage', () => {
     const { BURSAR_STORAGE_DIR: folder, ...bare } = good
     expect(readConfig(good).storage).toEqual({ folder })
     expect(readConfig(bare).storage).toBeUndefined()
@@ -77,25 +100,25 @@ describe('configuration', () => {
     const elsewhere = { ...bare, ...store, BURSAR_S3_ENDPOINT: 'http://10.0.0.1:7480' }
     expect(readConfig(elsewhere).storage).toMatchObject({ endpoint: new URL('http://10.0.0.1:7480'), path_style: true })
     expect(readConfig({ ...elsewhere, BURSAR_S3_PATH_STYLE: 'false' }).storage).toMatchObject({ path_style: false })
-    expect(() => readConfig({ ...good, ...store })).toThrow('BURSAR_STORAGE_DIR: set either a folder or a store')
-    for (const name of Object.keys(store)) expect(() => readConfig({ ...bare, ...store, [name]: '' })).toThrow(`${name}: missing; a store needs`)
-    expect(() => readConfig({ ...bare, ...store, BURSAR_S3_PUBLIC_BUCKET: 'files' })).toThrow('must be another bucket')
+    expect(() => readConfig({ ...good, ...store })).toThrow('BURSAR_STORAGE_DIR: set either BURSAR_STORAGE_DIR or S3 storage')
+    for (const name of Object.keys(store)) expect(() => readConfig({ ...bare, ...store, [name]: '' })).toThrow(`${name}: missing; S3 storage needs`)
+    expect(() => readConfig({ ...bare, ...store, BURSAR_S3_PUBLIC_BUCKET: 'files' })).toThrow('must differ from BURSAR_S3_BUCKET')
     expect(() => readConfig({ ...elsewhere, BURSAR_ENV: 'production' })).toThrow('BURSAR_S3_ENDPOINT: must be https in production')
     expect(readConfig({ ...elsewhere, BURSAR_ENV: 'production', BURSAR_S3_LINK_ENDPOINT: 'https://files.example' }).storage).toBeDefined()
   })
 })
 
 describe('environments', () => {
-  test('a process refuses a database of the other environment [S1-09]', async () => {
+  test('rejects a database of the other environment [S1-09]', async () => {
     const config = readConfig({ ...world.environmentVariables, BURSAR_ENV: 'production' })
     await expect(openApi({ ...world.base, config, telemetry: openTelemetry() })).rejects.toThrow(
-      'this database belongs to sandbox, and this process runs as production',
+      'this database belongs to sandbox, but this process runs as production',
     )
     await expect(migrate(config.database_owner_url, 'production', world.base)).rejects.toThrow(DatabaseRefused)
     expect((await checkStamp(world.api.postgres.db, 'sandbox')).deployment_id).toMatch(/^[0-9a-f-]{36}$/)
   })
 
-  test('sandbox and production share no records and no credentials [S1-08, S1-09]', async () => {
+  test('keeps the records and credentials of sandbox and production separate [S1-08, S1-09]', async () => {
     const production = await openWorld({ environment: 'production' })
     const there = await production.organization({ slug: 'same-name' })
     const here = await world.organization({ slug: 'same-name' })
@@ -105,7 +128,7 @@ describe('environments', () => {
     const crossing = await production.client({ token: (await here.token()).secret }).send(getOrganization, { params: { id: here.id } })
     expect(crossing).toMatchObject({
       status: 401,
-      body: { error: 'invalid_token', error_description: 'This token belongs to sandbox, and this is production: they share nothing.' },
+      body: { error: 'invalid_token', error_description: 'This token belongs to sandbox, and this is production. Each environment has its own tokens.' },
     })
     expect(crossing.headers.get('x-polar-sandbox')).toBeNull()
     const back = await world.client({ token: (await there.token()).secret }).send(getOrganization, { params: { id: there.id } })
@@ -117,7 +140,7 @@ describe('environments', () => {
 })
 
 describe('database', () => {
-  test('the roles that serve own nothing, cannot log in or grow, and reach no further than declared', async () => {
+  test('limits the serving roles: they own nothing, cannot log in, and have only the declared privileges', async () => {
     await world.database.owner(async (owner) => {
       const { rows: roles } = await owner.query(
         `select rolname from pg_roles where rolname in ('bursar_api', 'bursar_worker', 'bursar_jobs', 'bursar_processor') and (rolsuper or rolbypassrls or rolcreaterole or rolcreatedb or rolcanlogin)`,
@@ -153,20 +176,21 @@ describe('database', () => {
     })
   })
 
-  test('every table has its changes noted for the audit log, or is named here with those that nobody answers for', async () => {
+  test('records the changes of every table for the audit log, except for the tables listed here', async () => {
     const { rows } = await world.database.owner((owner) =>
       owner.query<{ name: string }>(
         `select relname as name from pg_class c where relnamespace = 'public'::regnamespace and relkind in ('r', 'p') and not relispartition
          and (select count(*) from pg_trigger t where t.tgrelid = c.oid and t.tgname in ('note_changes', 'note_updates')) <> 2 order by 1`,
       ),
     )
-    // Logs of their own, hashes of secrets (what they open is noted where it stands), and our own machinery.
+    // Tables without an audit trigger: other logs, hashes of secrets, and internal tables. The records that a secret
+    // unlocks are audited themselves.
     const unnoted =
-      'audit_heads audit_log benefit_graces budget_spends checkout_products collection_deltas credentials customer_balances customer_session_codes customer_states deployment downloadables ended_invitations event_heads events file_parts idempotency_keys invoice_counters ledger_entries ledger_transactions licence_signing_keys mails member_migration_problems member_readiness meter_credits oauth_families oauth_tokens oauth_visits order_items order_taxes pending_sign_ins processor_customers processor_events recovery_codes schema_migrations sign_in_codes signing_keys stray_charges subscription_prices trial_redemptions webhook_attempts webhook_deliveries worker_lives'
+      'audit_heads audit_log benefit_graces budget_spends checkout_products collection_deltas credentials customer_balances customer_session_codes customer_states downloadables ended_invitations event_heads events file_parts idempotency_keys invoice_counters ledger_entries ledger_transactions licence_signing_keys mails member_migration_problems member_readiness meter_credits oauth_families oauth_tokens oauth_visits order_items order_taxes pending_sign_ins processor_customers processor_events recovery_codes schema_migrations seat_recipients sign_in_codes signing_keys stray_charges subscription_prices trial_redemptions webhook_attempts webhook_deliveries worker_lives'
     expect(rows.map(({ name }) => name).join(' ')).toBe(unnoted)
   })
 
-  test('reading cannot write, and the serving role cannot change its own powers', async () => {
+  test('rejects writes on read-only connections, and changes of privileges by the serving role', async () => {
     const { db } = world.api.postgres
     await expect(db.q.updateTable('organizations').set({ name: 'x' }).execute()).rejects.toThrow(/read-only/)
     await expect(world.transact((tx) => tx.q.updateTable('deployment').set({ sign_up_open: true }).execute())).rejects.toThrow(/permission denied/)
@@ -180,14 +204,14 @@ describe('database', () => {
       ).rejects.toThrow(/permission denied/)
   })
 
-  test('in production a login that owns the tables is not served [S1-09]', async () => {
+  test('rejects a login that owns the tables in production [S1-09]', async () => {
     const database = await cloneDatabase('production')
     const config = readConfig({ ...variables(database, 'smtp://127.0.0.1:1', 'production'), BURSAR_DATABASE_URL: database.owner_url })
     await expect(openApi({ ...world.base, config, telemetry: openTelemetry() })).rejects.toThrow(/must not own the tables/)
     await database.drop()
   })
 
-  test('an owner who is no superuser can migrate', async () => {
+  test('migrates as an owner that is not a superuser', async () => {
     const name = `bursar_t_${process.env.BURSAR_TEST_RUN}_owner`
     await asOwner('postgres', async (client) => {
       await client.query(`do $$ begin create role bursar_test_owner login createrole createdb; exception when duplicate_object or unique_violation then end $$`)
@@ -202,7 +226,33 @@ describe('database', () => {
     await asOwner('postgres', (client) => client.query(`drop database ${name} with (force)`))
   })
 
-  test('migrations run once, forward only, and a changed or unknown one is noticed', async () => {
+  test('migrates as an owner that may not create roles, once an administrator has created them', async () => {
+    const name = `bursar_t_${process.env.BURSAR_TEST_RUN}_plain`
+    const plain = `bursar_test_plain_${process.env.BURSAR_TEST_RUN}`
+    const serving = 'bursar_api, bursar_worker, bursar_jobs, bursar_processor'
+    await asOwner('postgres', async (client) => {
+      await client.query(`create role ${plain}_owner login nocreaterole createdb; create role ${plain}_login login`)
+      await client.query(`create database ${name} owner ${plain}_owner`)
+    })
+    const as = (role: string) => new Secret(urlOf(name).replace(/\/\/[^@/]*@?/, `//${plain}_${role}@`))
+    const options = { clock: systemClock, log: openLog('silent'), login: as('login') }
+    try {
+      await expect(migrate(as('owner'), 'sandbox', options)).rejects.toThrow(/admin option|permission denied|must be/)
+      await asOwner('postgres', (client) => client.query(`grant ${serving} to ${plain}_owner; grant ${serving} to ${plain}_login`))
+      expect(await migrate(as('owner'), 'sandbox', options)).toEqual(migrations().map(({ version }) => version))
+      expect(await migrate(as('owner'), 'sandbox', options)).toEqual([])
+      const postgres = openPostgres(as('login'), 'bursar_api', { max: 2, ...options })
+      expect(await unfit(postgres.db)).toEqual([])
+      await postgres.close()
+    } finally {
+      await asOwner('postgres', async (client) => {
+        await client.query(`drop database ${name} with (force)`)
+        await client.query(`drop role ${plain}_login; drop role ${plain}_owner`)
+      })
+    }
+  })
+
+  test('runs each migration once, also concurrently, and detects changed and unknown migrations', async () => {
     const database: Database = await cloneDatabase()
     const url = new Secret(database.owner_url)
     const options = { clock: systemClock, log: openLog('silent') }
@@ -219,9 +269,9 @@ describe('database', () => {
   })
 })
 
-describe('what leaves', () => {
-  test('nothing undeclared is written, and nothing required may be missing', async () => {
-    const organization = present(await world.organization())
+describe('output', () => {
+  test('omits undeclared fields from encoded responses, and rejects a value without a required field', async () => {
+    const organization = presentOrganization(await world.organization())
     const text = encode(organizationUpdated.data, { ...organization, secret: 'x', deleted_at: null })
     expect(Object.keys(JSON.parse(text))).not.toEqual(expect.arrayContaining(['secret']))
     expect(JSON.parse(text)).toMatchObject({ id: organization.id, created_at: organization.created_at.toISOString(), modified_at: null })
@@ -230,19 +280,19 @@ describe('what leaves', () => {
   })
 
   test.each([
-    ['null where a value belongs', { name: null }],
-    ['text where a flag belongs', { sso_enforced: 'yes' }],
+    ['null instead of a value', { name: null }],
+    ['text instead of a boolean', { sso_enforced: 'yes' }],
     ['a value outside the enum', { status: 'sleeping' }],
     ['a fraction of a minor unit', { dispute_settings: { auto_accept_below_amount: 1.5 } }],
-    ['no time at all', { created_at: new Date(Number.NaN) }],
-    ['a record where a list belongs', { socials: {} }],
-    ['a wrong thing deep inside', { customer_portal_settings: { usage: { show: null }, subscription: { update_seats: true, update_plan: true } } }],
-  ])('%s is refused, not bent into shape', async (_, wrong) => {
-    const organization = present(await world.organization())
+    ['an invalid date', { created_at: new Date(Number.NaN) }],
+    ['an object instead of a list', { socials: {} }],
+    ['a wrong type in a nested field', { customer_portal_settings: { usage: { show: null }, subscription: { update_seats: true, update_plan: true } } }],
+  ])('rejects %s instead of coercing it', async (_, wrong) => {
+    const organization = presentOrganization(await world.organization())
     expect(() => encode(organizationUpdated.data, { ...organization, ...wrong })).toThrow(Unencodable)
   })
 
-  test('a log line says only what is listed, and no text of others passes unscrubbed', () => {
+  test('limits log lines to listed fields, and scrubs tokens, addresses and URLs from their text', () => {
     const lines: string[] = []
     const log = openLog('info', { write: (line) => void lines.push(line) })
     log.info('request', { status: 200, authorization: 'Bearer x', reason: 'for ann@people.test' } as never)
@@ -254,21 +304,21 @@ describe('what leaves', () => {
 describe('events and jobs', () => {
   const jobCount = async () => Number((await world.database.owner((owner) => owner.query('select count(*) from graphile_worker._private_jobs'))).rows[0].count)
 
-  test('an event and its job become real with the transaction, or not at all', async () => {
+  test('commits or rolls back events and jobs together with their transaction', async () => {
     const organization = await world.organization()
     const subject = { organization_id: organization.id, resource_id: organization.id }
     const before = await jobCount()
     await expect(
       world.transact(async (tx) => {
-        await emit(tx, organizationUpdated, subject, present(organization))
+        await emit(inWallTime(tx), organizationUpdated, subject, presentOrganization(organization))
         await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id: organization.id })
         throw new Error('changed my mind')
       }),
     ).rejects.toThrow('changed my mind')
     expect(await jobCount()).toBe(before)
     await world.transact(async (tx) => {
-      await emit(tx, organizationUpdated, subject, present(organization))
-      await emit(tx, organizationUpdated, subject, present(organization))
+      await emit(inWallTime(tx), organizationUpdated, subject, presentOrganization(organization))
+      await emit(inWallTime(tx), organizationUpdated, subject, presentOrganization(organization))
       await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id: organization.id })
     })
     expect(await jobCount()).toBe(before + 1)
@@ -276,19 +326,19 @@ describe('events and jobs', () => {
     expect(Number(rows[0].count)).toBe(2)
   })
 
-  test('events are numbered without gaps, each once, however many write and number at the same time', async () => {
+  test('numbers events without gaps, each once, with many concurrent writers and sequencers', async () => {
     const organization = await world.organization()
     const worker = openPostgres(world.config.database_url, 'bursar_worker', {
       max: 10,
       clock: world.clock,
       log: world.base.log,
-      patience_ms: world.config.database_patience_ms,
+      timeout_ms: world.config.database_timeout_ms,
     })
     const subject = { organization_id: organization.id, resource_id: organization.id }
     const writing = Array.from({ length: 200 }, (_, at) =>
       world
         .transact(async (tx) => {
-          await emit(tx, organizationUpdated, subject, present(organization))
+          await emit(inWallTime(tx), organizationUpdated, subject, presentOrganization(organization))
           if (at % 5 === 0) throw new Error('undone')
         })
         .catch(() => {}),
@@ -319,13 +369,13 @@ describe('leases', () => {
   const clock = openClock()
   const options = { holder: 'me', limit: 7, lease_ms: 60_000 }
 
-  test('a due row goes to one claimant, comes back when the lease runs out, and the late one changes nothing', async () => {
+  test('leases a due row to one worker, and after expiry to another; the first worker can then change nothing', async () => {
     const organization = await due(20)
     const worker = openPostgres(world.config.database_url, 'bursar_worker', {
       max: 10,
       clock,
       log: world.base.log,
-      patience_ms: world.config.database_patience_ms,
+      timeout_ms: world.config.database_timeout_ms,
     })
     const claimed = (await Promise.all(Array.from({ length: 6 }, () => claim(worker.transact, 'organization_invitations', options)))).flat()
     expect(new Set(claimed.map(({ id }) => id)).size).toBe(20)
@@ -354,7 +404,7 @@ describe('leases', () => {
     await worker.close()
   })
 
-  test('rows on a sandbox clock are left to that clock', async () => {
+  test('leases rows of a test clock only by the time of that clock', async () => {
     const organization = await due(1)
     await world.database.owner((owner) =>
       owner.query('update organization_invitations set clock_id = gen_random_uuid() where organization_id = $1', [organization.id]),
@@ -363,7 +413,7 @@ describe('leases', () => {
       max: 2,
       clock: openClock(),
       log: world.base.log,
-      patience_ms: world.config.database_patience_ms,
+      timeout_ms: world.config.database_timeout_ms,
     })
     expect(await claim(worker.transact, 'organization_invitations', options)).toEqual([])
     await worker.close()

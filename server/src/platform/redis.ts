@@ -4,21 +4,24 @@ import { stopwatch } from './clock.ts'
 import type { Log } from './log.ts'
 
 export interface Cache {
-  /** Null when Redis is away: callers go on without it. */
+  /** Runs work on Redis. Returns null if Redis is unavailable, and the caller continues without Redis. */
   attempt<T>(work: (redis: Redis) => Promise<T>): Promise<T | null>
-  /** Teaches Redis a script; the returned function runs it, atomically. */
+  /** Defines a script. The returned function runs it atomically. */
   script(name: string, lua: string): (keys: readonly string[], values: readonly (string | number)[]) => Promise<unknown>
-  /** Settles when Redis has answered for the first time, or has failed to. */
+  /** Resolves when the first connection to Redis has succeeded or failed. */
   readonly settled: Promise<void>
   readonly available: () => boolean
   readonly close: () => void
 }
 
-/** After so many failures in a row Redis is left alone for a while: a silent one must not slow every request down. */
+/**
+ * After this many consecutive failures, Redis is not used for `rest` milliseconds. Without this, a hanging Redis would
+ * slow down every request.
+ */
 const enough = 3
 const rest = 500
 
-/** Redis that is always away: for a sandbox that has none. */
+/** A cache that is never available, for a sandbox without Redis. */
 export const withoutRedis: Cache = {
   attempt: async () => null,
   script: () => async () => null,
@@ -28,13 +31,13 @@ export const withoutRedis: Cache = {
 }
 
 /**
- * Redis remembers nothing that matters: it may vanish at any time, and every use says what happens then. Keys begin
- * with the deployment's own id, so that two deployments on one server never meet.
+ * Connects to Redis. Redis stores nothing that must not be lost. It may become unavailable at any time, and every
+ * caller handles that. Keys begin with the deployment's id, so that deployments can share a server.
  */
-export const openRedis = (url: Secret, deployment_id: string, log: Log, patience_ms: number): Cache => {
+export const openRedis = (url: Secret, deployment_id: string, log: Log, timeout_ms: number): Cache => {
   const redis = new Redis(url.reveal(), {
     keyPrefix: `bursar:${deployment_id}:`,
-    commandTimeout: patience_ms,
+    commandTimeout: timeout_ms,
     connectTimeout: 1000,
     maxRetriesPerRequest: 0,
     enableOfflineQueue: false,

@@ -3,17 +3,17 @@ import { Counter, Gauge, Histogram, Registry } from 'prom-client'
 export interface Telemetry {
   request(operation: string, status: number, milliseconds: number): void
   job(name: string, outcome: 'done' | 'failed' | 'lost', milliseconds: number): void
-  /** Registers a figure that is read whenever the metrics are. Several parts of a process may add to one name. */
+  /** Registers a gauge whose value is read when the metrics are requested. Several parts of a process may contribute to one name. */
   gauge(name: string, help: string, read: () => Promise<number | Record<string, number>>): void
   metrics(): Promise<string>
 }
 
-/** Figures for operators: rate, latency and errors by operation, jobs by outcome, and how long work has been waiting. */
+/** Metrics for operators: rate, latency and errors by operation, jobs by outcome, and the age of waiting work. */
 export const openTelemetry = (): Telemetry => {
   const registry = new Registry()
   const requests = new Histogram({
     name: 'bursar_request_duration_seconds',
-    help: 'Time to answer, by operation and status.',
+    help: 'Response time, by operation and status.',
     labelNames: ['operation', 'status'],
     buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
     registers: [registry],
@@ -51,7 +51,7 @@ export const openTelemetry = (): Telemetry => {
         collect: async () => {
           gauge.reset()
           for (const one of own) {
-            // A figure that cannot be read now is left out; the others are still worth having.
+            // A value that cannot be read now is omitted, so that the others are still reported.
             const value = await one().catch((): Record<string, number> => ({}))
             for (const [of, figure] of Object.entries(typeof value === 'number' ? { '': value } : value)) gauge.labels(of).set(figure)
           }

@@ -1,15 +1,15 @@
 import { createPolar } from 'polar-sdk/2026-04'
 import { Polar } from 'polar-sdk-strict'
 
-/** The official clients, as published. */
+/** Names and versions of the two official clients that are tested, for reports. */
 export const clients = { current: '@polar-sh/sdk 1.0.1 /2026-04', strict: '@polar-sh/sdk 0.47.1' } as const
 export type ClientName = keyof typeof clients
 
 export const current = (baseUrl: string, accessToken: string) => createPolar({ baseUrl, accessToken })
-/** Parses every answer with its own schemas, and throws where one does not fit. */
+/** Creates the older client. It parses every answer with its own schemas, and throws if an answer does not match. */
 export const strict = (serverURL: string, accessToken: string) => new Polar({ serverURL, accessToken })
 
-/** Webhook kinds that came after the older client: it refuses to read them, whatever they hold. */
+/** Webhook kinds that the older client does not know and refuses to parse. */
 const unheard: readonly string[] = [
   'discount.created',
   'discount.updated',
@@ -19,11 +19,14 @@ const unheard: readonly string[] = [
   'subscription.resumed',
 ]
 
-/** Whether an event is beyond the older client: of a kind that it does not know, or about an order that is not paid yet, whose number it wants before there is one. */
+/**
+ * True if the older client cannot read an event. Either the event type is newer than the client, or its order is a
+ * draft without an invoice number.
+ */
 export const isBeyond = ({ type, data }: { readonly type: string; readonly data: unknown }): boolean =>
-  unheard.includes(type) || (type.startsWith('order.') && (data as { invoice_number: string | null }).invoice_number === null)
+  unheard.includes(type) || (type.startsWith('order.') && (data as { status: string }).status === 'draft')
 
-/** Operations that a client cannot call as it is, each with the reason; they are called by plain HTTP instead. */
+/** Operations that a client cannot call, each with the reason. They are called by plain HTTP instead. */
 export const uncallable: Record<ClientName, Record<string, string>> = {
   current: {
     'GET /v1/members': 'has no method',

@@ -5,8 +5,8 @@ import { openBrowser, openCallback, openContext, signInOn, type Browser, type Pa
 import { openApp, pkce, type App } from '../harness/visitor.ts'
 import { exchange, openWorld, type World } from '../harness/world.ts'
 
-// The modules of the Basic OP and Config OP lists, re-expressed as our own tests under the same names: tested against
-// those lists, which is not the same as certified. Each has a browser of its own.
+// The modules of the Basic OP and Config OP lists of the OpenID conformance suite, implemented as our own tests. Each title
+// starts with the name of its module. This is not a certification. Each test has its own browser context.
 let world: World
 let browser: Browser
 let callback: Awaited<ReturnType<typeof openCallback>>
@@ -27,7 +27,7 @@ const allow = async (page: Page) => {
   await page.getByRole('button', { name: 'Allow' }).click()
 }
 
-/** A person in a browser of their own, who is or is not signed in. */
+/** Creates a person with a separate browser context, signed in or not. */
 const begin = async ({ signedIn = true, with: on = () => app }: { signedIn?: boolean; with?: () => App } = {}) => {
   const person = await world.person()
   await world.organization({ owner: person.id })
@@ -39,7 +39,7 @@ const begin = async ({ signedIn = true, with: on = () => app }: { signedIn?: boo
     person,
     page,
     ask,
-    /** Sends the browser off; what comes back in the address. */
+    /** Sends the browser to the authorization endpoint. Returns the parameters of the callback. */
     go: async (more: Record<string, string> = {}) => {
       await page.goto(address(ask(more)))
       if (page.url().includes('/oauth2/interaction/')) await allow(page)
@@ -63,7 +63,7 @@ const verified = async (id_token: string) =>
 const userinfo = async (token: string) =>
   JSON.parse((await exchange(world.port, 'GET', '/v1/oauth2/userinfo', { authorization: `Bearer ${token}` })).text) as Record<string, unknown>
 
-/** Asks for some scopes, and answers with what userinfo then tells. */
+/** Requests scopes and returns the claims of userinfo. */
 const claimsFor = async (scope: string) => {
   const one = await begin()
   const tokens = await one.tokens(await one.go({ scope }))
@@ -71,13 +71,13 @@ const claimsFor = async (scope: string) => {
   await one.close()
   return { claims, person: one.person, id_token: await verified(tokens.id_token) }
 }
-/** A scope that does not exist here is refused, and says so. */
+/** Asserts that an unknown scope is refused with `invalid_scope`. */
 const refusedScope = async (scope: string) => {
   const one = await begin()
   expect((await one.go({ scope })).get('error')).toBe('invalid_scope')
   await one.close()
 }
-/** A request with something more in it, which changes nothing. */
+/** Asserts that an authorization request with these additional parameters succeeds. */
 const succeedsWith = async (more: Record<string, string>) => {
   const one = await begin()
   const tokens = await one.tokens(await one.go(more))
@@ -85,12 +85,12 @@ const succeedsWith = async (more: Record<string, string>) => {
   await one.close()
 }
 
-/** Lets a while have passed since the person signed in. */
+/** Makes the person's sign-in ten seconds older. */
 const older = (user_id: string) =>
   world.database.owner((owner) => owner.query(`update user_sessions set created_at = created_at - interval '10 seconds' where user_id = $1`, [user_id]))
 
 describe('Basic OP', () => {
-  test('oidcc-server', async () => {
+  test('oidcc-server: issues a valid id_token with the nonce after sign-in and consent', async () => {
     const one = await begin({ signedIn: false })
     await one.page.goto(address(one.ask()))
     await signInOn(one.page, world, one.person.email)
@@ -99,7 +99,7 @@ describe('Basic OP', () => {
     expect(await verified(tokens.id_token)).toMatchObject({ sub: one.person.id, nonce: 'n-1' })
     await one.close()
   })
-  test('oidcc-response-type-missing [S4-14]', async () => {
+  test('oidcc-response-type-missing: refuses a request without response_type, or with another one than "code" [S4-14]', async () => {
     const one = await begin()
     const { response_type: _, ...rest } = one.ask()
     await one.page.goto(address(rest))
@@ -108,7 +108,7 @@ describe('Basic OP', () => {
     expect((await callback.next()).searchParams.get('error')).toBe('unsupported_response_type')
     await one.close()
   })
-  test('oidcc-idtoken-signature', async () => {
+  test('oidcc-idtoken-signature: signs the id_token with a published RS256 key', async () => {
     const one = await begin()
     const { id_token } = await one.tokens(await one.go())
     expect(decodeProtectedHeader(id_token)).toEqual({ alg: 'RS256', kid: expect.any(String) as string })
@@ -117,31 +117,31 @@ describe('Basic OP', () => {
     await expect(verified(broken)).rejects.toThrow()
     await one.close()
   })
-  test('oidcc-idtoken-unsigned: asked for at registration and not given, every id_token is signed', async () => {
+  test('oidcc-idtoken-unsigned: signs every id_token, even if a client registers for unsigned ones', async () => {
     const unsigned = await openApp(world, { redirect_uris: [callback.uri], id_token_signed_response_alg: 'none' })
     const one = await begin({ with: () => unsigned })
     const { id_token } = await one.tokens(await one.go())
     expect(decodeProtectedHeader(id_token).alg).toBe('RS256')
     await one.close()
   })
-  test('oidcc-userinfo-get', async () => {
+  test('oidcc-userinfo-get: returns the claims of the granted scopes', async () => {
     const { claims, person } = await claimsFor('openid email')
     expect(claims).toEqual({ sub: person.id, email: person.email, email_verified: false })
   })
-  test('oidcc-userinfo-post-header', async () => {
+  test('oidcc-userinfo-post-header: accepts POST with the access token in the header', async () => {
     const one = await begin()
     const { access_token } = await one.tokens(await one.go())
     const answer = await exchange(world.port, 'POST', '/v1/oauth2/userinfo', { authorization: `Bearer ${access_token}` })
     expect(JSON.parse(answer.text)).toMatchObject({ sub: one.person.id })
     await one.close()
   })
-  test('oidcc-userinfo-post-body', async () => {
+  test('oidcc-userinfo-post-body: accepts POST with the access token in the body', async () => {
     const one = await begin()
     const { access_token } = await one.tokens(await one.go())
     expect((await app.form('/v1/oauth2/userinfo', { access_token })).body).toMatchObject({ sub: one.person.id })
     await one.close()
   })
-  test('oidcc-ensure-request-without-nonce-succeeds-for-code-flow', async () => {
+  test('oidcc-ensure-request-without-nonce-succeeds-for-code-flow: issues an id_token without nonce', async () => {
     const one = await begin()
     const { nonce: _, ...rest } = one.ask()
     await one.page.goto(address(rest))
@@ -150,30 +150,30 @@ describe('Basic OP', () => {
     expect(await verified(id_token)).not.toHaveProperty('nonce')
     await one.close()
   })
-  test('oidcc-scope-profile', async () => {
+  test('oidcc-scope-profile: returns the profile claims without the e-mail address', async () => {
     const { claims } = await claimsFor('openid profile')
     expect(claims).toMatchObject({ updated_at: expect.any(Number) as number })
     expect(claims).not.toHaveProperty('email')
   })
-  test('oidcc-scope-email', async () => {
+  test('oidcc-scope-email: returns the e-mail address in userinfo and id_token', async () => {
     const { claims, person, id_token } = await claimsFor('openid email')
     expect(claims).toMatchObject({ email: person.email, email_verified: false })
     expect(id_token).toMatchObject({ email: person.email })
   })
-  test('oidcc-scope-address: refused as a scope that does not exist', () => refusedScope('openid address'))
-  test('oidcc-scope-phone: refused as a scope that does not exist', () => refusedScope('openid phone'))
-  test('oidcc-scope-all', async () => {
+  test('oidcc-scope-address: refuses the unsupported scope "address"', () => refusedScope('openid address'))
+  test('oidcc-scope-phone: refuses the unsupported scope "phone"', () => refusedScope('openid phone'))
+  test('oidcc-scope-all: returns the claims of all supported scopes, and refuses a request with unsupported ones', async () => {
     await refusedScope('openid profile email address phone')
     const { claims, person } = await claimsFor('openid profile email')
     expect(claims).toMatchObject({ sub: person.id, email: person.email, updated_at: expect.any(Number) as number })
   })
-  test('oidcc-ensure-other-scope-order-succeeds', async () => {
+  test('oidcc-ensure-other-scope-order-succeeds: accepts "openid" at any position of the scopes', async () => {
     const { claims, person } = await claimsFor('email openid')
     expect(claims).toMatchObject({ sub: person.id, email: person.email })
   })
-  test('oidcc-display-page', () => succeedsWith({ display: 'page' }))
-  test('oidcc-display-popup', () => succeedsWith({ display: 'popup' }))
-  test('oidcc-prompt-login', async () => {
+  test('oidcc-display-page: accepts display=page', () => succeedsWith({ display: 'page' }))
+  test('oidcc-display-popup: accepts display=popup', () => succeedsWith({ display: 'popup' }))
+  test('oidcc-prompt-login: requires a new sign-in of a signed-in person for prompt=login', async () => {
     const one = await begin()
     const first = await verified((await one.tokens(await one.go())).id_token)
     await older(one.person.id)
@@ -184,12 +184,12 @@ describe('Basic OP', () => {
     expect(second.auth_time as number).toBeGreaterThan(first.auth_time as number)
     await one.close()
   })
-  test('oidcc-prompt-none-not-logged-in', async () => {
+  test('oidcc-prompt-none-not-logged-in: answers login_required for prompt=none', async () => {
     const one = await begin({ signedIn: false })
     expect((await one.go({ prompt: 'none' })).get('error')).toBe('login_required')
     await one.close()
   })
-  test('oidcc-prompt-none-logged-in', async () => {
+  test('oidcc-prompt-none-logged-in: issues tokens without a page for prompt=none, but only after an earlier consent', async () => {
     const one = await begin()
     expect((await one.go({ prompt: 'none' })).get('error')).toBe('consent_required')
     const first = await verified((await one.tokens(await one.go())).id_token)
@@ -197,7 +197,7 @@ describe('Basic OP', () => {
     expect([second.sub, second.auth_time]).toEqual([first.sub, first.auth_time])
     await one.close()
   })
-  test('oidcc-max-age-1', async () => {
+  test('oidcc-max-age-1: requires a new sign-in if the last one is older than max_age', async () => {
     const one = await begin()
     const first = await verified((await one.tokens(await one.go())).id_token)
     await older(one.person.id)
@@ -207,7 +207,7 @@ describe('Basic OP', () => {
     expect(second.auth_time as number).toBeGreaterThan(first.auth_time as number)
     await one.close()
   })
-  test('oidcc-max-age-10000', async () => {
+  test('oidcc-max-age-10000: requires no new sign-in if the last one is younger than max_age', async () => {
     const one = await begin()
     const first = await verified((await one.tokens(await one.go())).id_token)
     const second = await verified((await one.tokens(await one.go({ max_age: '10000' }))).id_token)
@@ -215,35 +215,35 @@ describe('Basic OP', () => {
     await one.close()
   })
   test('oidcc-ensure-request-with-unknown-parameter-succeeds', () => succeedsWith({ extra: 'foobar' }))
-  test('oidcc-id-token-hint', async () => {
+  test('oidcc-id-token-hint: issues tokens without a page if the hint names the signed-in person', async () => {
     const one = await begin()
     const first = await one.tokens(await one.go())
     const second = await one.tokens(await one.go({ prompt: 'none', id_token_hint: first.id_token }))
     expect(decodeJwt(second.id_token).sub).toBe(one.person.id)
     await one.close()
   })
-  test('oidcc-login-hint', async () => {
+  test('oidcc-login-hint: fills the sign-in form with the hinted e-mail address', async () => {
     const one = await begin({ signedIn: false })
     await one.page.goto(address(one.ask({ login_hint: one.person.email })))
     expect(await one.page.getByLabel('E-mail address').inputValue()).toBe(one.person.email)
     await one.close()
   })
-  test('oidcc-ui-locales', async () => {
+  test('oidcc-ui-locales: shows the page in the first supported language of ui_locales', async () => {
     const one = await begin({ signedIn: false })
     await one.page.goto(address(one.ask({ ui_locales: 'fr de en' })))
     expect(await one.page.getByRole('heading').textContent()).toBe('Anmelden')
     await one.close()
   })
-  test('oidcc-claims-locales', () => succeedsWith({ claims_locales: 'se' }))
+  test('oidcc-claims-locales: ignores claims_locales', () => succeedsWith({ claims_locales: 'se' }))
   test('oidcc-ensure-request-with-acr-values-succeeds', () => succeedsWith({ acr_values: '1 2' }))
-  test('oidcc-codereuse', async () => {
+  test('oidcc-codereuse: refuses the second use of an authorization code', async () => {
     const one = await begin()
     const back = await one.go()
     await one.tokens(back)
     expect(await app.redeem(back.get('code')!)).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
     await one.close()
   })
-  test('oidcc-codereuse-30seconds', async () => {
+  test('oidcc-codereuse-30seconds: refuses the second use of a code after 30 seconds, and revokes its access token', async () => {
     const one = await begin()
     const back = await one.go()
     const { access_token } = await one.tokens(back)
@@ -252,7 +252,7 @@ describe('Basic OP', () => {
     expect((await exchange(world.port, 'GET', '/v1/oauth2/userinfo', { authorization: `Bearer ${access_token}` })).status).toBe(401)
     await one.close()
   })
-  test('oidcc-ensure-registered-redirect-uri', async () => {
+  test('oidcc-ensure-registered-redirect-uri: shows an error page for an unregistered redirect_uri', async () => {
     const one = await begin()
     const answer = await one.page.goto(address(one.ask({ redirect_uri: `${callback.uri}/other` })))
     expect(answer!.status()).toBe(400)
@@ -260,7 +260,7 @@ describe('Basic OP', () => {
     expect(await one.page.getByText('has not registered').isVisible()).toBe(true)
     await one.close()
   })
-  test('oidcc-ensure-post-request-succeeds', async () => {
+  test('oidcc-ensure-post-request-succeeds: accepts an authorization request by POST', async () => {
     const one = await begin()
     const fields = Object.entries(one.ask())
       .map(([name, value]) => `<input type="hidden" name="${name}" value="${value}">`)
@@ -273,31 +273,31 @@ describe('Basic OP', () => {
     expect((await verified(id_token)).sub).toBe(one.person.id)
     await one.close()
   })
-  test('oidcc-server-client-secret-post [S4-18]', async () => {
+  test('oidcc-server-client-secret-post: accepts the client secret in the body of the token request [S4-18]', async () => {
     const posting = await openApp(world, { redirect_uris: [callback.uri], token_endpoint_auth_method: 'client_secret_post' })
     const one = await begin({ with: () => posting })
     expect((await one.tokens(await one.go())).access_token).toContain('bursar_test_at_')
     await one.close()
   })
-  test('oidcc-request-uri-unsigned-supported-correctly-or-rejected-as-unsupported: rejected', async () => {
+  test('oidcc-request-uri-unsigned-supported-correctly-or-rejected-as-unsupported: rejects request_uri as unsupported', async () => {
     const one = await begin()
     expect((await one.go({ request_uri: 'https://app.example/request.jwt' })).get('error')).toBe('request_uri_not_supported')
     await one.close()
   })
   const part = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
-  test('oidcc-unsigned-request-object-supported-correctly-or-rejected-as-unsupported: rejected', async () => {
+  test('oidcc-unsigned-request-object-supported-correctly-or-rejected-as-unsupported: rejects request objects as unsupported', async () => {
     const one = await begin()
     expect((await one.go({ request: `${part({ alg: 'none' })}.${part(one.ask())}.` })).get('error')).toBe('request_not_supported')
     await one.close()
   })
-  test('oidcc-claims-essential: not supported, and passed over', () => succeedsWith({ claims: JSON.stringify({ userinfo: { name: { essential: true } } }) }))
-  test('oidcc-ensure-request-object-with-redirect-uri: rejected', async () => {
+  test('oidcc-claims-essential: ignores the parameter "claims"', () => succeedsWith({ claims: JSON.stringify({ userinfo: { name: { essential: true } } }) }))
+  test('oidcc-ensure-request-object-with-redirect-uri: rejects a request object that contains another redirect_uri', async () => {
     const one = await begin()
     const request = `${part({ alg: 'none' })}.${part({ redirect_uri: 'https://evil.example/' })}.`
     expect((await one.go({ request })).get('error')).toBe('request_not_supported')
     await one.close()
   })
-  test('oidcc-refresh-token', async () => {
+  test('oidcc-refresh-token: rotates the refresh token, and refuses it for another client', async () => {
     const one = await begin()
     const first = await one.tokens(await one.go())
     const second = (await app.refresh(first.refresh_token)).body as { id_token: string; access_token: string; refresh_token: string }
@@ -307,7 +307,7 @@ describe('Basic OP', () => {
     expect((await other.refresh(second.refresh_token)).body.error).toBe('invalid_grant')
     await one.close()
   })
-  test('oidcc-ensure-request-with-valid-pkce-succeeds', async () => {
+  test('oidcc-ensure-request-with-valid-pkce-succeeds: issues tokens for the matching code verifier', async () => {
     const one = await begin()
     const { code_verifier, ...challenge } = pkce()
     await one.tokens(await one.go(challenge), { code_verifier })
@@ -316,7 +316,7 @@ describe('Basic OP', () => {
 })
 
 describe('Config OP', () => {
-  test('oidcc-discovery-endpoint-verification [S4-20]', async () => {
+  test('oidcc-discovery-endpoint-verification: publishes the supported features, and only endpoints that exist [S4-20]', async () => {
     const answer = await exchange(world.port, 'GET', '/.well-known/openid-configuration')
     const found = JSON.parse(answer.text) as Record<string, string | string[]>
     const { origin } = world.config.public_url
@@ -342,7 +342,7 @@ describe('Config OP', () => {
       authorization_response_iss_parameter_supported: true,
     })
     expect(found.scopes_supported).toContain('openid')
-    // Nothing is named that is not there.
+    // Every published endpoint exists.
     for (const name of Object.keys(found).filter((key) => key.endsWith('_endpoint') || key === 'jwks_uri')) {
       const { pathname } = new URL(found[name] as string)
       const answers = await Promise.all(['GET', 'POST'].map((method) => exchange(world.port, method, pathname)))

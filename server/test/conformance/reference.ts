@@ -11,23 +11,23 @@ interface Reference {
   webhooks: Record<string, unknown>
 }
 
-/** Forms that overlap: one that fits the narrower fits the wider too, so "exactly one" without a mark to tell them by can only mean "any". */
+/**
+ * Turns `oneOf` without a discriminator into `anyOf`. The variants of these unions overlap. `oneOf` would therefore
+ * reject a value that matches several of them.
+ */
 const forgiving = (_: string, node: unknown): unknown => {
   if (typeof node !== 'object' || node === null || !('oneOf' in node) || 'discriminator' in node) return node
   const { oneOf, ...rest } = node
   return { ...rest, anyOf: oneOf }
 }
 
-/**
- * The structure of the public contract, where a copy of it lies beside the project; nothing where it does not. An
- * answer is checked against the schema of its own status.
- */
+/** Loads the public OpenAPI contract. Returns undefined if no copy of it exists beside the project. */
 export const openReference = () => {
   if (!existsSync(file)) return undefined
   const document = JSON.parse(readFileSync(file, 'utf8'), forgiving) as Reference
   const ajv = new Ajv2020({ strict: false, allErrors: true, validateSchema: false })
   addFormats.default(ajv)
-  // Ours are shaped as version 4, and any version is a good id.
+  // The contract requires UUIDs of version 4. Accepts every version, because our ids have only the form of version 4.
   ajv.addFormat('uuid4', /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i)
   ajv.addFormat('ipvanyaddress', (text) => isIP(text) > 0)
   ajv.addSchema(document, 'reference')
@@ -46,7 +46,7 @@ export const openReference = () => {
     Object.entries(document.paths).flatMap(([path, methods]) => Object.keys(methods).map((method) => [keyOf(method, path), [path, method] as const])),
   )
   return {
-    /** What is wrong with an answer, by the contract; nothing where the contract says nothing about it. */
+    /** Returns the violations of the schema for this operation and status. Empty if the contract does not describe the answer. */
     answer: (key: string, status: number, body: unknown): string[] => {
       const [path, method] = places.get(key) ?? []
       if (path === undefined || method === undefined) return []

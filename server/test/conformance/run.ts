@@ -2,11 +2,12 @@ import { createHmac } from 'node:crypto'
 import { operations, webhooks } from '@bursar/contract'
 import { webhooks as currentWebhooks } from 'polar-sdk/2026-04'
 import { validateEvent } from 'polar-sdk-strict/webhooks'
+import { countRequirements } from '../../../scripts/requirements.ts'
 import { randomText } from '../../src/kernel/secrets.ts'
 import { beginRun, endRun } from '../harness/runs.ts'
-import { find, openWorld, type World } from '../harness/world.ts'
+import { findOperation, openWorld, type World } from '../harness/world.ts'
 import * as official from './clients.ts'
-import { keyOf, promised, requirements } from './promise.ts'
+import { keyOf, promised } from './promise.ts'
 import { openReference } from './reference.ts'
 import { catalog } from './stories/catalog.ts'
 import { customers } from './stories/customers.ts'
@@ -27,10 +28,10 @@ export interface Stage {
     readonly current: (token: string) => ReturnType<typeof official.current>
     readonly strict: (token: string) => ReturnType<typeof official.strict>
   }
-  /** The address under which whatever is sent is seen, for what neither client can send. */
+  /** Address of the recording proxy, for requests that neither client can send. */
   readonly address: string
 }
-/** One area, told with both official clients: every operation it has is called and succeeds at least once. */
+/** Tests one area of the API with both official clients. Calls every operation of the area successfully at least once. */
 export type Story = (stage: Stage) => Promise<void>
 
 const stories: Record<string, Story> = {
@@ -61,7 +62,7 @@ const stage: Stage = {
 }
 const problems: string[] = []
 
-// One story, while it is being written: `pnpm conformance entitlements`. What the others would show is then missing.
+// `pnpm conformance entitlements` runs one area during development. The run then fails, because other areas are not covered.
 const chosen = process.argv.slice(2)
 for (const [name, story] of Object.entries(stories)) {
   if (chosen.length > 0 && !chosen.includes(name)) continue
@@ -73,11 +74,11 @@ for (const [name, story] of Object.entries(stories)) {
   }
 }
 
-// Every answer that passed is held against the contract file.
+// Checks every recorded answer against the contract file.
 const reference = openReference()
 if (!reference) console.log('skipped: the contract file is not beside this clone, so answers are held only against the clients and our own contract')
 for (const one of seen) {
-  const operation = find(one.method, one.path)
+  const operation = findOperation(one.method, one.path)
   if (!operation || !reference || !one.type.includes('json')) continue
   for (const problem of reference.answer(
     keyOf(operation.method, operation.path),
@@ -87,23 +88,23 @@ for (const one of seen) {
     problems.push(`${operation.id} ${one.status}: ${problem}`)
 }
 
-// Every promised operation that exists was called by each client and succeeded.
+// Checks that each client has called every promised and implemented operation successfully.
 const wanted = promised()
 const implemented = operations.filter((operation) => wanted.has(keyOf(operation.method, operation.path)))
 for (const operation of implemented) {
   const key = keyOf(operation.method, operation.path)
   const succeeded = (client?: string) =>
-    seen.some((one) => (client === undefined || one.client === client) && one.status < 300 && find(one.method, one.path) === operation)
+    seen.some((one) => (client === undefined || one.client === client) && one.status < 300 && findOperation(one.method, one.path) === operation)
   for (const client of ['current', 'strict'] as const) {
     const reason = official.uncallable[client][key]
     if (succeeded(client)) continue
-    // What a client cannot call is still called, by plain HTTP.
+    // Operations that a client cannot call are called by plain HTTP.
     if (reason && succeeded()) console.log(`note ${operation.id}: ${official.clients[client]} ${reason}`)
     else problems.push(`${operation.id}: no successful call by ${official.clients[client]}`)
   }
 }
 
-// Every event that was written is what both clients and the contract expect.
+// Checks that both clients and the contract accept the payload of every emitted event.
 const secret = 'conformance'
 const verified = new Set<string>()
 const { rows } = await world.database.owner((owner) =>
@@ -134,5 +135,6 @@ problems.push(...leaked)
 
 for (const problem of new Set(problems)) console.log(`FAIL ${problem}`)
 console.log(`${seen.length} answers checked · ${figures}`)
-console.log(`operations: ${implemented.length}/${wanted.size} · webhooks: ${verified.size}/41 · requirements: ${requirements().size}/119`)
+const requirements = countRequirements()
+console.log(`operations: ${implemented.length}/${wanted.size} · webhooks: ${verified.size}/41 · requirements: ${requirements.tested}/${requirements.total}`)
 process.exitCode = problems.length > 0 ? 1 : 0

@@ -11,7 +11,7 @@ export interface Seen {
   readonly text: string
 }
 
-/** Stands between a client and the server, changes nothing, and keeps its own record of what passed. */
+/** Opens a proxy between a client and the server. The proxy forwards every request unchanged, and records it with its answer. */
 export const openWitness = async (client: string, port: number, record: (seen: Seen) => void) => {
   const server = createServer((incoming, outgoing) => {
     const { host: _, ...headers } = incoming.headers

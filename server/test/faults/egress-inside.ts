@@ -7,12 +7,11 @@ import { openEgress } from '../../src/gateways/egress/egress.ts'
 import { TargetRefused } from '../../src/gateways/egress/targets.ts'
 import { forbidden, treacherous, type Zone } from './forbidden.ts'
 
-// Runs in a network of its own, in which every address there is leads to this machine: whatever opens a connection
-// succeeds, and the kernel counts it.
+// Runs in a separate network namespace in which every address leads to this machine. Every connection attempt succeeds, and the kernel counts it.
 for (const line of ['link set lo up', 'route add local 0.0.0.0/0 dev lo', '-6 route add local ::/0 dev lo']) execFileSync('ip', line.split(' '))
 const trap = createServer((socket) => socket.destroy()).listen(443, '::')
 await once(trap, 'listening')
-/** Connections that this network has begun, by the kernel's own count. */
+/** Returns the number of connections that this network has opened, as the kernel counts them. */
 const opened = () => {
   const [names, values] = readFileSync('/proc/net/snmp', 'utf8')
     .split('\n')
@@ -59,7 +58,7 @@ const server = createSocket('udp4', (question, from) => {
 server.bind(5399, '127.0.0.1')
 await once(server, 'listening')
 
-/** The sixteen bytes of an IPv6 address. */
+/** Returns the sixteen bytes of an IPv6 address. */
 function sixteen(text: string): Buffer {
   const plain = text.replace(/(\d+)\.(\d+)\.(\d+)\.(\d+)$/, (_, ...parts: string[]) => {
     const [a, b, c, d] = parts.slice(0, 4).map(Number) as [number, number, number, number]
@@ -91,7 +90,7 @@ const literal = await Promise.all(forbidden.map(async (target) => [target, await
 const named: [string, string][] = []
 for (const name of Object.keys(treacherous).filter((one) => !treacherous[one]!.afterwards)) named.push([name, await call(`https://${name}/hooks`)])
 const silent = opened()
-// The names that turn: the first answer may be used, the second must not be.
+// Names with DNS rebinding: the first DNS answer is public and may be used. The second is internal and must be refused.
 const turning: Record<string, unknown> = {}
 for (const name of Object.keys(treacherous).filter((one) => treacherous[one]!.afterwards)) {
   const first = await call(`https://${name}/hooks`)
@@ -99,7 +98,7 @@ for (const name of Object.keys(treacherous).filter((one) => treacherous[one]!.af
   const between = opened()
   turning[name] = { first, second: await call(`https://${name}/hooks`), opened: opened() - between }
 }
-// And the trap does catch: a public name is connected to.
+// Control measurement: a request to a public name must open a connection that the kernel counts.
 const control = opened()
 await call('https://good.example.com/hooks')
 console.log(JSON.stringify({ literal, named, turning, opened: silent - before, control: opened() - control }))

@@ -11,7 +11,7 @@ beforeAll(async () => {
 })
 afterAll(() => world.close())
 
-test('addresses that lead inside are refused when an endpoint is made or changed', async () => {
+test('refuses internal addresses when a webhook endpoint is created or updated', async () => {
   expect(new Set(forbidden).size).toBeGreaterThanOrEqual(155)
   expect(forbidden.length + Object.keys(treacherous).length).toBeGreaterThanOrEqual(160)
   const { api } = await world.shop()
@@ -27,7 +27,7 @@ test('addresses that lead inside are refused when an endpoint is made or changed
     expect([url, (await api.sendRaw(createWebhookEndpoint, { body: { ...body, url } })).status]).toEqual([url, 201])
 })
 
-test('and again when they are called: no connection is begun, by the count of the kernel', async () => {
+test('refuses internal addresses again when a webhook is delivered, and opens no connection, by the count of the kernel', async () => {
   const inside = new URL('egress-inside.ts', import.meta.url).pathname
   const { stdout } = await promisify(execFile)('unshare', ['--map-root-user', '--net', process.execPath, inside], { timeout: 300_000 })
   const seen = JSON.parse(stdout) as {
@@ -39,10 +39,10 @@ test('and again when they are called: no connection is begun, by the count of th
   }
   expect(seen.literal.filter(([, outcome]) => outcome !== 'refused')).toEqual([])
   expect(Object.fromEntries(seen.named)).toEqual(
-    Object.fromEntries(seen.named.map(([name]) => [name, name === 'nothing.example.com' ? 'failed: the name does not resolve' : 'refused'])),
+    Object.fromEntries(seen.named.map(([name]) => [name, name === 'nothing.example.com' ? 'failed: the host name does not resolve' : 'refused'])),
   )
   expect(seen.opened).toBe(0)
   expect(seen.control).toBe(1)
   expect(seen.turning['rebinding.example.com']).toMatchObject({ second: 'refused', opened: 0 })
-  expect(seen.turning['later.example.com']).toMatchObject({ first: 'failed: the name does not resolve', second: 'refused', opened: 0 })
+  expect(seen.turning['later.example.com']).toMatchObject({ first: 'failed: the host name does not resolve', second: 'refused', opened: 0 })
 })

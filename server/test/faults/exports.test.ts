@@ -8,9 +8,10 @@ import { copyRow } from '../harness/copies.ts'
 import { openSales } from '../harness/sales.ts'
 import { fairStopwatch } from '../harness/fair.ts'
 import { eventually, openWorld, type World } from '../harness/world.ts'
+import { counted } from '../harness/pace.ts'
 
-/** How often a reader goes away in the middle. */
-const aborts = Number(process.env.BURSAR_TEST_ABORTS ?? 60)
+/** Number of aborted downloads. */
+const aborts = counted('ABORTS', 60, 15)
 const rows = 24_000
 
 let world: World
@@ -25,7 +26,7 @@ interface Shop {
   readonly token: string
 }
 
-/** A shop whose export is much larger than whatever lies between two processes. */
+/** Opens a shop whose export is much larger than the buffers between two processes. */
 const openShop = async (count = rows): Promise<Shop> => {
   const organization = await world.organization()
   const token = (await organization.token()).secret.reveal()
@@ -43,7 +44,7 @@ const openShop = async (count = rows): Promise<Shop> => {
   return { api, id: organization.id, token }
 }
 
-/** A reader of its own: nothing is taken until it is asked for. */
+/** Sends an export request on its own connection. Returns the answer before any of its body is read. */
 const ask = async ({ token }: Shop, query = '', path: string = exportOrders.path): Promise<IncomingMessage> => {
   const sent = request({
     host: '127.0.0.1',
@@ -58,7 +59,7 @@ const ask = async ({ token }: Shop, query = '', path: string = exportOrders.path
   return answer
 }
 
-/** Everything that comes, until a number of bytes; whether it was all of it. */
+/** Reads the answer up to a number of bytes. `complete` is true if the whole answer has arrived. */
 const drain = async (answer: IncomingMessage, most = Infinity): Promise<{ text: string; bytes: number; complete: boolean }> => {
   const chunks: Buffer[] = []
   let bytes = 0
@@ -69,7 +70,7 @@ const drain = async (answer: IncomingMessage, most = Infinity): Promise<{ text: 
       if (bytes >= most) break
     }
   } catch {
-    // Broken off.
+    // The connection was cut.
   }
   return { text: Buffer.concat(chunks).toString(), bytes, complete: answer.complete }
 }
@@ -84,7 +85,7 @@ const copying = () =>
 
 const linesOf = (text: string) => text.split('\r\n').slice(1, -1)
 
-test(`a reader that goes away at any of ${aborts} places: the query ends and its connection is given back within a second`, async () => {
+test(`ends the query and returns its connection within a second after a reader disconnects, at each of ${aborts} positions`, async () => {
   const shop = await openShop()
   const whole = (await drain(await ask(shop))).bytes
   expect(whole).toBeGreaterThan(9_000_000)
@@ -94,18 +95,18 @@ test(`a reader that goes away at any of ${aborts} places: the query ends and its
     await drain(answer, Math.floor((whole * ((at * 0.618_034) % 1)) / 1.05))
     const since = fairStopwatch()
     answer.destroy()
-    await eventually('nothing runs any more', async () => {
+    await eventually('no export runs in the database', async () => {
       const { total, idle } = world.api.postgres.use()
       return total === idle && (await copying()).length === 0
     })
     taken.push(since())
   }
   expect(Math.max(...taken)).toBeLessThanOrEqual(1000)
-  // And nobody's turn is spent for good.
+  // An aborted export no longer counts against the limit of two parallel exports.
   expect((await drain(await ask(shop))).complete).toBe(true)
 })
 
-test('a reader of a kilobyte a second does not slow another, and whoever ends while one reads does not wait for it', async () => {
+test('needs at most twice the time for an export while another client reads only a kilobyte per second', async () => {
   const shop = await openShop()
   const time = async () => {
     const since = fairStopwatch()
@@ -119,11 +120,11 @@ test('a reader of a kilobyte a second does not slow another, and whoever ends wh
     clearInterval(reading)
     expect(slow.complete).toBe(false)
     slow.destroy()
-    await eventually('it is let go of', async () => (await copying()).length === 0)
+    await eventually('the database has ended the export', async () => (await copying()).length === 0)
     return took
   }
   await time()
-  // In turn, so that what else the machine does falls on both.
+  // Measures in turn with and without the slow client, so that other load on the machine affects both.
   const ratios: number[] = []
   for (let turn = 0; turn < 5; turn++) {
     const alone = await time()
@@ -132,8 +133,8 @@ test('a reader of a kilobyte a second does not slow another, and whoever ends wh
   expect(ratios.toSorted((a, b) => a - b)[2]).toBeLessThan(2)
 })
 
-test('what breaks in the middle breaks the answer: it never ends as if it were whole', async () => {
-  // More than any two sockets hold between them, however fast it is made.
+test('aborts the response if the query fails midway, so that a truncated file never looks complete', async () => {
+  // The export must be larger than all socket buffers. Otherwise it is complete before the query is ended.
   const shop = await openShop(rows * 3)
   const answer = await ask(shop)
   await drain(answer, 1_000_000)
@@ -146,8 +147,8 @@ test('what breaks in the middle breaks the answer: it never ends as if it were w
   expect((await drain(await ask(shop))).complete).toBe(true)
 })
 
-test('to a reader of HTTP/1.0, for whom the end of the connection is the end of the file, it is broken off all the same', async () => {
-  // Again more than the sockets hold: otherwise it has ended well before it is broken off.
+test('resets the connection of an HTTP/1.0 reader if the query fails, because a clean close would mean a complete file', async () => {
+  // The export must be larger than all socket buffers. Otherwise it is complete before the query is ended.
   const shop = await openShop(rows * 3)
   const socket = connect(world.port, '127.0.0.1')
   socket.write(`GET ${exportOrders.path} HTTP/1.0\r\nhost: x\r\nauthorization: Bearer ${shop.token}\r\n\r\n`)
@@ -171,7 +172,7 @@ test('to a reader of HTTP/1.0, for whom the end of the connection is the end of 
   expect(await ended).toBe('ECONNRESET')
 })
 
-test('a reader that leaves before the first line ends the query as well', async () => {
+test('ends the export query within a second if the reader disconnects before the first line', async () => {
   const shop = await openShop(10)
   await world.database.owner(async (owner) => {
     await owner.query('begin')
@@ -185,17 +186,17 @@ test('a reader that leaves before the first line ends the query as well', async 
     }
     const sent = request({ host: '127.0.0.1', port: world.port, path: exportOrders.path, headers: { authorization: `Bearer ${shop.token}` }, agent: false })
     sent.on('error', () => undefined).end()
-    await eventually('it waits', async () => (await waiting()) === 1)
+    await eventually('the export waits for the lock', async () => (await waiting()) === 1)
     const since = fairStopwatch()
     sent.destroy()
-    await eventually('it does not wait any more', async () => (await waiting()) === 0)
+    await eventually('the export no longer waits', async () => (await waiting()) === 0)
     expect(since()).toBeLessThanOrEqual(1000)
     await owner.query('rollback')
   })
   expect((await shop.api.send(exportOrders, {})).status).toBe(200)
 })
 
-test('what is wrong before the first line is answered as such', async () => {
+test('answers with status 500 if the export query fails before the first line', async () => {
   const shop = await openShop(10)
   await world.database.owner((owner) => owner.query('revoke select on customers from bursar_api'))
   const { status, headers } = await shop.api.send(exportOrders, {})
@@ -204,7 +205,7 @@ test('what is wrong before the first line is answered as such', async () => {
   expect((await shop.api.send(exportOrders, {})).status).toBe(200)
 })
 
-test('the file is one moment, whatever is written while it is read', async () => {
+test('exports the rows of one snapshot, without writes that commit during the export', async () => {
   const shop = await openShop()
   const answer = await ask(shop, '?columns=product')
   const begun = await drain(answer, 100_000)
@@ -220,7 +221,7 @@ test('the file is one moment, whatever is written while it is read', async () =>
   expect(new Set(linesOf((await drain(await ask(shop, '?columns=product'))).text))).toEqual(new Set(['Other']))
 })
 
-test('an organization has two exports at a time; others are not held up by it', async () => {
+test('allows an organization two exports at a time, without limiting other organizations', async () => {
   const [shop, other] = [await openShop(), await openShop(10)]
   const open = [await ask(shop), await ask(shop)]
   const refused = await shop.api.send(exportOrders, {})
@@ -231,10 +232,10 @@ test('an organization has two exports at a time; others are not held up by it', 
   open[1]!.destroy()
 })
 
-test('a process that ends does not wait for whoever reads slowly, and they see that the end is missing', async () => {
+test('shuts down without waiting for slow readers, and aborts their responses, so that a truncated file never looks complete', async () => {
   const shop = await openShop()
   const slow = await ask(shop)
-  // This one has not even begun: it waits for somebody else.
+  // This export has not started: it waits for a lock.
   const holder = world.database.owner(async (owner) => {
     await owner.query('begin')
     await owner.query('lock table subscriptions in access exclusive mode')

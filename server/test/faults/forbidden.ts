@@ -167,7 +167,7 @@ const tricks = [
   'https://0.0.0.0:443/',
 ]
 
-/** Addresses that must be refused by their form alone. */
+/** Webhook URLs that the server must refuse without a DNS query, because of their scheme, host or port. */
 export const forbidden: readonly string[] = [
   ...v4.map((address) => `https://${address}/hooks`),
   ...spellings.map((address) => `https://${address}/hooks`),
@@ -179,14 +179,14 @@ export const forbidden: readonly string[] = [
 export interface Zone {
   readonly a?: readonly string[]
   readonly aaaa?: readonly string[]
-  /** What the second question is answered with. */
+  /** The DNS answer to the second query for the name, if it differs from the first. */
   readonly afterwards?: Zone
   readonly cname?: string
 }
 
 const crowd = Array.from({ length: 20 }, (_, at) => `93.184.216.${at + 1}`)
 
-/** Names that look public and lead inside. */
+/** Host names that look public but resolve to internal addresses, at the first or at the second query. */
 export const treacherous: Record<string, Zone> = {
   'private.example.com': { a: ['10.0.0.1'] },
   'loop.example.com': { a: ['127.0.0.1'] },

@@ -3,21 +3,22 @@ import type { KyselyPlugin } from 'kysely'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { within } from '../../src/kernel/actors.ts'
 import { Secret, randomText } from '../../src/kernel/secrets.ts'
-import type { Means } from '../../src/modules/handlers.ts'
-import { start, switchOn, undo } from '../../src/modules/migration/members/migrating.ts'
+import type { Deps } from '../../src/modules/handlers.ts'
+import { startMigration, switchOn, undo } from '../../src/modules/migration/members/migrating.ts'
 import { findMigration } from '../../src/modules/migration/members/migrations.sql.ts'
 import { work } from '../../src/modules/migration/members/working.ts'
 import { claim } from '../../src/platform/jobs/leases.sql.ts'
 import { openLog } from '../../src/platform/log.ts'
 import { openPostgres, type Transact } from '../../src/platform/postgres/postgres.ts'
 import { asOwner, loginOf } from '../harness/database.ts'
-import { Died, type End } from '../harness/doom.ts'
+import { Died, type End } from '../harness/crashes.ts'
 import { golden, importBundle, seeded } from '../harness/golden.ts'
 import { saidOf, summaryOf, type Summary } from '../harness/legacy.ts'
 import { openWorld, type World } from '../harness/world.ts'
+import { paced } from '../harness/pace.ts'
 
-/** How many places between two commits the process ends at, of all there are; `all`: before and after every statement. */
-const asked = process.env.BURSAR_TEST_POINTS ?? '60'
+/** Number of crash points at statements, chosen at random. `all`: before and after every statement. Commits are always crash points. */
+const asked = process.env.BURSAR_TEST_POINTS ?? String(paced(60, 15))
 const batch = 80
 
 let world: World
@@ -26,11 +27,11 @@ beforeAll(async () => {
   world = await openWorld()
   const { organization, api } = await importBundle(world, golden({ size: asked === 'all' ? 1 : 0.5 }))
   organization_id = organization.id
-  // Somebody who wants to hear of what only the migration does: it is said once, whatever happens.
+  // This endpoint subscribes to events of the migration. Each event must be emitted once, even after a crash.
   await api.call(createWebhookEndpoint, {
     body: { url: 'https://hooks.example/members', format: 'raw', events: ['member.created', 'member.deleted', 'customer.deleted'], migration_events: true },
   })
-  // Clones need a database that nobody is connected to.
+  // PostgreSQL clones a database only if it has no connections, so the API is closed.
   await world.database.owner((owner) => owner.query('analyze'))
   await world.api.close()
 })
@@ -39,7 +40,7 @@ afterAll(async () => {
   await world.database.drop()
 })
 
-/** A process that ends at a chosen statement or commit, counted from when it began. Nothing that it does after that has any effect. */
+/** Simulates a process that ends at a chosen statement or commit, counted from its start. After that point every statement throws. */
 const openLife = (end: (End & { readonly at: 'statement' | 'commit' }) | null) => {
   const count = { statement: 0, commit: 0 }
   let dead = false
@@ -84,26 +85,26 @@ interface Outcome {
   readonly count: { readonly statement: number; readonly commit: number }
 }
 
-/** A database of its own for one way after the other: each comes back to where it began, or the next one gets another. */
+/** Opens a clone of the database for several runs. The undo returns it to the initial state. After a wrong result, the test opens a new clone. */
 const openPlace = async () => {
   const name = `bursar_t_${process.env.BURSAR_TEST_RUN ?? 'x'}_${randomText(8, 'abcdefghijklmnop')}`
   await world.database.release()
   await asOwner('postgres', async (owner) => {
     await owner.query(`create database ${name} template ${world.database.name}`)
-    // What is lost with the machine is not the matter here: a process ends, and the database stays.
+    // The test ends only simulated processes, never PostgreSQL, so commits need not reach the disk.
     await owner.query(`alter database ${name} set synchronous_commit = off`)
   })
   let now = new Date('2026-11-01T00:00:00Z').getTime()
   const clock = { wall: () => new Date(now), business: () => new Date(now) }
   const log = openLog('silent')
   const url = new Secret(loginOf(name))
-  const api = openPostgres(url, 'bursar_api', { max: 2, clock, log, patience_ms: world.config.database_patience_ms })
-  const worker = openPostgres(url, 'bursar_worker', { max: 2, clock, log, patience_ms: world.config.database_patience_ms })
+  const api = openPostgres(url, 'bursar_api', { max: 2, clock, log, timeout_ms: world.config.database_timeout_ms })
+  const worker = openPostgres(url, 'bursar_worker', { max: 2, clock, log, timeout_ms: world.config.database_timeout_ms })
   const database = { owner: <T>(visit: Parameters<typeof asOwner<T>>[1]) => asOwner(name, visit) }
   const platform = { ...world.platform, clock, log, config: { ...world.config, member_migration: { batch, seal_days: 30 } } }
   const rowOf = () => findMigration(worker.db, organization_id)
 
-  /** The whole way there and back, by processes of which the first ends where it is told to. */
+  /** Runs the whole migration and its undo. The first process ends at the chosen point, and a second one continues. */
   const run = async (end: Parameters<typeof openLife>[0]): Promise<Outcome> => {
     const first = openLife(end)
     let life = first
@@ -112,28 +113,29 @@ const openPlace = async () => {
         await effect()
       } catch (error) {
         if (!(error instanceof Died)) throw error
-        // Another process takes over when the lease of the one before has run out.
+        // Another process takes over when the lease of the first has expired.
         life = openLife(null)
         now += 120_000
       }
     }
-    const step = (take: typeof start) => live(() => life.around(api.transact)((tx) => take(tx, within(organization_id, 'machine', 'before'), organization_id)))
+    const step = (take: typeof startMigration) =>
+      live(() => life.around(api.transact)((tx) => take(tx, within(organization_id, 'machine', 'before'), organization_id)))
     const sweep = () =>
       live(async () => {
         now += 2000
         const transact = life.around(worker.transact)
-        const means: Means = { db: worker.db, transact, gateways: {} as never, platform }
-        for (const lease of await claim(transact, 'member_migrations', { holder: 'test', limit: 1, lease_ms: 60_000 })) await work(means, lease)
+        const deps: Deps = { db: worker.db, transact, gateways: {} as never, platform }
+        for (const lease of await claim(transact, 'member_migrations', { holder: 'test', limit: 1, lease_ms: 60_000 })) await work(deps, lease)
       })
     for (let row = await rowOf(); row?.state !== 'phase2' || row.work !== null; row = await rowOf())
       if (row && row.work !== null) await sweep()
-      else if (!row || row.state === 'before') await step(start)
-      else if (row.state === 'phase1') await step((tx, reach, id) => switchOn(tx, reach, platform, id))
+      else if (!row || row.state === 'before') await step(startMigration)
+      else if (row.state === 'phase1') await step((tx, scope, id) => switchOn(tx, scope, platform, id))
       else throw new Error(`it stands at ${row.state}`)
     const [there, said] = [await summaryOf(database, organization_id), await saidOf(database, organization_id)]
     for (let row = await rowOf(); row!.state !== 'before' || row!.work !== null; row = await rowOf()) await (row!.work !== null ? sweep() : step(undo))
     const [back, saidThen] = [await summaryOf(database, organization_id), await saidOf(database, organization_id)]
-    // Nothing is left of it but what it has said, and that it was.
+    // Deletes the events and the migration row. After the undo, nothing else remains of the migration.
     await database.owner(async (owner) => {
       await owner.query('delete from events where organization_id = $1', [organization_id])
       await owner.query('delete from member_migrations where organization_id = $1', [organization_id])
@@ -158,7 +160,7 @@ const pointsOf = ({ statement, commit }: Outcome['count']) => {
 }
 
 test(
-  'both phases and the way back, ended anywhere and taken up again, come to the same; back is what was there before [S3-01] [S3-02] [S3-03]',
+  'completes the member migration and its undo with the same result after a crash at any point, and the undo restores the initial state [S3-01] [S3-02] [S3-03]',
   { timeout: 3_600_000 },
   async () => {
     const before = await summaryOf(world.database, organization_id)

@@ -15,10 +15,10 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Payments, Processor, ProcessorRefund } from '../../src/gateways/payments/payments.ts'
 import { reopen } from '../../src/modules/checkout/checkouts/fulfilment.ts'
 import { follow as followRefund } from '../../src/modules/billing/refunds/refunds.ts'
-import { openDeployment, openLife } from '../harness/doom.ts'
+import { openDeployment, openLife } from '../harness/crashes.ts'
 import { openWorld, type World } from '../harness/world.ts'
 
-/** Answers that come late: about an attempt that has a successor, or older than what is known. */
+// Late results from the processor: of a payment attempt that was replaced by another, or older than the stored state.
 let world: World
 let deployment: Awaited<ReturnType<typeof openDeployment>>
 beforeAll(async () => {
@@ -49,20 +49,20 @@ const open = async (uses: number | null = null) => {
   return { api, product, discount, checkout, params, confirm, status }
 }
 
-test('an attempt that was given up says nothing about its successor: the checkout stays confirmed, and so does its discount', async () => {
+test('ignores the late result of an abandoned payment attempt, which says nothing about its successor: checkout and discount stay confirmed', async () => {
   const { api, checkout, discount, confirm, status } = await open(1)
   expect((await confirm('tok_3ds')).status).toBe(200)
   const [given_up] = (await api.call(listPayments, { query: { checkout_id: [checkout.id] } })).items
-  // Nobody answers the bank for more than an hour.
+  // The buyer does not complete the bank authentication for more than an hour, so the payment attempt is abandoned.
   world.clock.advance(3_700_000)
   await deployment.sweep()
   await deployment.work()
   expect(await status()).toBe('open')
   expect((await confirm('tok_processing')).status).toBe(200)
   expect(await status()).toBe('confirmed')
-  // Whoever was slow with the first one comes back only now.
-  await deployment.means.transact((tx) =>
-    reopen(tx, deployment.means.platform, { organization_id: checkout.organization_id, checkout_id: checkout.id }, given_up!.id),
+  // A slow process handles the failure of the first payment attempt only now.
+  await deployment.deps.transact((tx) =>
+    reopen(tx, deployment.deps.platform, { organization_id: checkout.organization_id, checkout_id: checkout.id }, given_up!.id),
   )
   expect(await status()).toBe('confirmed')
   expect((await api.call(getDiscount, { params: { id: discount.id } })).redemptions_count).toBe(1)
@@ -73,7 +73,7 @@ test('an attempt that was given up says nothing about its successor: the checkou
   expect((await api.call(listOrders, { query: { checkout_id: [checkout.id] } })).items).toMatchObject([{ status: 'paid', total_amount: 1450 }])
 })
 
-test('what costs nothing after a decline is given for nothing', async () => {
+test('completes a checkout without payment if a discount makes it free after a declined card', async () => {
   const { api, checkout, params, confirm, status } = await open()
   expect((await confirm('tok_do_not_honor')).status).toBe(400)
   await api.call(createDiscount, { body: { name: 'All', code: 'ALLOFIT', type: 'percentage', basis_points: 10_000, duration: 'once' } })
@@ -84,7 +84,7 @@ test('what costs nothing after a decline is given for nothing', async () => {
   expect((await api.call(listOrders, { query: { checkout_id: [checkout.id] } })).items).toMatchObject([{ status: 'paid', total_amount: 0 }])
 })
 
-test('an answer about a refund that is older than what is known changes nothing', async () => {
+test('keeps a refund succeeded if an older answer of the processor still shows it as pending', async () => {
   const { api, checkout, confirm } = await open()
   expect((await confirm('tok_visa')).status).toBe(200)
   await deployment.work()
@@ -99,7 +99,7 @@ test('an answer about a refund that is older than what is known changes nothing'
       return { ...processor, readRefund } satisfies Processor
     },
   })
-  const { means } = deployment
-  await followRefund({ ...means, gateways: { ...means.gateways, payments: stale(means.gateways.payments) } }, checkout.organization_id, refund.id)
+  const { deps } = deployment
+  await followRefund({ ...deps, gateways: { ...deps.gateways, payments: stale(deps.gateways.payments) } }, checkout.organization_id, refund.id)
   expect(await api.call(getOrder, { params: { id: order!.id } })).toMatchObject({ status: 'partially_refunded', refunded_amount: 1000 })
 })

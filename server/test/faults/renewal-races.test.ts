@@ -3,12 +3,13 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { sweeps } from '../../src/platform/jobs/catalogue.ts'
 import { claim } from '../../src/platform/jobs/leases.sql.ts'
 import { renew } from '../../src/modules/billing/renewals/renewals.ts'
-import { openDeployment, openLife } from '../harness/doom.ts'
+import { openDeployment, openLife } from '../harness/crashes.ts'
 import { compareBooks, day, openPlans, type Plan } from '../harness/plans.ts'
 import { openSales } from '../harness/sales.ts'
 import { openWorld, type World } from '../harness/world.ts'
+import { counted } from '../harness/pace.ts'
 
-const rounds = Number(process.env.BURSAR_TEST_ROUNDS ?? 40)
+const rounds = counted('ROUNDS', 40, 10)
 
 let world: World
 let deployment: Awaited<ReturnType<typeof openDeployment>>
@@ -28,7 +29,10 @@ afterAll(async () => {
 type Flag = 'cancel_at_period_end' | 'pause_at_period_end' | 'revoke'
 const stopped = { cancel_at_period_end: 'canceled', pause_at_period_end: 'paused', revoke: 'canceled' }
 
-/** Somebody asks for something at the instant at which the period ends; which of both was first, and what became of it. */
+/**
+ * Races a request against the renewal at the end of the period. Checks that the subscription and its orders match the
+ * side (request or renewal) that committed first.
+ */
 const race = async (flag: Flag, ask: (plan: Plan, id: string) => Promise<{ status: number }>) => {
   const plan = await plans.open()
   const outcomes = { renewed: 0, stopped: 0, called_off: 0 }
@@ -42,20 +46,20 @@ const race = async (flag: Flag, ask: (plan: Plan, id: string) => Promise<{ statu
       plan.product.prices.map((price) => price.id),
       { amount: 2900, recurring_interval: 'day', current_period_start: start, current_period_end: end, calendar_from: start, due_at: end },
     )
-    const [lease] = await claim(deployment.means.transact, 'subscriptions', { holder: 'test', limit: 1, lease_ms: sweeps['billing.renew'].lease_ms })
+    const [lease] = await claim(deployment.deps.transact, 'subscriptions', { holder: 'test', limit: 1, lease_ms: sweeps['billing.renew'].lease_ms })
     expect(lease!.id).toBe(id)
-    // The request has a longer way: the worker begins a little later in every other round, and both come first now and then.
+    // The request takes longer than the renewal. In every other round the renewal is delayed, so that each side wins sometimes.
     const late = async () => {
-      for (let at = 0; at < (round % 2) * (round % 12); at++) await deployment.means.db.q.selectFrom('customers').select('id').limit(1).execute()
-      await renew(deployment.means, lease!)
+      for (let at = 0; at < (round % 2) * (round % 12); at++) await deployment.deps.db.q.selectFrom('customers').select('id').limit(1).execute()
+      await renew(deployment.deps, lease!)
     }
     const [answer] = await Promise.all([ask(plan, id), late()])
     expect(answer.status).toBe(200)
     const row = await plan.row(id)
     const orders = (await plan.orders(id)).map(({ status }) => status)
-    // Either it was renewed first, and what was asked for counts for the next period; or it was stopped, and nothing was billed.
+    // If the renewal came first, the request applies to the next period. If the request came first, no order exists.
     const renewed = orders.length > 0
-    // What is revoked between the order and its charge is not charged any more.
+    // A revocation after the order was created and before it is charged voids the order.
     const calledOff = flag === 'revoke' && orders[0] === 'void'
     expect(orders, `round ${round}`).toEqual(renewed ? [calledOff ? 'void' : 'paid'] : [])
     expect(row.status, `round ${round}`).toBe(renewed && flag !== 'revoke' ? 'active' : stopped[flag])
@@ -65,21 +69,21 @@ const race = async (flag: Flag, ask: (plan: Plan, id: string) => Promise<{ statu
   }
   const { ours, theirs } = await compareBooks(world, plan.organization.id)
   expect(ours).toEqual(theirs)
-  // The first one was bought.
+  // There is one charge for each renewal, and one for the purchase of the plan.
   expect(Object.keys(theirs)).toHaveLength(1 + outcomes.renewed)
   process.stdout.write(
     `${flag} against renew: ${rounds} rounds, ${outcomes.renewed} renewed first, ${outcomes.stopped} stopped first, ${outcomes.called_off} called off in between\n`,
   )
 }
 
-test('cancel against renew at one instant: renewed once, or ended unbilled, every time', { timeout: 900_000 }, () =>
+test('renews a subscription once, or ends it without an order, when a cancellation races the renewal', { timeout: 900_000 }, () =>
   race('cancel_at_period_end', (plan, id) => plan.api.send(updateSubscription, { params: { id }, body: { cancel_at_period_end: true } })),
 )
 
-test('pause against renew at one instant: renewed once, or paused unbilled, every time', { timeout: 900_000 }, () =>
+test('renews a subscription once, or pauses it without an order, when a pause races the renewal', { timeout: 900_000 }, () =>
   race('pause_at_period_end', (plan, id) => plan.api.send(updateSubscription, { params: { id }, body: { pause_at_period_end: true } })),
 )
 
-test('revoke against renew at one instant: what is charged is paid, and it is over, every time', { timeout: 900_000 }, () =>
+test('ends a subscription without an unpaid order when a revocation races the renewal', { timeout: 900_000 }, () =>
   race('revoke', (plan, id) => plan.api.send(revokeSubscription, { params: { id } })),
 )

@@ -1,6 +1,6 @@
 import { createCustomerSession, getSubscription, listOrders, revokeSubscription, updatePortalCustomer, updateSubscription } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { Died, openDeployment, openLife, type Life } from '../harness/doom.ts'
+import { Died, openDeployment, openLife, type Life } from '../harness/crashes.ts'
 import { compareBooks, day, openPlans, type Plan } from '../harness/plans.ts'
 import { openWorld, type World } from '../harness/world.ts'
 
@@ -18,13 +18,13 @@ afterAll(async () => {
 })
 
 interface Flow {
-  /** What the sale is like. */
+  /** Options of the purchase of the plan. */
   readonly sale: Parameters<typeof plans.open>[0]
-  /** Brings it to where the flow begins. */
+  /** Brings the subscription into the state in which the flow starts. */
   readonly ready: (plan: Plan) => Promise<void>
-  /** Runs until it is done or the life ends. */
+  /** Runs the flow until it is done or the simulated process ends. */
   readonly run: (plan: Plan, deployment: Awaited<ReturnType<typeof openDeployment>>) => Promise<void>
-  /** What must be so when others have seen to the rest. */
+  /** Checks the state after recovery. `first` is true if the process ended before its first effect. */
   readonly expected: (plan: Plan, at: string, first: boolean) => Promise<void>
 }
 
@@ -55,7 +55,7 @@ const live = async (life: Life, flow: Flow, plan: Plan) => {
   }
 }
 
-/** Others find what the dead one left: after a while, and with nobody's help. */
+/** Lets another process finish the interrupted work after the leases of the crashed process have expired. Sends no new requests. */
 const recover = async () => {
   for (const wait of [0, 31_000, 61_000, 601_000]) {
     world.clock.advance(wait)
@@ -63,7 +63,7 @@ const recover = async () => {
   }
 }
 
-/** No attempt without its charge, no charge without its attempt; and no order that is paid twice, or in part. */
+/** Checks that payment attempts and charges match one to one, and that no order is paid twice or in part. */
 const judge = async (plan: Plan, at: string) => {
   const { ours, theirs, charges } = await compareBooks(world, plan.organization.id)
   expect(ours, at).toEqual(theirs)
@@ -84,31 +84,35 @@ const judge = async (plan: Plan, at: string) => {
 }
 
 const enumerate = (what: string, flow: Flow) =>
-  test(`${what}, ended at every effect, before and after: nothing lost, nothing double, by the processor's own record`, { timeout: 900_000 }, async () => {
-    const first = await begin(flow)
-    const whole = openLife(null)
-    await live(whole, flow, first)
-    await flow.expected(first, 'undisturbed', false)
-    await judge(first, 'undisturbed')
-    const heard = await first.told()
-    const { effects } = whole
-    expect(effects.length).toBeGreaterThan(2)
-    process.stdout.write(`${what}: ${effects.length} effects (${effects.join(', ')}), ${effects.length * 2} ends\n`)
-    for (let point = 1; point <= effects.length; point++)
-      for (const side of ['before', 'after'] as const) {
-        const at = `${point} ${effects[point - 1]} ${side}`
-        const plan = await begin(flow)
-        const life = openLife({ point, side })
-        await live(life, flow, plan)
-        expect(life.isDead(), at).toBe(true)
-        await recover()
-        await flow.expected(plan, at, point === 1 && side === 'before')
-        await judge(plan, at)
-        const news = await plan.told()
-        // What was told is what is told when nobody dies, each once; where nothing was begun, nothing.
-        if (news.length > 0) expect(news.toSorted(), at).toEqual(heard.toSorted())
-      }
-  })
+  test(
+    `survives a crash before and after every effect of ${what}: the processor's own records show no lost and no duplicate charge`,
+    { timeout: 900_000 },
+    async () => {
+      const first = await begin(flow)
+      const whole = openLife(null)
+      await live(whole, flow, first)
+      await flow.expected(first, 'undisturbed', false)
+      await judge(first, 'undisturbed')
+      const heard = await first.told()
+      const { effects } = whole
+      expect(effects.length).toBeGreaterThan(2)
+      process.stdout.write(`${what}: ${effects.length} effects (${effects.join(', ')}), ${effects.length * 2} ends\n`)
+      for (let point = 1; point <= effects.length; point++)
+        for (const side of ['before', 'after'] as const) {
+          const at = `${point} ${effects[point - 1]} ${side}`
+          const plan = await begin(flow)
+          const life = openLife({ point, side })
+          await live(life, flow, plan)
+          expect(life.isDead(), at).toBe(true)
+          await recover()
+          await flow.expected(plan, at, point === 1 && side === 'before')
+          await judge(plan, at)
+          const news = await plan.told()
+          // The flow emits the same events as without a crash, each once. It emits none if it ended before its first commit.
+          if (news.length > 0) expect(news.toSorted(), at).toEqual(heard.toSorted())
+        }
+    },
+  )
 
 const sweepOnce = async (_: Plan, deployment: Awaited<ReturnType<typeof openDeployment>>) => {
   await deployment.sweep('billing.renew', 'billing.collect')
@@ -151,7 +155,7 @@ enumerate('a renewal that is declined', {
   },
 })
 
-enumerate('a retry', {
+enumerate('a dunning retry', {
   sale: { card: 'tok_recovers_later' },
   ready: async (plan) => {
     await plans.until(await plan.end())
@@ -196,7 +200,7 @@ const upgraded = async (plan: Plan, at: string) => {
   ])
 }
 
-enumerate('an upgrade that is paid for, asked for again with the same key', {
+enumerate('a paid upgrade that the caller retries with the same idempotency key', {
   ...upgrade,
   expected: async (plan, at) => {
     const again = await healthy
@@ -208,7 +212,7 @@ enumerate('an upgrade that is paid for, asked for again with the same key', {
   },
 })
 
-enumerate('an upgrade that is paid for, and nobody asks again', {
+enumerate('a paid upgrade that the caller does not retry', {
   ...upgrade,
   expected: async (plan, at, first) => {
     if (!first) return upgraded(plan, at)
@@ -223,7 +227,7 @@ enumerate('an upgrade that is declined', {
   expected: async (plan, at, first) => {
     expect((await plan.seen()).product_id, at).toBe(plan.product.id)
     expect(await statuses(plan), at).toEqual(first ? ['paid'] : ['paid', 'void'])
-    // And the way is free for another change.
+    // The declined change is deleted, so that it does not block the next change.
     const { rows } = await world.database.owner((owner) => owner.query('select 1 from subscription_updates where subscription_id = $1', [plan.id]))
     expect(rows, at).toEqual([])
   },
@@ -238,7 +242,7 @@ enumerate('a revocation with an open order', {
   },
   run: async (plan, deployment) => {
     await deployment.client(await tokenOf(plan), { 'idempotency-key': `revoke-${plan.id}` }).send(revokeSubscription, { params: plan.params })
-    // Whoever collects comes by as well.
+    // Also runs the sweep that collects overdue orders, because it races the revocation.
     await deployment.sweep('billing.collect')
     await deployment.work()
   },
@@ -256,7 +260,7 @@ enumerate('a revocation with an open order', {
   },
 })
 
-enumerate('a new card for what is owed', {
+enumerate('the payment of an overdue order with a new card', {
   sale: { card: 'tok_declined_later' },
   ready: async (plan) => {
     await plans.until(await plan.end())

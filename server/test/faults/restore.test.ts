@@ -5,14 +5,15 @@ import { releaseHeld } from '../../src/main/backups.ts'
 import { openApi, openWorker } from '../../src/main/wire.ts'
 import { readConfig, type Config } from '../../src/platform/config.ts'
 import { openTelemetry } from '../../src/platform/telemetry.ts'
-import { readManifest } from '../../src/platform/postgres/backups.ts'
+import { readManifest } from '../../src/platform/backups/backups.ts'
 import { asOwner, loginOf, urlOf } from '../harness/database.ts'
 import { launch } from '../harness/process.ts'
 import { eventually, openWorld, type World } from '../harness/world.ts'
+import { counted } from '../harness/pace.ts'
 import { openDice } from './kills/plan.ts'
 import { writeSubscriptions } from './kills/rows.ts'
 
-const renewals = Number(process.env.BURSAR_TEST_RENEWALS ?? 60)
+const renewals = counted('RENEWALS', 60, 40, 4)
 
 let world: World
 let name: string
@@ -46,13 +47,13 @@ interface Charge {
   readonly trigger: string
   readonly charged_at: Date
 }
-/** What the processor has taken, by its own record: as it is now, or as a copy of the database remembers it. */
+/** Charges by the processor's own records, in the live database or in a restored copy. */
 const chargesIn = (database: string) =>
   rowsOf<Charge>(
     database,
     `select intent_id, amount::int, metadata->>'payment_id' as payment_id, metadata->>'trigger' as trigger, customer, charged_at from test_processor.charges order by charged_at`,
   )
-/** What the ledger says was taken, by the processor's own name for it. */
+/** Charges by the ledger, keyed by the processor's intent id. */
 const ledgerIn = async (database: string) =>
   Object.fromEntries(
     (
@@ -64,15 +65,15 @@ const ledgerIn = async (database: string) =>
     ).map(({ intent_id, amount }) => [intent_id, amount]),
   )
 const byName = (charges: readonly Charge[]) => Object.fromEntries(charges.map(({ intent_id, amount }) => [intent_id, amount]))
-/** How many renewals were charged; what is bought meanwhile counts for nothing here. */
+/** Number of charged renewals. Purchases do not count. */
 const renewalsIn = async (database: string) => (await chargesIn(database)).filter(({ trigger }) => trigger !== 'purchase').length
-const chargedUpTo = (count: number) => eventually(`${count} renewals`, async () => (await renewalsIn(world.database.name)) >= count)
+const chargedUpTo = (count: number) => eventually(`${count} renewals are charged`, async () => (await renewalsIn(world.database.name)) >= count)
 
 test(
-  'a backup taken while charging, restored beside it: the ledger is the processor’s record up to that moment, and nothing is charged twice',
+  "restores a backup that was taken while charging: the ledger matches the processor's records up to that moment, and no charge repeats",
   { timeout: 1_200_000 },
   async () => {
-    // Renewals fall due one after the other, while others buy; half of them only after the backup, however long that takes.
+    // Renewals fall due one after the other while buyers pay checkouts. Half of the renewals fall due only after the backup.
     const from = new Date(world.clock.wall().getTime() + 500)
     const pause = 1_800_000
     const shop = await writeSubscriptions(world, openDice(7), { count: renewals, from, over: renewals * 100, pause })
@@ -95,45 +96,45 @@ test(
     await chargedUpTo(made + renewals / 4)
     shopping.open = false
     await sales
-    // The disaster: whoever worked here stops, in the middle.
+    // Simulates the disaster: the worker stops while renewals are in progress.
     await world.working!.close()
     const all = await chargesIn(world.database.name)
 
     expect((await run(['restore', '--from', folder, '--create'], settings)).output).toContain('every transaction at zero')
     const { snapshot_at } = await readManifest(folder)
 
-    // What the processor had charged when the snapshot was taken is in the ledger, or is an attempt that can be found by its id.
+    // Each charge in the backup is in its ledger, or has a pending payment attempt.
     const then = await chargesIn(name)
     const ledger = await ledgerIn(name)
     const pending = await rowsOf<{ id: string }>(name, `select id from payments where status = 'pending'`)
     const open = then.filter(({ payment_id }) => pending.some(({ id }) => id === payment_id))
     expect({ ...ledger, ...byName(open) }).toEqual(byName(then))
     expect(byName(all)).toMatchObject(ledger)
-    // One that the processor was about to commit at that moment may be missing from its record then; its attempt is not.
+    // A charge that the test processor committed during the snapshot may be missing from the backup. Its payment attempt is in the backup.
     const found = new Set([...then.map((one) => one.payment_id), ...pending.map(({ id }) => id)])
     expect(all.filter(({ charged_at, payment_id }) => charged_at < new Date(snapshot_at) && !found.has(payment_id))).toEqual([])
     const after = all.filter(({ intent_id }) => !then.some((one) => one.intent_id === intent_id))
     expect(after.length).toBeGreaterThan(0)
 
-    // Nobody serves from it, whichever part asks.
+    // API, worker and CLI all refuse to serve from the restored database.
     const base = { ...world.base, config, telemetry: openTelemetry() }
     await expect(openWorker(base)).rejects.toThrow(/is held until/)
     await expect(openApi(base)).rejects.toThrow(/is held until/)
     expect(await run(['serve'], settings)).toMatchObject({ code: 1, output: expect.stringContaining('bursar restore --release') as string })
 
-    // The processor is somebody else: it remembers what came after. Here, it goes on with the books of the first database.
+    // The processor is external, so it still knows the charges after the backup. Here its records stay in the first database.
     const payments = openPayments(world.config, world.base)
     const { strays } = await releaseHeld(config, { payments, clock: world.clock })
     const renewed = after.filter(({ trigger, payment_id }) => trigger !== 'purchase' && !pending.some(({ id }) => id === payment_id))
     expect(strays.map(({ intent_id }) => intent_id).toSorted()).toEqual(renewed.map(({ intent_id }) => intent_id).toSorted())
     expect(strays.length).toBeGreaterThan(0)
 
-    // Whoever was not answered is looked after in half a minute: that is now.
+    // The worker looks up a pending payment attempt after half a minute. Advances the clock past that time.
     world.clock.advance(180_000)
     const worker = await openWorker(base, { payments: { ...payments, close: async () => undefined } })
     try {
       await eventually(
-        'everything is settled',
+        'every payment and order is settled',
         async () =>
           (
             await rowsOf(
@@ -153,7 +154,7 @@ test(
     const paying = await rowsOf<{ customer_id: string }>(name, `select customer_id from fates where fate = 'paid'`)
     expect(paying.filter(({ customer_id }) => times.get(customer_id) !== 1)).toEqual([])
     expect(times.size).toBe(paying.length)
-    // What was bought after the moment of the backup is lost to us, and the processor's record says so; all else is in the ledger.
+    // Purchases after the backup are lost and exist only in the processor's records. All other charges are in the ledger.
     const lost = after.filter(({ trigger, payment_id }) => trigger === 'purchase' && !pending.some(({ id }) => id === payment_id))
     expect(await ledgerIn(name)).toEqual(byName(end.filter(({ intent_id }) => !lost.some((one) => one.intent_id === intent_id))))
     expect(await rowsOf(name, 'select 1 from stray_charges where settled_at is null')).toEqual([])

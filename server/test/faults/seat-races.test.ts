@@ -2,9 +2,10 @@ import { assignSeat, claimSeat, resendSeatInvitation, revokeSeat, updateSubscrip
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openTeams, type Team, type Teams } from '../harness/teams.ts'
 import { openWorld, type World } from '../harness/world.ts'
+import { counted } from '../harness/pace.ts'
 
-/** The long run has a hundred rounds. */
-const rounds = Number(process.env.BURSAR_TEST_ROUNDS ?? 5)
+/** Number of rounds of each race. The long run plays a hundred. */
+const rounds = counted('ROUNDS', 5, 2)
 
 let world: World
 let teams: Teams
@@ -34,7 +35,7 @@ const live = async (team: Team) =>
     )
   )[0]!
 
-test('the last free seat goes to one of fifty who are assigned it at once, every time', { timeout: 900_000 }, async () => {
+test('accepts one of fifty parallel assignments of the last free seat', { timeout: 900_000 }, async () => {
   const team = await teams.buy({ seats: 2 })
   await teams.assign(team, { immediate_claim: true, email: 'first@people.test' })
   for (let round = 0; round < rounds; round++) {
@@ -43,14 +44,14 @@ test('the last free seat goes to one of fifty who are assigned it at once, every
     )
     expect(tally(answers), `round ${round}`).toEqual({ '200': 1, '400 SeatNotAvailable': 49 })
     expect(await live(team), `round ${round}`).toEqual({ taken: 2, seats: 2 })
-    // Whoever was refused left nothing behind.
+    // Refused assignments leave no member behind.
     expect((await rows(`select from members where customer_id = $1 and email like $2`, [team.customer_id, `r${round}-%`])).length).toBe(1)
     const won = answers.find(({ status }) => status === 200)!.body as { id: string }
     await team.api.call(revokeSeat, { params: { seat_id: won.id } })
   }
 })
 
-test('one person who is assigned a seat fifty times at once has one, every time', { timeout: 900_000 }, async () => {
+test('assigns one seat if the same person is assigned a seat by fifty parallel requests', { timeout: 900_000 }, async () => {
   const team = await teams.buy({ seats: 1000 })
   for (let round = 0; round < rounds; round++) {
     const answers = await times(50, (at) =>
@@ -61,7 +62,7 @@ test('one person who is assigned a seat fifty times at once has one, every time'
   expect((await live(team)).taken).toBe(rounds)
 })
 
-test('one invitation that is accepted fifty times at once is accepted once: one seat, one session, one event, every time', { timeout: 900_000 }, async () => {
+test('claims one seat, opens one session and emits one event if an invitation is accepted by fifty parallel requests', { timeout: 900_000 }, async () => {
   const team = await teams.buy({ seats: 1000 })
   for (let round = 0; round < rounds; round++) {
     const seat = await teams.assign(team, { email: `invited-${round}@people.test` })
@@ -80,7 +81,7 @@ test('one invitation that is accepted fifty times at once is accepted once: one 
 })
 
 test(
-  'accepting against revoking and inviting again: the seat is what was done last, and no link works that is void, every time',
+  'keeps seat, events and answers consistent when a claim races a revocation or a new invitation, and the old link stops working',
   { timeout: 900_000 },
   async () => {
     const team = await teams.buy({ seats: 1000 })
@@ -99,7 +100,7 @@ test(
       const told = ['customer_seat.assigned', ...(accepted ? ['customer_seat.claimed'] : []), ...(other === revokeSeat ? ['customer_seat.revoked'] : [])]
       expect(row, `round ${round}`).toEqual({ status: other === revokeSeat ? 'revoked' : accepted ? 'claimed' : 'pending', told })
       expect(errorOf(meanwhile)).toBe(other === resendSeatInvitation && accepted ? '400 SeatNotPending' : '200')
-      // Either link is dead by now: it was used, revoked or replaced.
+      // The invitation link no longer works in any case, because it was used, revoked or replaced.
       expect((await world.client().send(claimSeat, { body: { invitation_token } })).status).toBe(400)
       const outcome = `${accepted ? 'accepted' : 'too late'}, ${other === revokeSeat ? 'revoked' : 'invited again'}`
       outcomes[outcome] = (outcomes[outcome] ?? 0) + 1
@@ -108,7 +109,7 @@ test(
   },
 )
 
-test('fewer seats against one more assignment: never more in use than there are, every time', { timeout: 900_000 }, async () => {
+test('never has more seats in use than bought when a reduction of the seats races assignments', { timeout: 900_000 }, async () => {
   const outcomes = { reduced: 0, assigned: 0 }
   const shop = await world.shop()
   const team = await teams.buy({ seats: 3, shop })
@@ -120,7 +121,7 @@ test('fewer seats against one more assignment: never more in use than there are,
     const assigning = () =>
       times(5, (at) => team.api.send(assignSeat, { body: { ...team.pool, email: `late-${round}-${at}@people.test`, immediate_claim: true } }))
     const reducing = () => team.api.send(updateSubscription, { params, body: { seats: 2, proration_behavior: behavior } })
-    // Whoever is called first has a start: both win now and then.
+    // The request that is sent first often commits first. The order alternates, so that both sequences are tested.
     const [assigned, reduced] =
       round % 4 < 2
         ? await Promise.all([assigning(), reducing()])

@@ -26,7 +26,7 @@ import { eventually, exchange, freePort, openWorld, type World } from '../harnes
 const mebibyte = 1024 * 1024
 const partSize = 16 * mebibyte
 const seed = randomBytes(mebibyte)
-/** A megabyte that no other one is like, of a file that no other one is like. */
+/** Returns a megabyte that is unique for its file and position. */
 const chunkOf = (salt: number, at: number): Buffer => {
   const chunk = Buffer.from(seed)
   chunk.writeUInt32BE(salt, 0)
@@ -41,7 +41,7 @@ interface Large {
 }
 
 let salts = 0
-/** So much, never all of it at once in memory: what it is, as a whole and in parts. */
+/** Describes a large file by its hashes, without holding all of it in memory. */
 const large = (): Large => {
   const salt = ++salts
   const whole = createHash('sha256')
@@ -60,18 +60,18 @@ const large = (): Large => {
 }
 
 /**
- * The program itself, with its worker, on a real store: whatever goes wrong with a large upload is refused or cleaned up
- * as it should be, and the server's memory does not grow with it.
+ * Runs the server and its worker on a real object store. Faulty large uploads are refused or cleaned up. The memory of
+ * the server does not grow with the size of a file.
  */
 describe.each(stores)('large files on %s', { timeout: 900_000 }, (store) => {
   let world: World
   let program: Program
   let port: number
-  /** The most that the server has held so far, and what it takes to serve small files. */
+  /** File to which the server writes its largest memory use so far. `usual` is the largest use with small files only. */
   const memory = join(process.env.BURSAR_TEST_SCRATCH ?? tmpdir(), `memory-${store}`)
   const most = () => Number(readFileSync(memory, 'utf8'))
   let usual = 0
-  /** The same, with all that waits to be given back, as the system counts it. */
+  /** Largest resident memory of the process, as the kernel reports it. It includes memory that is not yet released. */
   let usualResident = 0
   let resident = 0
   let watching: NodeJS.Timeout
@@ -91,7 +91,7 @@ describe.each(stores)('large files on %s', { timeout: 900_000 }, (store) => {
       const now = Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${program.child.pid}/status`, 'utf8'))![1]) * 1024
       resident = Math.max(resident, now)
     }, 25)
-    // Small files, until half as much has passed as a large one has.
+    // Uploads small files whose sizes add up to half of a large file, to measure the usual memory use.
     const { api } = await shop()
     for (let round = 0; round < Math.max(16, largeFile / 2 / (6 * mebibyte)); round++) {
       const bytes = chunkOf(0, round)
@@ -136,7 +136,7 @@ describe.each(stores)('large files on %s', { timeout: 900_000 }, (store) => {
       } as never,
     })
 
-  /** Streams one part; `breaksAt`: the sender is cut off after so many bytes. */
+  /** Uploads one part as a stream. If `breaksAt` is given, the sender disconnects after this many bytes. */
   const put = async ({ upload: { parts: links } }: Upload, at: number, { salt, parts }: Pick<Large, 'salt' | 'parts'>, breaksAt = Infinity) => {
     const { url, headers } = links[at]!
     const { from, to } = parts[at]!
@@ -156,7 +156,7 @@ describe.each(stores)('large files on %s', { timeout: 900_000 }, (store) => {
       }
     }
     const sent = pipeline(Readable.from(chunks()), outgoing).catch(() => undefined)
-    // Whoever refuses it need not hear it out.
+    // The store may refuse a part before it has read the whole part.
     await Promise.race([sent, answered])
     if (broken) return { status: 0, etag: '' }
     const answer = await answered
@@ -178,10 +178,10 @@ describe.each(stores)('large files on %s', { timeout: 900_000 }, (store) => {
   }
 
   const complete = (api: Client, id: string, body: object) => api.sendRaw(completeFile, { params: { id }, body })
-  /** Asks until it is known what became of it. */
+  /** Repeats the complete request until the server has verified or refused the file. */
   const outcome = (api: Client, id: string, body: object) =>
     eventually(
-      'a large file is read back',
+      'the large file is checked',
       async () => {
         const answer = await complete(api, id, body)
         return answer.status === 200 && !(answer.body as { is_uploaded: boolean }).is_uploaded ? undefined : answer
@@ -193,14 +193,14 @@ describe.each(stores)('large files on %s', { timeout: 900_000 }, (store) => {
   const bucket = () => world.api.gateways.storage.private
   const nothingLeft = (path: string) =>
     eventually(
-      `nothing is left of ${path}`,
+      `the store contains no part of ${path}`,
       async () =>
         (await bucket().head(path)) === undefined &&
         (await bucket().listUploads({ prefix: path.slice(0, path.lastIndexOf('/') + 1), limit: 10 })).uploads.length === 0,
       30_000,
     )
 
-  test('a good one arrives whole; a report with a wrong part, a stolen upload or another path changes nothing', async () => {
+  test('stores a correct upload, and refuses to complete it with a wrong part, another upload id or another path', async () => {
     const { api } = await shop()
     const neighbour = await shop()
     const file = large()
@@ -212,7 +212,7 @@ describe.each(stores)('large files on %s', { timeout: 900_000 }, (store) => {
       expect(answer.status, JSON.stringify(answer.body)).toBe(422)
       return whereOf(answer)
     }
-    // Two parts that are mistaken for each other; one that was never sent; one too few.
+    // The complete request swaps two parts, names a part that was never sent, or leaves a part out.
     const [first, second, ...others] = body.parts
     const swapped = [{ ...first!, checksum_etag: second!.checksum_etag }, { ...second!, checksum_etag: first!.checksum_etag }, ...others]
     expect(await refused(api, announced.id, { parts: swapped })).toBe('body.parts')
@@ -221,12 +221,12 @@ describe.each(stores)('large files on %s', { timeout: 900_000 }, (store) => {
     expect(await refused(api, announced.id, { parts: [{ ...first!, checksum_sha256_base64: file.parts[1]!.sha256 }, second!, ...others] })).toMatch(
       /^body\.parts\.0/,
     )
-    // The neighbour has heard of our upload, or of our path.
+    // Another organization completes its file with our upload id or our path.
     expect(await refused(neighbour.api, theirs.id, {})).toBe('body.id')
     expect(await refused(neighbour.api, theirs.id, { id: theirs.upload.id })).toBe('body.path')
     expect(await refused(neighbour.api, theirs.id, { path: theirs.path })).toBe('body.id')
     expect((await complete(neighbour.api, announced.id, body)).status).toBe(404)
-    // And we of theirs.
+    // We complete our file with the path or the upload id of the other organization.
     expect(await refused(api, announced.id, { path: theirs.path })).toBe('body.path')
     expect(await refused(api, announced.id, { id: theirs.upload.id })).toBe('body.id')
     expect((await api.call(listFiles, {})).items).toEqual([])
@@ -242,10 +242,10 @@ describe.each(stores)('large files on %s', { timeout: 900_000 }, (store) => {
     await nothingLeft(announced.path)
   })
 
-  test('one with a part of other bytes, or of another hash, is refused and removed', async () => {
+  test('refuses and removes an upload with wrong bytes or a wrong hash', async () => {
     const { api } = await shop()
     const [file, other] = [large(), large()]
-    // A wrong part: the store refuses it where it looks; where it does not, that is found when the file is read back.
+    // One part has wrong bytes. A store that verifies parts refuses it. Otherwise the check of the whole file finds it.
     const announced = await announce(api, file)
     const etags: string[] = []
     for (const at of file.parts.keys()) {
@@ -262,7 +262,7 @@ describe.each(stores)('large files on %s', { timeout: 900_000 }, (store) => {
     } else await api.call(deleteFile, { params: { id: announced.id } })
     await nothingLeft(announced.path)
 
-    // The whole is not what was said of it; what was said of no part in particular.
+    // The hash of the whole file is wrong, and no part hashes were announced.
     const wrong = await announce(api, file, { checksums: false, checksum: other.sha256 })
     const body = await putAll(wrong, file)
     const answer = await outcome(api, wrong.id, body)
@@ -273,7 +273,7 @@ describe.each(stores)('large files on %s', { timeout: 900_000 }, (store) => {
     expect((await api.call(listFiles, {})).items).toEqual([])
   })
 
-  test('one whose sender is cut off and gives up leaves nothing', async () => {
+  test('leaves nothing in the store if the sender disconnects during an upload and then deletes the file', async () => {
     const { api } = await shop()
     const file = large()
     const announced = await announce(api, file)
@@ -286,7 +286,7 @@ describe.each(stores)('large files on %s', { timeout: 900_000 }, (store) => {
     await nothingLeft(announced.path)
   })
 
-  test('one that is deleted while it is downloaded: whoever reads on gets all of it or an error, and nobody else gets anything', async () => {
+  test('sends the whole file or breaks the download if the file is deleted meanwhile, and refuses new downloads', async () => {
     const { api } = await shop()
     const file = large()
     const announced = await announce(api, file)
@@ -323,7 +323,7 @@ describe.each(stores)('large files on %s', { timeout: 900_000 }, (store) => {
     await late.arrayBuffer()
   })
 
-  test('all the while the memory of the server has stayed where it was', () => {
+  test('uses at most 32 MiB more memory for large files than for small ones', () => {
     const [before, after, residentBefore, residentAfter] = [usual, most(), usualResident, resident].map((bytes) => Math.round(bytes / mebibyte))
     process.stdout.write(
       `memory of the server on ${store}: ${before} MiB held with small files, ${after} MiB with files of ${largeFile / mebibyte} MiB (resident: ${residentBefore}, ${residentAfter})\n`,

@@ -1,6 +1,7 @@
 import { requestSignInCode, updateOrganization } from '@bursar/contract'
 import pg from 'pg'
 import { afterEach, beforeEach, expect, test } from 'vitest'
+import { openWorker } from '../../src/main/wire.ts'
 import { fairStopwatch } from '../harness/fair.ts'
 import { launch, type Program } from '../harness/process.ts'
 import { eventually, openWorld, type World } from '../harness/world.ts'
@@ -13,7 +14,7 @@ beforeEach(async () => {
   world = await openWorld()
   blocker = new pg.Client({ connectionString: world.database.owner_url })
   await blocker.connect()
-  // Counts committed effects, beside the system's own books.
+  // Triggers record each committed effect in a table of the test, to count effects that happen twice.
   await world.database.owner((owner) =>
     owner.query(`
       create table witnessed (id uuid, at timestamptz default clock_timestamp());
@@ -35,8 +36,8 @@ afterEach(async () => {
 })
 
 const worker = async () => {
-  // As patient as a deployment: what is blocked gives up within this test.
-  const program = launch(['serve', '--roles', 'worker'], { ...world.environmentVariables, BURSAR_DATABASE_PATIENCE_MS: '5000' })
+  // The default timeout of a deployment. It is shorter than in other tests, so that blocked statements fail within this test.
+  const program = launch(['serve', '--roles', 'worker'], { ...world.environmentVariables, BURSAR_DATABASE_TIMEOUT_MS: '5000' })
   programs.push(program)
   await program.line('worker_started')
   return program
@@ -46,14 +47,14 @@ const rows = async <T>(text: string, values: unknown[] = []) => (await world.dat
 const witnessed = async () =>
   (await rows<{ id: string; times: number }>('select id, count(*)::int as times from witnessed group by id')).map(({ times }) => times)
 const blocked = (statements = 1) =>
-  eventually('a worker waits in the middle of its work', async () => {
+  eventually('the worker waits for a lock', async () => {
     const waiting = await rows(
       `select 1 from pg_stat_activity where datname = current_database() and application_name = 'bursar_worker' and wait_event_type = 'Lock'`,
     )
     return waiting.length >= statements
   })
 
-/** Invitations that are due now, each with a secret whose row can be held to stop a worker in mid-effect. */
+/** Creates invitations that expire now. A test that locks the credential rows blocks a worker in the middle of its work. */
 const invitations = async (count: number) => {
   const organization = await world.organization()
   await world.database.owner((owner) =>
@@ -71,7 +72,7 @@ const invitations = async (count: number) => {
   return { organization, first: first!.id }
 }
 
-test('a worker killed in the middle of a job: another does it within five seconds, and its effect is there once', async () => {
+test('repeats the job of a killed worker within five seconds on another worker, with one effect', async () => {
   const person = await world.person()
   await world.client().call(requestSignInCode, { body: { email: person.email } })
   await blocker.query('begin')
@@ -91,7 +92,7 @@ test('a worker killed in the middle of a job: another does it within five second
   expect(world.mail.letters).toEqual([])
 })
 
-test('a worker killed while it numbers: another does it within five seconds, and every number is given once', async () => {
+test('assigns each event one sequence number within five seconds after a worker is killed while assigning them', async () => {
   const organization = await world.organization()
   await world.client({ token: (await organization.token()).secret }).call(updateOrganization, { params: { id: organization.id }, body: { name: 'Renamed' } })
   await blocker.query('begin')
@@ -103,13 +104,13 @@ test('a worker killed while it numbers: another does it within five seconds, and
   const since = fairStopwatch()
   await doomed.exited
   await blocker.query('rollback')
-  await eventually('the event is numbered', async () => (await witnessed()).length > 0)
+  await eventually('the event has a sequence number', async () => (await witnessed()).length > 0)
   expect(since()).toBeLessThan(5_000)
   expect(await witnessed()).toEqual([1])
   expect(await rows('select last_sequence::int from event_heads')).toEqual([{ last_sequence: 1 }])
 })
 
-test('a worker killed in the middle of a lease: another does it within five seconds, and its effect is there once', async () => {
+test('processes the leased rows of a killed worker within five seconds on another worker, with one effect each', async () => {
   const { organization, first } = await invitations(3)
   await blocker.query('begin')
   await blocker.query('select 1 from credentials where subject_id = $1 for update', [first])
@@ -131,28 +132,28 @@ test('a worker killed in the middle of a lease: another does it within five seco
   ).toEqual([])
 })
 
-test('a worker stopped past its lease and continued changes nothing', async () => {
+test('refuses every write of a worker that continues after its leases have expired', async () => {
   await invitations(8)
   await blocker.query('begin')
   await blocker.query('select 1 from credentials for update')
   const sleeper = await worker()
   await blocked(5)
   sleeper.signal('SIGSTOP')
-  // Of the eight rows it holds, some are in the hands of the database, and the others wait for a connection to it.
+  // The worker has leased eight rows. Five of them have a blocked statement, and three wait for a connection.
   const given_up = `select 1 from pg_stat_activity where datname = current_database() and state = 'idle in transaction (aborted)'`
-  await eventually('the database gives up on the statements of the sleeper', async () => (await rows(given_up)).length === 5)
+  await eventually('the statements of the stopped worker time out', async () => (await rows(given_up)).length === 5)
   await blocker.query('rollback')
   await worker()
-  await eventually('the other worker takes over when the leases have run out', async () => (await witnessed()).length === 8)
+  await eventually('the other worker takes over after the leases expire', async () => (await witnessed()).length === 8)
   const states = () => rows('select * from organization_invitations order by id')
   const before = await states()
   sleeper.signal('SIGCONT')
-  await eventually('the sleeper has been refused all eight', async () => sleeper.output().split('"job":"identity.expire_invitations"').length > 8)
+  await eventually('the continued worker has lost all eight leases', async () => sleeper.output().split('"job":"identity.expire_invitations"').length > 8)
   expect(await witnessed()).toEqual(Array.from({ length: 8 }, () => 1))
   expect(await states()).toEqual(before)
 })
 
-test('a worker whose connections are all cut begins anew, and the process lives', async () => {
+test('restarts the worker within the same process after all its database connections are cut', async () => {
   const program = await worker()
   const first = (await program.line('worker_started')).worker
   await rows(
@@ -163,7 +164,21 @@ test('a worker whose connections are all cut begins anew, and the process lives'
   await world
     .client({ token: (await organization.token()).secret })
     .call(updateOrganization, { params: { id: organization.id }, body: { name: 'After the cut' } })
-  await eventually('the new life does the job', async () => (await witnessed()).length === 1)
+  await eventually('the restarted worker runs the job', async () => (await witnessed()).length === 1)
   program.signal('SIGTERM')
   expect(await program.exited).toBe(0)
+})
+
+test('ends a worker that is closed at the moment it starts again after a lost connection', async () => {
+  const { base } = world
+  let lives = 0
+  const stopped = Promise.withResolvers<void>()
+  const info: typeof base.log.info = (event, fields) => {
+    base.log.info(event, fields)
+    if (event === 'worker_started' && ++lives === 2) stopped.resolve(running.close())
+  }
+  const running = await openWorker({ ...base, log: { ...base.log, info } })
+  await rows(`select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name = 'bursar_worker_life'`)
+  await stopped.promise
+  expect(world.lines.filter((line) => line.includes('"worker_stopped"'))).toHaveLength(2)
 })

@@ -4,11 +4,12 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
 import { expect } from 'vitest'
+import { longestWait } from './pace.ts'
 import { issuedSecrets, logFile, noteSecrets, searchFor } from './secrets.ts'
 import { codeIn } from './mail.ts'
 import type { World } from './world.ts'
 
-/** The system's own browser. */
+/** Path of the Chromium that is installed on the system. */
 export const chromiumPath = process.env.BURSAR_TEST_CHROMIUM ?? '/usr/bin/chromium'
 export const flags = [
   '--no-sandbox',
@@ -20,10 +21,10 @@ export const flags = [
   '--disable-sync',
 ]
 
-/** It, without a window. */
+/** Launches Chromium without a window. */
 export const openBrowser = (more: readonly string[] = []): Promise<Browser> => chromium.launch({ executablePath: chromiumPath, args: [...flags, ...more] })
 
-/** Where a browser has been, and what it was shown there. */
+/** The addresses that a browser visited, and the documents that it received there. */
 interface Trail {
   readonly origin: string
   readonly addresses: string[]
@@ -32,7 +33,7 @@ interface Trail {
 }
 const trails = new WeakMap<BrowserContext, Trail>()
 
-/** Every page of ours that a browser was shown so far, as it came. */
+/** Returns every page of ours that a browser has received so far, as sent by the server. */
 export const documentsOf = async (context: BrowserContext): Promise<Trail['documents']> => {
   const trail = trails.get(context)!
   await Promise.all(trail.reading)
@@ -47,7 +48,7 @@ export interface ContextOptions {
   readonly cookie?: string
 }
 
-/** A browser of one person: no cookies but those given, and every violation of our content policy written down. */
+/** Opens a browser context for one person. It has only the given cookies, and records every violation of our content security policy. */
 export const openContext = async (
   browser: Browser,
   world: World,
@@ -60,7 +61,7 @@ export const openContext = async (
     locale,
   })
   if (cookie) await context.addCookies([{ name: cookie.split('=')[0]!, value: cookie.slice(cookie.indexOf('=') + 1), url: world.config.public_url.origin }])
-  context.setDefaultTimeout(180_000)
+  context.setDefaultTimeout(longestWait)
   const violations: string[] = []
   context.on('console', (message) => {
     if (/Content Security Policy|Refused to/i.test(message.text())) violations.push(message.text())
@@ -74,9 +75,9 @@ export const openContext = async (
   })
   context.on('response', (response) => {
     const url = response.url()
-    // What sends on is where a secret leaves the address; whatever stays is looked at.
+    // Ignores redirects, because a redirect removes a secret from the address. Every other response is recorded.
     if (!url.startsWith(trail.origin) || (response.status() >= 300 && response.status() < 400)) return
-    // What is saved as a file is no place where a browser stays.
+    // Ignores downloads: the browser does not stay at their address.
     const { 'content-disposition': saved = '', 'content-type': type = '' } = response.headers()
     if (saved.startsWith('attachment')) return
     trail.addresses.push(`address ${url}`)
@@ -91,7 +92,7 @@ export const openContext = async (
   return { context, violations, close: () => context.close() }
 }
 
-/** An app's own server, where browsers come back to: it remembers with what. */
+/** Opens the server of an OAuth app. It records the callbacks with which browsers return. */
 export const openCallback = async () => {
   const seen: URL[] = []
   const waiting: ((url: URL) => void)[] = []
@@ -112,18 +113,18 @@ export const openCallback = async () => {
   const { port } = server.address() as AddressInfo
   return {
     uri: `http://127.0.0.1:${port}/callback`,
-    /** The same server under another name, which leads to the first. */
+    /** A URL of this server under the host name `localhost`. It redirects to the callback on 127.0.0.1, which is another host for a browser. */
     moved: `http://localhost:${port}/moved`,
-    /** The next return of a browser, now or when it comes. */
+    /** Resolves with the next callback of a browser, past or future. */
     next: (): Promise<URL> => {
       const had = seen.shift()
       if (had) return Promise.resolve(had)
       return new Promise((resolve, reject) => {
         const late = setTimeout(() => {
-          // Whoever comes now is not for us.
+          // Removes this waiting call from the list. Otherwise it would receive a later callback, which would then be lost.
           waiting.splice(waiting.indexOf(take), 1)
           reject(new Error('no browser came back'))
-        }, 180_000)
+        }, longestWait)
         const take = (url: URL) => {
           clearTimeout(late)
           resolve(url)
@@ -135,7 +136,7 @@ export const openCallback = async () => {
   }
 }
 
-/** Signs in as a person does: address, mail, code. */
+/** Signs in as a person would: enters the e-mail address, reads the mail and enters the code. */
 export const signInOn = async (page: Page, world: World, email: string): Promise<void> => {
   await page.getByLabel('E-mail address').fill(email)
   await page.getByRole('button', { name: 'Send me a code' }).click()
@@ -146,8 +147,8 @@ export const signInOn = async (page: Page, world: World, email: string): Promise
 }
 
 /**
- * No secret that this process has issued stands in an address that stayed, in what was sent on as a referrer, in any page as
- * it came or as it is now, in what pages can store, or in the log. What is shown on purpose is named.
+ * Asserts that no secret issued by this process has leaked. Checks visited addresses, referrers, every page as sent and
+ * as it is now, browser storage and the log. `shownOnPurpose` lists secrets that a page may show.
  */
 export const expectNoSecrets = async (page: Page, shownOnPurpose: readonly string[] = []): Promise<void> => {
   const context = page.context()
@@ -171,10 +172,13 @@ export const expectNoSecrets = async (page: Page, shownOnPurpose: readonly strin
   expect(found).toEqual([])
 }
 
-/** How a page looks: by day, by night, and in a hand. */
+/** Viewports and colour schemes: light, dark and phone. */
 export const looks = { light: { width: 1024, dark: false }, dark: { width: 1024, dark: true }, phone: { width: 390, dark: false } }
 
-/** The page as it is now in every look: axe finds nothing, and nothing hangs over the edge; with a picture of each, where they are wanted. */
+/**
+ * Checks the current page in every viewport and colour scheme. axe must find no violation, and nothing may overflow
+ * horizontally. Saves screenshots if `BURSAR_TEST_PICTURES` is set.
+ */
 export const expectGoodLooks = async (page: Page, name: string): Promise<void> => {
   const pictures = process.env.BURSAR_TEST_PICTURES
   for (const [look, { width, dark }] of Object.entries(looks)) {
@@ -189,13 +193,13 @@ export const expectGoodLooks = async (page: Page, name: string): Promise<void> =
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 
-/** Everything that axe has to say about a page: nothing, or it fails. */
+/** Fails if axe finds any violation on the page. */
 export const expectAccessible = async (page: Page): Promise<void> => {
   const findings = (await page.evaluate(
     `${axe}; axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }).then((found) => found.violations.map((one) => one.id + ': ' + one.nodes.map((node) => node.html).join(' | ')))`,
   )) as string[]
   expect(findings).toEqual([])
-  // Nothing hangs over the edge.
+  // The page does not scroll horizontally.
   expect(await page.evaluate('document.documentElement.scrollWidth - document.documentElement.clientWidth')).toBeLessThanOrEqual(0)
 }
 

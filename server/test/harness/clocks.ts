@@ -5,24 +5,24 @@ import { newId } from '../../src/kernel/ids.ts'
 import { dueWork } from '../../src/main/wire.ts'
 import { later, seconds } from '../../src/platform/clock.ts'
 import { LeaseLost, type Lease } from '../../src/platform/jobs/leases.sql.ts'
-import type { openDeployment } from './doom.ts'
+import type { openDeployment } from './crashes.ts'
 import type { World } from './world.ts'
 
 type Deployment = Awaited<ReturnType<typeof openDeployment>>
 
-/** A clock as it comes over the wire. */
+/** A test clock as the API returns it. */
 type Shown = z.input<typeof TestClock>
 
 const run = dueWork.find(({ name }) => name === 'clocks.travel')!.run
 
 /**
- * Sends clocks on and leads them there, as a worker would: any number side by side, and without waiting for anything but
- * the work itself. Where a clock has to stand still for the world outside, time on the wall goes on by half a minute.
+ * Advances test clocks as a worker would, and runs the work that falls due on each. Any number of test clocks can
+ * advance in parallel. If a test clock waits for an external service, the wall clock is advanced by 31 seconds.
  */
 export const openTravels = (world: World, deployment: Deployment) => {
-  const { means } = deployment
+  const { deps } = deployment
   let turn: Promise<unknown> = Promise.resolve()
-  /** Jobs and sweeps are done by one at a time. */
+  /** Runs one callback at a time, because parallel runs would take the same jobs. */
   const alone = <T>(work: () => Promise<T>): Promise<T> => {
     const mine = turn.then(work)
     turn = mine.catch(() => undefined)
@@ -32,7 +32,7 @@ export const openTravels = (world: World, deployment: Deployment) => {
   const lead = async ({ organization_id, id }: Shown): Promise<void> => {
     const token = newId(world.clock.wall())
     const wall = world.clock.wall()
-    const taken = await means.transact((tx) =>
+    const taken = await deps.transact((tx) =>
       tx.q
         .updateTable('test_clocks')
         .set({ due_at: wall, lease_until: later(wall, 60 * seconds), lease_token: token, lease_holder: 'traveller' })
@@ -44,12 +44,12 @@ export const openTravels = (world: World, deployment: Deployment) => {
     )
     if (taken.numUpdatedRows === 0n) return
     const lease: Lease = { table: 'test_clocks', organization_id, id, token, holder: 'traveller' }
-    await run(means, lease).catch((error: unknown) => {
+    await run(deps, lease).catch((error: unknown) => {
       if (!(error instanceof LeaseLost)) throw error
     })
   }
 
-  /** Until the clock shows that time, with everything done that fell due on the way. */
+  /** Advances a test clock to a time. Resolves when all work that fell due on the way is done. */
   const travel = async (api: Client, clock_id: string, to: string): Promise<Shown> => {
     let seen = await api.call(advanceTestClock, { params: { id: clock_id }, body: { to } })
     for (let standing = 0; standing < 50;) {
@@ -62,7 +62,7 @@ export const openTravels = (world: World, deployment: Deployment) => {
         standing = 0
         continue
       }
-      // Once more where only a job was missing; then it is somebody outside who is waited for.
+      // Retries once, because the test clock may have waited for a job. If it still waits, the cause is an external service.
       if (standing++ === 0) continue
       world.clock.advance(31 * seconds)
       await alone(() => deployment.sweep())

@@ -1,6 +1,9 @@
 import type { Client } from 'pg'
 
-/** Writes a row again for each of some others, with other values here and there: expressions over `n`, the others, and `o`, the row. Neither triggers nor keys look at them. */
+/**
+ * Copies a row once for each row of `n`. `changes` maps columns to SQL expressions over `n` and `o`, the original row.
+ * Triggers and foreign keys are not checked.
+ */
 export const copyRow = async (
   owner: Client,
   table: string,

@@ -6,14 +6,16 @@ import { ensureKeys } from '../../src/modules/identity/keys/keys.ts'
 import { openPostgres } from '../../src/platform/postgres/postgres.ts'
 import { systemClock } from '../../src/platform/clock.ts'
 import { openLog } from '../../src/platform/log.ts'
-import { migrate, migrations } from '../../src/platform/postgres/migrations.ts'
+import { migrate, migrations } from '../../src/platform/migrations/migrations.ts'
 import { randomText } from '../../src/kernel/secrets.ts'
+import { searchDump } from './dumps.ts'
+import { issuedInRun, issuedSecrets, issuedSoFar } from './secrets.ts'
 
 const server = process.env.BURSAR_TEST_SERVER ?? 'postgres://postgres@127.0.0.1:5432'
 
 export const urlOf = (database: string): string => `${server}/${database}`
 
-/** Runs statements as the owner of everything, beside the roles that serve. */
+/** Runs statements on a new connection as the database owner, not as a role of the server. */
 export const asOwner = async <T>(database: string, work: (client: pg.Client) => Promise<T>): Promise<T> => {
   const client = new pg.Client({ connectionString: urlOf(database) })
   await client.connect()
@@ -24,19 +26,19 @@ export const asOwner = async <T>(database: string, work: (client: pg.Client) => 
   }
 }
 
-/** The same for one database, again and again: up to two connections are kept, as good as new, because a new one costs more than most of what is asked. */
+/** Returns `asOwner` for one database with up to two pooled connections. A new connection costs more than most queries. */
 const keepOwner = (database: string) => {
   let idle: pg.Client[] = []
   const connect = async () => {
     const client = new pg.Client({ connectionString: urlOf(database) })
-    // Whoever is cut off while nobody uses it is not used again.
+    // Removes an idle connection from the pool when the database server closes it.
     client.on('error', () => {
       idle = idle.filter((other) => other !== client)
     })
     await client.connect()
     return client
   }
-  /** What a visitor set, locked or left open is gone; where it cannot be, so is the connection. */
+  /** Resets a connection and returns it to the pool: settings, locks and open statements are discarded. Closes it if that fails. */
   const giveBack = async (client: pg.Client) => {
     try {
       if (idle.length >= 2) throw new Error('there are enough')
@@ -61,10 +63,10 @@ const keepOwner = (database: string) => {
   }
 }
 
-/** Whom the system connects as: a login that owns nothing. */
+/** Returns the URL with which the Bursar server connects in tests. The login in this URL owns no database object. */
 export const loginOf = (database: string): string => urlOf(database).replace(/\/\/[^@/]*@?/, '//bursar_test_login@')
 
-/** Everything that shapes a migrated database is in its template's name. */
+/** Returns the template's name. It contains a hash of everything that shapes a migrated database. */
 const template = () => {
   const read = (path: string) => readFileSync(new URL(path, import.meta.url), 'utf8')
   const queue = (JSON.parse(read('../../package.json')) as { dependencies: Record<string, string> }).dependencies['graphile-worker']
@@ -72,20 +74,20 @@ const template = () => {
   return `bursar_template_${hash('sha256', shape.join('\n')).slice(0, 12)}`
 }
 
-/** Makes the migrated database that every test file clones, unless one of this shape is there already. */
+/** Creates the migrated template database that every test file clones, unless one with the same hash exists. */
 export const prepareTemplate = async (): Promise<void> => {
   const name = template()
   await asOwner('postgres', async (client) => {
     await client.query(`select pg_advisory_lock(hashtextextended('bursar.template', 0))`)
     await client.query(`do $$ begin create role bursar_test_login login; exception when duplicate_object or unique_violation then end $$`)
-    // Nobody kills the server that tests share: what is committed need not be on its disk. Whoever kills one brings it.
+    // The shared test server is never killed, so commits need not reach its disk. Tests that kill a server start their own.
     if (process.env.BURSAR_TEST_SERVER === undefined) await client.query('alter role bursar_test_login set synchronous_commit to off')
     const { rows } = await client.query('select 1 from pg_database where datname = $1 and datistemplate', [name])
     if (rows.length > 0) return
     await client.query(`drop database if exists ${name}`)
     await client.query(`create database ${name}`)
     await migrate(new Secret(urlOf(name)), 'sandbox', { clock: systemClock, log: openLog('silent'), login: new Secret(loginOf(name)) })
-    await furnishKeys(name)
+    await seedKeys(name)
     await client.query(`alter database ${name} is_template true`)
   })
 }
@@ -93,44 +95,50 @@ export const prepareTemplate = async (): Promise<void> => {
 export const sealingKey = Buffer.alloc(32, 9)
 export const pepper = Buffer.alloc(32, 7)
 
-/** Keys that sign identities take a while to make: they are made once, and every test's database has them. */
-const furnishKeys = async (name: string) => {
+/** Creates the identity signing keys in the template. They are slow to generate, so every test database shares them. */
+const seedKeys = async (name: string) => {
   const log = openLog('silent')
-  const postgres = openPostgres(new Secret(loginOf(name)), 'bursar_api', { max: 2, clock: systemClock, log, patience_ms: 40_000 })
+  const postgres = openPostgres(new Secret(loginOf(name)), 'bursar_api', { max: 2, clock: systemClock, log, timeout_ms: 40_000 })
   const sealer = new Sealer([{ version: 1, key: sealingKey }])
   await postgres.transact((tx) => ensureKeys(tx, { sealer }))
   await postgres.close()
 }
 
-/** A database of its own for whoever asks: migrated, empty, and gone when they are done. */
+/** Creates a migrated, empty database. `drop` removes it. */
 export const cloneDatabase = async (environment: Environment = 'sandbox') => {
   const name = `bursar_t_${process.env.BURSAR_TEST_RUN ?? 'x'}_${randomText(10, 'abcdefghijklmnopqrstuvwxyz')}`
+  const issuedBefore = issuedSoFar()
   await asOwner('postgres', async (client) => {
-    // One clone at a time: the template must have no other visitor.
+    // Clones one database at a time, because the template must have no other connection.
     await client.query(`select pg_advisory_lock(hashtextextended('bursar.template', 0))`)
     await client.query(`create database ${name} template ${template()}`)
+    if (process.env.BURSAR_TEST_GENERIC_PLANS) await client.query(`alter database ${name} set plan_cache_mode = force_generic_plan`)
   })
   const { owner, release } = keepOwner(name)
-  // A deployment of its own: what Redis keeps for one is not another's.
+  // Gives the deployment its own id, so that deployments do not share keys in Redis.
   await owner((client) => client.query('update deployment set id = gen_random_uuid(), environment = $1', [environment]))
   return {
     name,
     url: loginOf(name),
     owner_url: urlOf(name),
     owner,
-    /** Lets go of what is kept, for whoever wants the database to have no visitor. */
+    /** Closes the pooled connections, for tests that need a database without connections. */
     release,
     drop: async () => {
       await release()
+      await searchDump(urlOf(name), issuedSecrets(issuedBefore))
       await asOwner('postgres', (client) => client.query(`drop database if exists ${name} with (force)`))
     },
   }
 }
 export type Database = Awaited<ReturnType<typeof cloneDatabase>>
 
-/** Drops what a run left behind. */
+/** Drops the databases that a run left behind. Searches each for every secret of the run first. */
 export const dropLeftovers = (run: string) =>
   asOwner('postgres', async (client) => {
     const { rows } = await client.query<{ datname: string }>('select datname from pg_database where datname like $1', [`bursar\\_t\\_${run}\\_%`])
-    for (const { datname } of rows) await client.query(`drop database if exists ${datname} with (force)`)
+    for (const { datname } of rows) {
+      await searchDump(urlOf(datname), issuedInRun(process.env.BURSAR_TEST_SCRATCH!))
+      await client.query(`drop database if exists ${datname} with (force)`)
+    }
   })

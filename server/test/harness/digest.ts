@@ -1,6 +1,6 @@
 import type { World } from './world.ts'
 
-/** What every table holds, in one word each; those left out say when a credential was last used, not what was done with it. */
+/** Returns a hash of the contents of every table. Omits tables that record when a credential was last used. */
 export const digest = (world: World): Promise<Record<string, string>> =>
   world.database.owner(async (owner) => {
     const { rows } = await owner.query<{ name: string }>(

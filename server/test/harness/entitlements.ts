@@ -20,13 +20,13 @@ import type { Communities, Place } from '../../src/gateways/communities/communit
 import { newId } from '../../src/kernel/ids.ts'
 import { Secret } from '../../src/kernel/secrets.ts'
 import { enqueue } from '../../src/platform/jobs/enqueue.sql.ts'
-import { openDeployment, openLife } from './doom.ts'
+import { openDeployment, openLife } from './crashes.ts'
 import type { World } from './world.ts'
 
-/** The kinds of benefits that can be given today. */
+/** Kinds of benefits that the server can grant. */
 export const kinds = ['custom', 'feature_flag', 'license_keys', 'meter_credit', 'discord', 'github_repository'] as const
 export type Kind = (typeof kinds)[number]
-/** Those for which somebody outside lets people in. */
+/** True for benefits that an external service grants. */
 export const isOutside = (kind: Kind): kind is 'discord' | 'github_repository' => kind === 'discord' || kind === 'github_repository'
 
 export interface Bought {
@@ -43,7 +43,10 @@ interface Seat {
   readonly holder_customer_id: string | null
 }
 
-/** Sellers whose products give something, people who have bought them, and a stand-in for GitHub and Discord that says who was let in. */
+/**
+ * Opens functions that create sellers, products with benefits, and customers who bought them. A stand-in for GitHub and
+ * Discord records which accounts have access.
+ */
 export const openEntitlements = async (world: World) => {
   const folder = mkdtempSync(join(tmpdir(), 'communities-'))
   let trouble: (call: 'admit' | 'dismiss') => 'before' | 'after' | undefined = () => undefined
@@ -64,7 +67,7 @@ export const openEntitlements = async (world: World) => {
   const query = <T extends object>(text: string, values: readonly unknown[]) =>
     world.database.owner(async (owner) => (await owner.query<T>(text, [...values])).rows)
 
-  /** Everything that was promised happens, and what is due outside by now. */
+  /** Runs all pending jobs, and all calls to GitHub and Discord that are due now. */
   const pass = async () => {
     await deployment.work()
     await deployment.sweep('entitlements.apply')
@@ -110,7 +113,7 @@ export const openEntitlements = async (world: World) => {
     }
 
     const seatPrice = { amount_type: 'seat_based', price_currency: 'usd', seat_tiers: { tiers: [{ min_seats: 1, max_seats: null, price_per_seat: 1000 }] } }
-    /** Something to buy: once or every month, for oneself or for a team, that gives these. */
+    /** Creates a product with these benefits: one-time or monthly, for one person or with seats. */
     const product = async (benefits: readonly { id: string }[], { recurring = true, seats = false }: { recurring?: boolean; seats?: boolean } = {}) => {
       const made = await api.call(createProduct, {
         body: {
@@ -125,7 +128,7 @@ export const openEntitlements = async (world: World) => {
     const give = (product_id: string, benefits: readonly { id: string }[]) =>
       api.call(updateProductBenefits, { params: { id: product_id }, body: { benefits: benefits.map(({ id }) => id) } })
 
-    /** Somebody new, or somebody known, buys it. Nobody is given a seat by that. */
+    /** Buys the product for a new or an existing customer. Assigns no seat. */
     const buy = async (
       product_id: string,
       { seats, card = 'tok_visa', customer_id, clock_id }: { seats?: number; card?: string; customer_id?: string; clock_id?: string } = {},
@@ -165,7 +168,10 @@ export const openEntitlements = async (world: World) => {
       return { id, email }
     }
 
-    /** A claimed seat for somebody new, a member of the buyer and in early phases a customer of their own as well; or for somebody who had one. */
+    /**
+     * Creates a claimed seat for a new person, or a second seat for the holder of the seat `again`. A new person
+     * becomes a member of the buyer. Before phase 2 of the member migration the person also becomes a customer.
+     */
     const seat = async (bought: Bought, { again, holder = phase !== 'phase2' }: { again?: Seat; holder?: boolean } = {}): Promise<Seat> => {
       const who = again ? { id: again.member_id, email: again.email } : await member(bought.customer_id)
       const holder_customer_id = again ? again.holder_customer_id : holder ? (await api.call(createCustomer, { body: { email: who.email } })).id : null
@@ -178,7 +184,7 @@ export const openEntitlements = async (world: World) => {
       await reconcile(bought, id)
       return { id, member_id: who.id, email: who.email, holder_customer_id, bought }
     }
-    /** Takes a seat away, and looks at that person's grants, or at everybody's. */
+    /** Revokes a seat. Then reconciles the grants of its holder, or of all holders of the purchase. */
     const revokeSeat = async ({ id, bought }: Seat, everybody = false) => {
       await query(`update seats set status = 'revoked', revoked_at = $2 where id = $1`, [id, world.clock.business()])
       await reconcile(bought, everybody ? null : id)
@@ -187,7 +193,7 @@ export const openEntitlements = async (world: World) => {
     const portal = async (customer_id: string, member_id?: string): Promise<Client> =>
       world.client({ token: (await api.call(createCustomerSession, { body: { customer_id, ...(member_id ? { member_id } : {}) } })).token })
 
-    /** Its recipient says who they are outside. */
+    /** Links the recipient's external account to the grant. */
     const link = async (client: Client, id: string, account_id: string | null) => {
       const { benefit_type } = await client.call(getPortalBenefitGrant, { params: { id } })
       const answer = await client.call(updatePortalBenefitGrant, { params: { id }, body: { benefit_type, properties: { account_id } } as never })
@@ -198,7 +204,7 @@ export const openEntitlements = async (world: World) => {
     const grants = async (filters: Record<string, unknown> = {}) =>
       (await api.call(listBenefitGrants, { query: { limit: 100, sorting: ['created_at'], ...filters } })).items
 
-    /** What has been told of grants, oldest first. */
+    /** Returns the emitted events about grants, or about one grant, oldest first. */
     const told = async (grant_id?: string) =>
       (await shop.events('benefit_grant.created', 'benefit_grant.updated', 'benefit_grant.cycled', 'benefit_grant.revoked')).filter(
         ({ data }) => grant_id === undefined || data.id === grant_id,
@@ -207,7 +213,7 @@ export const openEntitlements = async (world: World) => {
     return { ...shop, byPerson, meter, guild, benefit, product, give, buy, member, seat, revokeSeat, reconcile, portal, link, grants, told }
   }
 
-  /** The place that a benefit lets people into. */
+  /** Returns the Discord role or GitHub repository that a benefit gives access to. */
   const placeOf = ({ type, properties }: { type: string; properties: unknown }): Place => {
     const given = properties as Record<string, string>
     return type === 'discord'
@@ -221,10 +227,10 @@ export const openEntitlements = async (world: World) => {
     pass,
     open,
     communities,
-    /** Who is inside, by the stand-in's own record. */
+    /** Returns the external accounts to which the benefit gives access, by the stand-in's own records. */
     inside: (benefit: { type: string; properties: unknown }) => communities.present(placeOf(benefit)),
     misbehave: (how: typeof trouble) => void (trouble = how),
-    /** What happens once, while somebody outside is being asked and has not done it yet. */
+    /** Runs a callback once, after the server has sent the next call of this kind. The call takes effect after the callback. */
     meanwhile: (call: 'admit' | 'dismiss', happens: () => Promise<unknown>) =>
       void (meanwhile = async (now) => {
         if (now !== call) return

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 
-/** What all cores have done since the machine began, in ticks: worked for anybody here, or been taken by the host for others. */
+/** Reads CPU ticks of all cores since boot. `worked`: ticks that this machine used. `taken`: ticks that the host stole. */
 const ticks = () => {
   if (!existsSync('/proc/stat')) return { worked: 1, taken: 0 }
   const [user, nice, system, , , irq, softirq, taken] = readFileSync('/proc/stat', 'utf8').split('\n', 1)[0]!.trim().split(/\s+/).slice(1).map(Number) as [
@@ -17,8 +17,8 @@ const ticks = () => {
 }
 
 /**
- * Milliseconds from now on, as they would be on a machine of one's own: where the host takes a core away, that time is not
- * ours. For promises about how long something takes; with nothing taken, it is the time on the wall.
+ * Starts a stopwatch that excludes time stolen by the host. Use it for assertions about durations. Without stolen time
+ * it shows wall-clock time.
  */
 export const fairStopwatch = (): (() => number) => {
   const [since, before] = [performance.now(), ticks()]
@@ -27,7 +27,8 @@ export const fairStopwatch = (): (() => number) => {
     const [worked, taken] = [now.worked - before.worked, now.taken - before.taken]
     const elapsed = performance.now() - since
     if (taken === 0) return elapsed
-    // Whoever waits loses no more than was taken; where several work, each loses its share of it.
+    // If only one process was running, it lost at most the whole stolen time. If several were running, each lost a
+    // share. The larger result is used.
     return Math.max(elapsed - taken * 10, (elapsed * worked) / (worked + taken))
   }
 }

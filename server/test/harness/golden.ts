@@ -6,20 +6,20 @@ import type { World } from './world.ts'
 type LineOf<T extends BundleLine['type']> = Extract<BundleLine, { type: T }>
 type Container = { readonly subscription_id: string } | { readonly order_id: string }
 
-/** An organization from before there were members, as lines to import, and what has to be there besides. */
+/** An organization from before the member migration, as lines to import, with the files that they reference. */
 export interface Bundle {
   readonly slug: string
   readonly lines: readonly BundleLine[]
-  /** Files that the lines speak of: their rows are put there before the rest is imported. */
+  /** Files that the lines reference. Their rows are inserted before the import. */
   readonly files: readonly { readonly id: string; readonly name: string }[]
 }
 
-/** From one point of time on, one minute after the other: the same lines say the same every time. */
+/** Creation times start here and grow by one minute per line, so that the same seed builds the same bundle. */
 const beginning = Date.parse('2025-01-01T00:00:00Z')
-/** Bought for so long that nothing comes due while somebody looks. */
+/** A billing period so long that no renewal falls due during a test. */
 const period = { current_period_start: '2025-01-01T00:00:00.000Z', current_period_end: '2125-01-01T00:00:00.000Z' }
 
-/** Numbers that look drawn by chance, and are the same for the same seed. */
+/** Returns a pseudorandom number generator. The same seed gives the same numbers. */
 export const seeded = (seed: number): ((below: number) => number) => {
   let state = seed >>> 0
   return (below) => {
@@ -40,15 +40,15 @@ const uuidOf = (text: string): string => {
 
 interface SeatWish {
   readonly status?: 'pending' | 'claimed' | 'revoked'
-  /** Who holds it; null: nobody does. */
+  /** The customer that holds the seat, or null. */
   readonly holder: string | null
-  /** Another address than the holder's own; null with nobody: nobody was ever named. */
+  /** The seat's address, if it differs from the holder's. A seat without holder and address was never assigned. */
   readonly email?: string
-  /** The product gives nothing to whoever has a second seat of the same purchase: they have it all. */
+  /** True if the holder already has another seat of the same purchase. Only the first seat grants the benefits. */
   readonly again?: boolean
 }
 
-/** Writes bundles: what is sold, who buys it, who holds it, and what they have by that. */
+/** Opens a writer of one bundle, with functions that add products, buyers, seats and grants. */
 const openScript = (slug: string, seed: string) => {
   const buckets = Object.fromEntries(
     ['benefit', 'product', 'customer', 'subscription', 'order', 'seat', 'grant', 'license_key', 'download'].map((type) => [type, []]),
@@ -112,7 +112,7 @@ const openScript = (slug: string, seed: string) => {
     return line.id
   }
 
-  /** What somebody buys, with room for the seats that are given later. */
+  /** Adds a purchase. Its seat count grows with the seats that are assigned later. */
   const buy = (buyer: string, name: ProductName): Container => {
     const wanted = products[name]
     const common = { customer_id: buyer, product_id: wanted.id, currency: 'usd', ...(wanted.seats ? { seats: 1 } : {}) } as const
@@ -163,7 +163,7 @@ const openScript = (slug: string, seed: string) => {
       ...(status === 'revoked' ? { revoked_at: created_at } : {}),
       metadata: { place: serial },
     })
-    // One more than are given: a seat is free.
+    // The purchase has one more seat than are assigned, so that one seat is free.
     if (status !== 'revoked') line.seats = (taken.get(line.id) ?? 1) + 1
     if (status !== 'revoked') taken.set(line.id, line.seats!)
     if (status !== 'pending' && holder !== null && !again) grantAll(of, holder, id, status === 'claimed' ? 'granted' : 'revoked')
@@ -183,7 +183,7 @@ const openScript = (slug: string, seed: string) => {
     customer,
     buy,
     seat,
-    /** Given by the seller's own hand; one of each benefit to each customer. */
+    /** Adds a manual grant by the seller. Each customer gets each benefit at most once. */
     give: (customer_id: string, benefit_id = flag) => grant(null, benefit_id, customer_id, null, 'granted'),
     write: (): Bundle => ({
       slug,
@@ -196,13 +196,16 @@ const openScript = (slug: string, seed: string) => {
 export interface GoldenWish {
   readonly seed?: number
   readonly slug?: string
-  /** 1: 40 buyers, 200 seats, 600 grants, 150 license keys. Smaller ones keep everything that is hostile. */
+  /**
+   * Scale of the bundle. With 1 it has 40 buyers, 200 seats, 600 grants and 150 license keys. Smaller bundles still
+   * contain every difficult case.
+   */
   readonly size?: number
-  /** With a pending seat that nobody was ever named for: nobody can say whose it is to be. */
+  /** Adds a pending seat without holder and address. The migration cannot know its recipient. */
   readonly nobody?: boolean
 }
 
-/** Everything that was ever allowed and makes trouble: who is who, twice, in other letters, gone, and back. */
+/** Builds a bundle with every difficult case of legacy data: duplicate people, mixed letter case, deleted and returned customers. */
 export const golden = ({ seed = 1, slug = `golden-${seed}`, size = 1, nobody = false }: GoldenWish = {}) => {
   const draw = seeded(seed)
   const script = openScript(slug, `golden ${seed} ${slug}`)
@@ -218,17 +221,17 @@ export const golden = ({ seed = 1, slug = `golden-${seed}`, size = 1, nobody = f
   const teams = buyers.map((buyer) => buy(buyer, 'team'))
   const workshops = [0, 1].map(() => buy(buyers[5]!, 'workshop'))
 
-  // The same address in other letters: of a seat, and of an invitation by the same buyer.
+  // A seat and an invitation of the same buyer use the holder's address in another letter case.
   const mixed = customer('Mixed.Case@Golden.test', { external_id: 'mixed' })
   seat(teams[0]!, { holder: mixed, email: 'mixed.case@golden.TEST' })
   const second = buy(buyers[0]!, 'lounge')
   seat(second, { status: 'pending', holder: null, email: 'MIXED.CASE@GOLDEN.TEST' })
 
-  // A holder who is also a buyer, and a buyer who holds a seat of their own.
+  // A buyer who holds a seat of another buyer, and a buyer who holds a seat of their own purchase.
   seat(teams[0]!, { holder: buyers[1]! })
   seat(teams[2]!, { holder: buyers[2]! })
 
-  // Holders with something of their own: an order, with a key of the benefit that the seat gives too; a subscription; a gift.
+  // Seat holders who are also buyers or grantees. One has an order with the same license key benefit, one a subscription, one a grant.
   const ordering = customer('ordering@golden.test')
   seat(teams[1]!, { holder: ordering })
   buy(ordering, 'single')
@@ -239,18 +242,18 @@ export const golden = ({ seed = 1, slug = `golden-${seed}`, size = 1, nobody = f
   seat(teams[1]!, { holder: gifted })
   give(gifted)
 
-  // Somebody with seats of several buyers, and in two purchases of one.
+  // A person who holds seats of four buyers, and seats of two purchases of the same buyer.
   const everywhere = customer('everywhere@golden.test', { external_id: 'everywhere', name: 'Über All' })
   for (const team of teams.slice(0, 4)) seat(team, { holder: everywhere })
   seat(second, { holder: everywhere })
 
-  // Invited: somebody who is a customer, somebody who is none, and nobody.
+  // Invitations: to a customer, to an unknown address, and without an address.
   const waiting = customer('waiting@golden.test')
   seat(teams[3]!, { status: 'pending', holder: waiting })
   seat(teams[3]!, { status: 'pending', holder: null, email: 'unknown@golden.test' })
   if (nobody) seat(teams[3]!, { status: 'pending', holder: null })
 
-  // Revoked: of somebody who has nothing else, of somebody who has another, and of somebody deleted whose address is another's now.
+  // Revoked seats of three people: one has no other seat, one has another seat, and one was deleted and the address reused.
   const former = customer('former@golden.test')
   seat(teams[4]!, { status: 'revoked', holder: former })
   seat(second, { status: 'revoked', holder: mixed })
@@ -259,7 +262,7 @@ export const golden = ({ seed = 1, slug = `golden-${seed}`, size = 1, nobody = f
   const returned = customer('Returned@golden.test', { external_id: 'returned' })
   seat(teams[4]!, { holder: returned })
 
-  // Two seats of one subscription for one person, and the same in two orders.
+  // One person holds two seats of the same subscription. Another person holds a seat in each of two orders.
   const twice = customer('twice@golden.test')
   seat(teams[4]!, { holder: twice })
   seat(teams[4]!, { holder: twice, again: true })
@@ -267,22 +270,22 @@ export const golden = ({ seed = 1, slug = `golden-${seed}`, size = 1, nobody = f
   for (const workshop of workshops) seat(workshop, { holder: again })
   seat(workshops[0]!, { holder: buyers[5]! })
 
-  // Who had another address when the seat was given, and whose external id a member of the buyer has.
+  // A holder whose address changed after the assignment, and a holder whose external id a member of the buyer has.
   const moved = customer('moved@golden.test')
   seat(teams[6]!, { holder: moved, email: 'before.moving@golden.test' })
   const clashing = customer('clashing@golden.test', { external_id: 'clash' })
   seat(teams[6]!, { holder: clashing })
 
-  // Letters that are written in more than one way.
+  // Addresses with letters that have more than one Unicode form, or a special lower case.
   const letters = ['Élodie@golden.test', 'E\u0301lodie@golden.test', 'İlknur@golden.test', 'straße@golden.test', '用户@golden.test', 'ΣΊΣΥΦΟΣ@golden.test']
   for (const email of letters) seat(teams[7]!, { holder: customer(email) })
   seat(second, { holder: customer('ÅNGSTRÖM@golden.test'), email: 'ångström@golden.test' })
 
-  // A customer with nothing at all, and one who only ever bought for themselves.
+  // A customer without purchases, and a customer whose purchase has no seats.
   customer('nothing@golden.test')
   buy(customer('alone@golden.test'), 'single')
 
-  // As many more of the ordinary kind as are wanted.
+  // Adds ordinary buyers and seats until the wanted counts are reached.
   while (script.counts().buyers < wanted.buyers) {
     const buyer = customer(`more${script.counts().buyers}@golden.test`)
     const { seats, keys } = script.counts()
@@ -302,7 +305,8 @@ export const golden = ({ seed = 1, slug = `golden-${seed}`, size = 1, nobody = f
     }
   }
   while (script.counts().keys < wanted.keys) buy(customer(`reader${script.counts().keys}@golden.test`), 'single')
-  // Gifts go to those who hold no seat first: whoever has something of their own stays a customer, and not all should.
+  // Adds manual grants, first to customers without a seat. The switch keeps a seat holder with a manual grant as a
+  // customer. It must also find seat holders that it deletes.
   const ungiven = Map.groupBy(
     script.customers().filter(({ id, deleted_at }) => id !== gifted && !deleted_at),
     ({ id }) => script.holds(id),
@@ -315,14 +319,12 @@ export const golden = ({ seed = 1, slug = `golden-${seed}`, size = 1, nobody = f
     counts: script.counts(),
     benefits: script.benefits,
     people: { buyers, mixed, ordering, subscribing, gifted, everywhere, waiting, former, gone, returned, twice, again, moved, clashing },
-    /** Somebody to give a seat to before the migration: a member of the buyer then, with the external id that one of its holders has. */
-    clash: { ...teams[6]!, email: 'member.before@golden.test', external_member_id: 'clash', immediate_claim: true },
   }
 }
 
 /**
- * A small organization of whatever the numbers say: up to 4 buyers, 8 seats, 6 people who meet again and again. Every
- * list of numbers is one; shorter lists and smaller numbers make simpler ones.
+ * Builds a small random organization from numbers: 6 people, up to 4 purchases and up to 8 seats. Any list of numbers
+ * is valid. Shorter lists and smaller numbers give simpler organizations, so that a property test can shrink failures.
  */
 export const randomBundle = (numbers: readonly number[], slug: string): Bundle => {
   let at = 0
@@ -342,7 +344,7 @@ export const randomBundle = (numbers: readonly number[], slug: string): Bundle =
     shouted: draw(3) === 0,
     nameless: draw(2) === 0,
   }))
-  // Whoever has a seat has what it gives, whatever was taken away from them besides.
+  // Adds revoked seats last, so that a person with an active seat gets the benefits from the active one.
   for (const { pool, status, holder, shouted, nameless } of seats.toSorted((a, b) => Number(a.status === 'revoked') - Number(b.status === 'revoked'))) {
     const email = shouted ? { email: `PERSON${people.indexOf(holder)}@RANDOM.test` } : {}
     if (status === 'pending')
@@ -361,7 +363,7 @@ export const randomBundle = (numbers: readonly number[], slug: string): Bundle =
   return script.write()
 }
 
-/** Imports a bundle as an operator would. Where a line is refused it says so, loudly. */
+/** Imports a bundle as the operator's import command would. Throws if the import refuses a line. */
 export const importBundle = async (world: World, bundle: Bundle) => {
   const [opening, ...rest] = bundle.lines.map((line) => JSON.stringify(line))
   const take = async (lines: readonly string[]): Promise<Imported> => {

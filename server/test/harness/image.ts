@@ -6,14 +6,14 @@ export const root = new URL('../../../', import.meta.url).pathname
 
 export interface Instruction {
   readonly name: string
-  /** As it stands, without its flags. */
+  /** The argument of the instruction as written, without flags such as `--from`. */
   readonly text: string
   readonly flags: Readonly<Record<string, string>>
-  /** Where it is a list in JSON: its words. */
+  /** The elements of the JSON list in the argument. If there is no list, the words of the argument. */
   readonly words: readonly string[]
 }
 
-/** The stages of a Dockerfile, each with its instructions: as much of that language as ours uses. */
+/** Parses the stages of a Dockerfile into instructions. Supports only the syntax that our Dockerfile uses. */
 export const readStages = (file: string): Instruction[][] => {
   const stages: Instruction[][] = []
   const lines = readFileSync(file, 'utf8')
@@ -33,7 +33,10 @@ export const readStages = (file: string): Instruction[][] => {
   return stages
 }
 
-/** What .dockerignore lets through: the last line that fits decides, for a path or a folder that it lies in. */
+/**
+ * Returns a predicate that is true for paths which .dockerignore does not exclude. The last line that matches the path
+ * or a parent folder decides.
+ */
 export const readIgnore = (file: string): ((path: string) => boolean) => {
   const rules = readFileSync(file, 'utf8')
     .split('\n')
@@ -52,7 +55,10 @@ export const readIgnore = (file: string): ((path: string) => boolean) => {
   return (path) => rules.findLast(({ fits }) => fits.test(path))?.keeps ?? true
 }
 
-/** Packages as a stage installs them: by its own COPY and RUN pnpm instructions, from the store of this machine where it has them. */
+/**
+ * Installs the packages of an image stage by the COPY and `RUN pnpm` instructions of that stage. Takes packages from
+ * this machine's store if it has them.
+ */
 export const installed = (stage: readonly Instruction[], sent: (path: string) => boolean, to: string): void => {
   layOut(stage, sent, to)
   for (const { text } of stage.filter(({ name, text: command }) => name === 'RUN' && command.startsWith('pnpm install ')))
@@ -60,8 +66,8 @@ export const installed = (stage: readonly Instruction[], sent: (path: string) =>
 }
 
 /**
- * Lays out what a stage would hold, by its own COPY instructions and through .dockerignore. Packages are those of a
- * stage before it, installed in another folder; pages are those that setup has built.
+ * Copies the files of an image stage into a folder, by the COPY instructions of the stage and .dockerignore. Packages come
+ * from the folder of an earlier stage. The web pages are those that the test setup has built.
  */
 export const layOut = (stage: readonly Instruction[], sent: (path: string) => boolean, to: string, packages = root): void => {
   mkdirSync(to, { recursive: true })
@@ -82,7 +88,7 @@ export const layOut = (stage: readonly Instruction[], sent: (path: string) => bo
   }
 }
 
-/** Where we are root: nobody, who owns nothing here and so may write nowhere. In any case without privileges. */
+/** Returns arguments of setpriv that drop all privileges. If this process is root, they also switch to the user `nobody`. */
 const confined = () => {
   const number = (flag: string) => spawnSync('id', [flag, 'nobody'], { encoding: 'utf8' }).stdout.trim()
   const another =
@@ -90,7 +96,7 @@ const confined = () => {
   return [...another, '--no-new-privs', '--']
 }
 
-/** A command as a container would run it: another user, no privileges, the folder of the image, and no settings but these. */
+/** Runs a command as a container would: another user, no privileges, the folder of the image, and only these settings. */
 export const contained = (words: readonly string[], cwd: string, settings: Record<string, string>) => {
   const [program, ...args] = words[0] === 'node' ? [process.execPath, ...words.slice(1)] : words
   const child = spawn('setpriv', [...confined(), program!, ...args], { cwd, env: { PATH: process.env.PATH, ...settings }, stdio: ['ignore', 'pipe', 'pipe'] })
@@ -104,7 +110,7 @@ export const contained = (words: readonly string[], cwd: string, settings: Recor
 }
 export type Contained = ReturnType<typeof contained>
 
-/** What a file of settings says, as compose reads it. */
+/** Reads a settings file as compose does. */
 export const readSettings = (file: string): Record<string, string> =>
   Object.fromEntries(
     readFileSync(file, 'utf8')

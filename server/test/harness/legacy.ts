@@ -3,14 +3,14 @@ import type { Database } from './database.ts'
 type Owned = Pick<Database, 'owner'>
 
 /**
- * Makes what an organization has look as it did before there were members: nobody of its customers has any, and seats,
- * grants and keys know their holder only.
+ * Rewrites an organization's data to the state before the member migration. Its customers have no members; seats,
+ * grants and keys reference only their holder.
  */
 export const degrade = ({ owner: asOwner }: Owned, organization_id: string) =>
   asOwner(async (owner) => {
     for (const statement of [
       `update seats set member_id = null where organization_id = $1`,
-      // A seat of the buyer's own is held by the buyer.
+      // Before the migration, the buyer is the holder of each seat that has no other holder.
       `update seats set holder_customer_id = buyer_customer_id where organization_id = $1 and holder_customer_id is null`,
       `update license_keys set member_id = null where organization_id = $1`,
       `update benefit_grants g set holder_customer_id = s.holder_customer_id from seats s where g.organization_id = $1 and s.organization_id = $1 and s.id = g.seat_id`,
@@ -23,7 +23,10 @@ export const degrade = ({ owner: asOwner }: Owned, organization_id: string) =>
       await owner.query(statement, [organization_id])
   })
 
-/** What the migration may touch. When it made a member, or said that somebody is gone, is not part of what it did. */
+/**
+ * For each table that the migration may change: the SQL expression of a row for comparisons. It omits when a member was
+ * created and when a customer was tombstoned.
+ */
 const tables = {
   customers: `to_jsonb(t) || jsonb_build_object('tombstoned_at', t.tombstoned_at is not null)`,
   members: `case when t.prepared then to_jsonb(t) - 'created_at' else to_jsonb(t) end`,
@@ -38,7 +41,7 @@ const tables = {
 }
 export type Summary = Record<string, readonly unknown[]>
 
-/** Everything of an organization that the migration may touch, row by row, and the phase that is shown. */
+/** Returns all rows of an organization that the migration may change, and its phase. */
 export const summaryOf = ({ owner: asOwner }: Owned, organization_id: string): Promise<Summary> =>
   asOwner(async (owner) => {
     const found: Record<string, readonly unknown[]> = {}
@@ -52,7 +55,7 @@ export const summaryOf = ({ owner: asOwner }: Owned, organization_id: string): P
     return { ...found, organization: rows }
   })
 
-/** What was said because of it: the kinds and of whom, however it was said. */
+/** Returns the kind and resource id of every event that the organization has emitted, sorted. */
 export const saidOf = ({ owner: asOwner }: Owned, organization_id: string): Promise<string[]> =>
   asOwner(async (owner) => {
     const { rows } = await owner.query<{ said: string }>(`select kind || ' ' || resource_id as said from events where organization_id = $1 order by 1`, [

@@ -4,7 +4,7 @@ const page = readFileSync(new URL('../../../docs/guides/license-keys.md', import
 
 export type ReadLicence = (token: string, given: { keys: readonly object[]; organization_id: string; now?: number }) => Record<string, unknown>
 
-/** The verifier as the guide prints it. */
+/** Loads the licence verifier from the code of the license key guide. */
 export const documentedVerifier = async (): Promise<ReadLicence> => {
   const [, code] = /```js\n([^]*?)```/.exec(page)!
   const { readLicence } = (await import(`data:text/javascript,${encodeURIComponent(code!)}`)) as { readLicence: ReadLicence }

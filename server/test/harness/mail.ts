@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import PostalMime from 'postal-mime'
 import { SMTPServer } from 'smtp-server'
+import { longestWait } from './pace.ts'
 import { noteSecrets } from './secrets.ts'
 
 export interface Letter {
@@ -10,17 +11,17 @@ export interface Letter {
   text: string
   from: { name: string; address: string }
   reply_to: string[]
-  /** Every header it came with, in lower case. */
+  /** Every received header, in lower case. */
   headers: string[]
 }
 
-/** The code in a letter. */
+/** Extracts the sign-in code from a mail. */
 export const codeIn = (text: string): string => /\b[2-9A-Z]{4}-[2-9A-Z]{4}\b/.exec(text)![0]
 
-/** Another code than this one. */
+/** Returns a well-formed sign-in code that differs from this one. */
 export const otherCode = (code: string): string => code.replace(/^./, (first) => (first === 'A' ? 'B' : 'A'))
 
-/** A real mail server that keeps what it receives, and can be told to misbehave. */
+/** Opens a real SMTP server that stores the mails it receives. Tests can make the server refuse mails. */
 export const openMailbox = async () => {
   const letters: Letter[] = []
   const waiting: { to: string; resolve: (letter: Letter) => void }[] = []
@@ -59,16 +60,16 @@ export const openMailbox = async () => {
   return {
     url: `smtp://127.0.0.1:${(server.server.address() as AddressInfo).port}`,
     letters,
-    /** The next letter to an address, now or when it comes. */
+    /** Resolves with the oldest mail to an address that no earlier call has returned. Waits for the next mail if there is none yet. */
     next: (to: string): Promise<Letter> => {
       const at = letters.findIndex((letter) => letter.to === to)
       if (at >= 0) return Promise.resolve(letters.splice(at, 1)[0]!)
       return new Promise((resolve, reject) => {
-        setTimeout(() => reject(new Error(`no letter came to ${to}`)), 180_000).unref()
+        setTimeout(() => reject(new Error(`no letter came to ${to}`)), longestWait).unref()
         waiting.push({ to, resolve })
       })
     },
-    /** Refuses the next `count` letters. */
+    /** Makes the server refuse the next `count` mails. */
     refuse: (count: number) => void (refusals = count),
     close: () => new Promise<void>((resolve) => server.close(() => resolve())),
   }

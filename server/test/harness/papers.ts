@@ -1,6 +1,6 @@
 import { extractText, getDocumentProxy, getMeta } from 'unpdf'
 
-/** A PDF as somebody else's program reads it: its pages as text, and what it says of itself. */
+/** Reads a PDF with an independent library: the text of its pages, and its metadata. */
 export const readPaper = async (bytes: Uint8Array) => {
   const pdf = await getDocumentProxy(new Uint8Array(bytes))
   const { text, totalPages } = await extractText(pdf, { mergePages: false })

@@ -13,23 +13,23 @@ import {
 } from '@bursar/contract'
 import type { SubscriptionRow } from '../../src/modules/billing/index.ts'
 import { readBooks } from './books.ts'
-import type { openDeployment } from './doom.ts'
+import type { openDeployment } from './crashes.ts'
 import type { World } from './world.ts'
 
 type Deployment = Awaited<ReturnType<typeof openDeployment>>
 export const day = 86_400_000
 
-/** Sells subscriptions, and lets time pass. */
+/** Returns functions that sell subscriptions, advance the clock of the test system and run the work that is due. */
 export const openPlans = (world: World, deployment: Deployment) => {
   const { clock, database } = world
 
-  /** Whatever is due happens, and what follows from it: once. */
+  /** Runs all due sweeps once, then the waiting jobs. */
   const pass = async () => {
     await deployment.sweep()
     await deployment.work()
   }
 
-  /** The next moment at which something is due and free to take. */
+  /** Returns the next time at which a subscription, order or payment is due and not leased. Null if none is. */
   const nextDue = () =>
     database.owner(async (owner) => {
       const { rows } = await owner.query<{ at: Date | null }>(
@@ -42,7 +42,7 @@ export const openPlans = (world: World, deployment: Deployment) => {
 
   const moveTo = (moment: Date) => clock.advance(Math.max(0, moment.getTime() - clock.business().getTime()))
 
-  /** Time passes until a moment, and everything on the way happens when it is due. */
+  /** Advances the clock to a time. Stops at each due time on the way, and runs the work that is due then. */
   const until = async (moment: Date) => {
     for (let turns = 0; ; turns++) {
       if (turns > 500) throw new Error('something is due again and again')
@@ -54,7 +54,7 @@ export const openPlans = (world: World, deployment: Deployment) => {
     moveTo(moment)
   }
 
-  /** Nothing of what was sold so far is due any more: the next test has the time for itself. */
+  /** Clears all due times, so that subscriptions and orders of earlier tests cause no work in the next test. */
   const retire = () =>
     database.owner((owner) =>
       owner.query(`update subscriptions set due_at = null; update orders set due_at = null; update payments set due_at = null where due_at is not null`),
@@ -67,7 +67,7 @@ export const openPlans = (world: World, deployment: Deployment) => {
     readonly discount?: Record<string, unknown>
   }
 
-  /** A seller, a plan of 29.00 a month, and somebody who has it. */
+  /** Opens a seller with a plan of 29.00 a month and one subscriber. */
   const open = async ({ card = 'tok_visa', price = 2900, plan = {}, discount }: Sale = {}) => {
     const shop = await world.shop()
     const { api, organization } = shop
@@ -88,7 +88,7 @@ export const openPlans = (world: World, deployment: Deployment) => {
     const sold = await product(price, plan)
     const customer = await api.call(createCustomer, { body: { email: `ada-${organization.slug}@people.test` } })
     const discount_id = discount && (await api.call(createDiscount, { body: { name: 'Less', ...discount } as never })).id
-    /** Buys the plan, and gives the id of the subscription. */
+    /** Buys the plan. Returns the id of the subscription. */
     const buy = async (token = card, more: Record<string, unknown> = {}): Promise<string> => {
       const checkout = await api.call(createCheckout, {
         body: { products: [sold.id], customer_id: customer.id, ...(discount_id ? { discount_id } : {}), ...more },
@@ -117,14 +117,14 @@ export const openPlans = (world: World, deployment: Deployment) => {
       row: async (subscription_id = id): Promise<SubscriptionRow> =>
         (await database.owner((owner) => owner.query<SubscriptionRow>('select * from subscriptions where id = $1', [subscription_id]))).rows[0]!,
       end: async () => new Date((await api.call(getSubscription, { params })).current_period_end),
-      /** Its orders, oldest first. */
+      /** Orders of the subscription, oldest first. */
       orders: async (subscription_id = id) =>
         (await api.call(listOrders, { query: { subscription_id: [subscription_id], sorting: ['created_at'], limit: 100 } })).items,
-      /** The attempts to charge for an order, oldest first. */
+      /** Payment attempts of an order, oldest first. */
       attempts: async (order_id: string) => (await api.call(listPayments, { query: { order_id: [order_id], limit: 100 } })).items.toReversed(),
-      /** What the processor charged, by its own record, oldest first: all, or what is known of one order. */
+      /** Amounts that the processor has charged according to its own records, oldest first. */
       charged: async () => (await readBooks(world, organization.id)).charges.map(({ amount }) => amount),
-      /** What the ledger holds in each account, or what is left there of one order. */
+      /** Balance of each ledger account that is not zero. */
       accounts: async () => {
         const { rows } = await database.owner((owner) =>
           owner.query<{ account: string; amount: number }>(
@@ -134,7 +134,7 @@ export const openPlans = (world: World, deployment: Deployment) => {
         )
         return Object.fromEntries(rows.map(({ account, amount }) => [account, amount]))
       },
-      /** What was told since it was last asked. */
+      /** Types of the subscription and order events that were emitted since the last call. */
       told: async () => {
         const all = await shop.events()
         const news = all.slice(heard).map(({ type }) => type)
@@ -149,7 +149,7 @@ export const openPlans = (world: World, deployment: Deployment) => {
 }
 export type Plan = Awaited<ReturnType<ReturnType<typeof openPlans>['open']>>
 
-/** The ledger against the processor's own record: what came by each attempt. */
+/** Compares the ledger with the processor's own records, by payment attempt. */
 export const compareBooks = async (world: World, organization_id?: string) => {
   const { charges } = await readBooks(world, organization_id)
   const { rows } = await world.database.owner((owner) =>

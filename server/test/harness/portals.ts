@@ -7,9 +7,9 @@ import type { World } from './world.ts'
 
 const allowed = { update_seats: true, update_plan: true, pause: true }
 
-/** Teams in front of the pages of their portal, each person with a browser of their own. */
+/** Opens teams that use the portal's pages. Each person has a separate browser context. */
 export const openPortals = (world: World, teams: Teams, browser: Browser) => {
-  /** A team whose seller lets customers change everything, at once and charged at once. */
+  /** Buys seats for a team whose seller allows every change in the portal. Changes apply and are charged at once. */
   const team = async (wish: Parameters<Teams['buy']>[0] = {}): Promise<Team> => {
     const shop = wish.shop ?? (await world.shop())
     await world.database.owner((owner) =>
@@ -24,7 +24,7 @@ export const openPortals = (world: World, teams: Teams, browser: Browser) => {
     return teams.buy({ shop, benefits: [await benefit('All courses of the workshop'), await benefit('A place at the yearly meeting')], ...wish })
   }
 
-  /** A browser that is in the portal, as the owner or as a new member of this role. */
+  /** Opens a browser that is signed in to the portal: as the owner, or as a new member with this role. */
   const enter = async (
     of: Pick<Team, 'api' | 'organization' | 'customer_id' | 'owner'>,
     who: { role?: MemberRole; email?: string; return_url?: string } = {},

@@ -10,11 +10,11 @@ export interface Line {
   [field: string]: unknown
 }
 
-/** The program itself, as its users run it: a process with arguments, settings, output and signals. */
-export const launch = (args: readonly string[], settings: Record<string, string>, cwd?: string, program = cli) => {
+/** Runs the program as its users do: a process with arguments, settings, output and signals. */
+export const launch = (args: readonly string[], settings: Record<string, string>, cwd?: string, program = cli, typed = false) => {
   const child: ChildProcess = spawn(process.execPath, [program, ...args], {
     env: { PATH: process.env.PATH, ...settings },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: [typed ? 'pipe' : 'ignore', 'pipe', 'pipe'],
     ...(cwd === undefined ? {} : { cwd }),
   })
   let output = ''
@@ -24,7 +24,7 @@ export const launch = (args: readonly string[], settings: Record<string, string>
   const take = (chunk: Buffer) => {
     const text = chunk.toString()
     output += text
-    // Other commands speak to the person who called them, and may show that person a secret; a server only logs.
+    // Adds only the server's output to the log that is searched for secrets. Other commands may show a secret to their caller.
     if (args[0] === 'serve') appendFileSync(logFile(), text)
     const parts = (rest + text).split('\n')
     rest = parts.pop()!
@@ -45,7 +45,7 @@ export const launch = (args: readonly string[], settings: Record<string, string>
     child,
     exited,
     output: () => output,
-    /** The first log line of a kind, now or when it comes. Fails when the process ends before. */
+    /** Resolves with the first log line of a kind, past or future. Rejects if the process ends without such a line. */
     line: (msg: string, wanted: (line: Line) => boolean = () => true): Promise<Line> => {
       const found = lines.find((line) => line.msg === msg && wanted(line))
       if (found) return Promise.resolve(found)

@@ -4,10 +4,10 @@ import { readBooks } from './books.ts'
 import { openStripeStandIn } from './stripe.ts'
 import { exchange, type openClock, type World } from './world.ts'
 
-/** What a buyer pays with: a card that pays, or one whose answer is lost. */
+/** The buyer's card. With `answer_lost`, the card pays, but the processor's answer to the confirmation is lost. */
 export type Purse = 'pays' | 'answer_lost'
 
-/** Each processor, to sell with and to look into: the same is told of both. */
+/** Opens the test processor behind the interface that it shares with Stripe, so that the same tests run with both. */
 export const openTestTill = async () => ({
   settings: {},
   connect: async (_api: Client, _organization_id: string) => undefined,
@@ -22,7 +22,7 @@ export const openStripeTill = async (clock: ReturnType<typeof openClock>) => {
   const account = standIn.account()
   const unheard = new Set<string>()
   let address = ''
-  /** The answer to a confirmation with one of these is lost; the next one is not. */
+  /** Returns true at the first confirmation with an `answer_lost` token, and false after that. The simulated fault is a timeout. */
   const loses = (token: unknown) => typeof token === 'string' && unheard.delete(token)
   standIn.misbehave(({ params }) => (loses(params.confirmation_token) ? 'timed_out' : undefined))
   return {
@@ -40,7 +40,7 @@ export const openStripeTill = async (clock: ReturnType<typeof openClock>) => {
       return token
     },
     books: async (_world: World) => account.books(),
-    /** Tells what is due to be told, to the address of the account. */
+    /** Posts the Stripe events that are due to the webhook address of the account. */
     tell: (world: World): Promise<unknown> => standIn.deliver((_, headers, body) => exchange(world.port, 'POST', address, headers, body)),
     close: standIn.close,
   }

@@ -2,7 +2,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { connect, createServer, type AddressInfo } from 'node:net'
 import { once } from 'node:events'
 
-/** A Redis of the test's own, which can be stopped, started and emptied. */
+/** Starts a separate Redis for one test. It can be stopped, started and emptied. */
 export const openOwnRedis = async () => {
   const probe = createServer().listen(0, '127.0.0.1')
   await once(probe, 'listening')

@@ -1,6 +1,6 @@
 import type { Reporter, TestModule } from 'vitest/node'
 
-/** Ends a run with where its time went, and one plain line that any script can read. */
+/** Prints the slowest parts of a run at its end, and one plain line that scripts can read. */
 export default class PlainCount implements Reporter {
   onTestRunEnd(modules: readonly TestModule[], errors: readonly unknown[]): void {
     let passed = 0

@@ -1,8 +1,9 @@
 import { mkdirSync, rmSync } from 'node:fs'
 import { dropLeftovers, prepareTemplate } from './database.ts'
+import { readDumps } from './dumps.ts'
 import { scanLogs } from './secrets.ts'
 
-/** Readies the machine for a run: a place for its logs, a template to clone. */
+/** Prepares a run: creates its log folder and the template database. */
 export const beginRun = async (name: string): Promise<void> => {
   process.env.BURSAR_TEST_RUN = name
   process.env.BURSAR_TEST_SCRATCH = `${process.cwd()}/.scratch/${name}`
@@ -11,14 +12,18 @@ export const beginRun = async (name: string): Promise<void> => {
   await prepareTemplate()
 }
 
-/** Clears up, and searches everything that was logged for every secret that was issued: how many, and what is wrong. */
+/** Cleans up. Searches all logs and database dumps for every issued secret. Returns the figures and the problems. */
 export const endRun = async (): Promise<{ figures: string; problems: string[] }> => {
   await dropLeftovers(process.env.BURSAR_TEST_RUN!)
   const { issued, bytes, found } = scanLogs(process.env.BURSAR_TEST_SCRATCH!)
+  const dumps = readDumps(process.env.BURSAR_TEST_SCRATCH!)
   rmSync(process.env.BURSAR_TEST_SCRATCH!, { recursive: true, force: true })
-  const nothing = process.env.CI !== undefined && (issued === 0 || bytes === 0) ? ['the search for secrets had nothing to search'] : []
+  const nothing = process.env.CI !== undefined && (issued === 0 || bytes === 0 || dumps.bytes === 0) ? ['the search for secrets had nothing to search'] : []
   return {
-    figures: `secrets: ${issued} issued · ${found.length} found in ${bytes} bytes of log`,
-    problems: [...nothing, ...found.map((one) => `a secret in the log: ${one}`)],
+    figures: [
+      `secrets: ${issued} issued · ${found.length} found in ${bytes} bytes of log`,
+      `secrets: ${issued} issued · ${dumps.found} found in the dump · ${dumps.databases} databases, ${dumps.bytes} bytes`,
+    ].join('\n'),
+    problems: [...nothing, ...found.map((one) => `a secret in the log: ${one}`), ...dumps.problems],
   }
 }

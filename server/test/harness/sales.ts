@@ -20,12 +20,12 @@ import type { World } from './world.ts'
 type Owned = { id: string; organization_id: string }
 type Stamps = 'organization_id' | 'id' | 'created_at' | 'modified_at'
 
-/** What has been sold, written straight into its rows: for tests of what is made of it. */
+/** Inserts orders, subscriptions and other sales directly as rows, for tests of features that build on sales. */
 export const openSales = (world: World) => {
-  /** Each later than the one before, so that lists have one order. */
+  /** Advances the clock by a millisecond before each row. Every row has a different time, so lists have a defined order. */
   const stamped = (tx: Tx, { organization_id }: Owned) => {
     world.clock.advance(1)
-    return { organization_id, id: newId(tx.clock.wall()), created_at: tx.clock.business(), modified_at: null }
+    return { organization_id, id: newId(tx.clock.wall()), created_at: tx.clock.wall(), modified_at: null }
   }
 
   const subscription = (customer: Owned, product: Owned, price_ids: readonly string[], given: Partial<SubscriptionRow> = {}) =>
@@ -76,7 +76,7 @@ export const openSales = (world: World) => {
       return insertSubscription(tx, row, price_ids)
     })
 
-  /** An order over one line, unless other lines are given. */
+  /** Inserts an order with one line, unless other lines are given. */
   const order = (customer: Owned, given: Partial<OrderRow> = {}, lines?: readonly Partial<NewOrderItem>[]) =>
     world.transact((tx) => {
       const net_amount = given.net_amount ?? 1000
@@ -237,7 +237,7 @@ export const openSales = (world: World) => {
       }),
     )
 
-  /** A checkout that something was bought through; only its key matters here. */
+  /** Inserts a checkout that other rows can reference. Tests use only its id. */
   const checkout = async ({ organization_id, id }: Owned): Promise<string> => {
     const made = newId(world.clock.wall())
     await world.database.owner((owner) =>

@@ -2,9 +2,9 @@ import { execFileSync } from 'node:child_process'
 import { randomText } from '../../src/kernel/secrets.ts'
 import { beginRun, endRun } from './runs.ts'
 
-/** Before a run: the template database. After it: the search for secrets. */
+/** Prepares the template database before a run. After the run, searches its logs and databases for leaked secrets. */
 export default async function setup() {
-  // The pages are built by the same command as for production.
+  // Builds the web pages with the same command as for production.
   execFileSync('pnpm', ['--silent', 'web'], { stdio: 'inherit' })
   await beginRun(randomText(6, 'abcdefghijklmnopqrstuvwxyz'))
   return async () => {

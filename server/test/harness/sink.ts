@@ -1,6 +1,7 @@
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { longestWait } from './pace.ts'
 
 export interface Received {
   readonly path: string
@@ -11,7 +12,7 @@ export interface Received {
 
 type Behaviour = (answer: ServerResponse, received: Received, request: IncomingMessage) => void
 
-/** Somebody else's server: keeps its own record of what came, and answers as a test tells it to, by path. */
+/** Opens a third-party server. It records the requests it receives, and answers each path as a test configures. */
 export const openSink = async () => {
   const received: Received[] = []
   const behaviours = new Map<string, Behaviour>()
@@ -39,13 +40,16 @@ export const openSink = async () => {
     url: (path: string) => `http://127.0.0.1:${port}${path}`,
     received,
     of,
-    /** Each is looked at as it comes: a signature is good for minutes only. */
+    /**
+     * Calls the listener for each request as soon as it arrives. Tests verify signatures in it, because a signature
+     * expires after minutes.
+     */
     each: (listener: (one: Received) => void) => void (look = listener),
-    /** From now on this path answers so. */
+    /** Sets how the server answers requests to this path from now on. */
     answer: (path: string, behaviour: Behaviour | number) =>
       void behaviours.set(path, typeof behaviour === 'number' ? (answer) => void answer.writeHead(behaviour).end() : behaviour),
-    /** Waits until so many have come to a path. */
-    until: async (path: string, count: number, within = 180_000): Promise<Received[]> => {
+    /** Waits until a path has received this many requests. */
+    until: async (path: string, count: number, within = longestWait): Promise<Received[]> => {
       const end = performance.now() + within
       for (;;) {
         const own = of(path)

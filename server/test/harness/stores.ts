@@ -4,17 +4,17 @@ import { completeFile, createFile, uploadLimits, type FileServiceTypes } from '@
 import type { Client } from '@bursar/contract/client'
 import { randomText } from '../../src/kernel/secrets.ts'
 
-/** The stores that files are tested with: a folder, and a real S3 server, which scripts/s3 starts. */
+/** Object stores for file tests: a folder, and a real S3 server that scripts/s3 starts. */
 export const stores = ['disk', ...(process.env.BURSAR_TEST_S3 === 'off' ? [] : (['radosgw'] as const))] as const
 export type StoreName = (typeof stores)[number]
 
-/** How large a large file is: 1024 for a gigabyte. */
+/** Size of a large test file. Set `BURSAR_TEST_FILE_MIB` to 1024 for a gigabyte. */
 export const largeFile = Number(process.env.BURSAR_TEST_FILE_MIB ?? 72) * 1024 * 1024
 
 const endpoint = `http://127.0.0.1:${process.env.BURSAR_TEST_S3_PORT ?? 47790}`
 const credentials = { accessKeyId: 'testaccess', secretAccessKey: 'testsecret' }
 
-/** The settings of a deployment that keeps its files there. */
+/** Returns the settings of a deployment that uses this store. */
 export const storeSettings = async (store: StoreName): Promise<Record<string, string>> => {
   if (store === 'disk') return {}
   const bucket = await makeBuckets()
@@ -28,7 +28,7 @@ export const storeSettings = async (store: StoreName): Promise<Record<string, st
   }
 }
 
-/** A bucket of one's own, and beside it the one that everybody may read. */
+/** Creates a new private bucket, and a public one beside it. */
 export const makeBuckets = async (): Promise<string> => {
   const bucket = `t-${randomText(16, 'abcdefghijklmnopqrstuvwxyz')}`
   const admin = new S3Client({ endpoint, region: 'us-east-1', forcePathStyle: true, credentials })
@@ -51,16 +51,16 @@ export interface Announced {
   readonly name?: string
   readonly mime_type?: string
   readonly version?: string
-  /** Of the whole; false: nothing is said of it. */
+  /** Checksum of the whole file. If false, the request announces none. */
   readonly checksum?: string | false
-  /** Where each part ends; one part where nothing is said. */
+  /** Position at which each part ends. By default the file has a single part. */
   readonly ends?: readonly number[]
-  /** Of each part, where any is said. */
+  /** Checksum of each part, if announced. */
   readonly checksums?: readonly (string | null)[]
   readonly organization_id?: string
 }
 
-/** The body that announces these bytes. */
+/** Builds the body of the request that creates a file with these bytes. */
 export const announcement = (bytes: Buffer, { ends = [bytes.length], checksum, checksums, ...rest }: Announced = {}) => ({
   service: 'downloadable' as const,
   name: 'guide.pdf',
@@ -78,7 +78,7 @@ export const announcement = (bytes: Buffer, { ends = [bytes.length], checksum, c
   ...rest,
 })
 
-/** Puts one part where it goes, and says how that was answered. */
+/** Uploads one part. Returns the status and the ETag. */
 export const putPart = async ({ url, headers }: { url: string; headers: Record<string, string> }, body: Buffer): Promise<{ status: number; etag: string }> => {
   const answer = await fetch(url, { method: 'PUT', headers, body: new Uint8Array(body) })
   await answer.arrayBuffer()
@@ -88,7 +88,7 @@ export const putPart = async ({ url, headers }: { url: string; headers: Record<s
 export const announce = (api: Client, bytes: Buffer, as: Announced = {}) => api.call(createFile, { body: announcement(bytes, as) as never })
 export type Upload = Awaited<ReturnType<typeof announce>>
 
-/** Puts every part, as the announcement cut them, and says what is to be reported. */
+/** Uploads every part as announced. Returns the body that completes the upload. */
 export const putParts = async ({ upload }: Pick<Upload, 'upload'>, bytes: Buffer) => {
   const parts = []
   for (const part of upload.parts) {
@@ -99,7 +99,7 @@ export const putParts = async ({ upload }: Pick<Upload, 'upload'>, bytes: Buffer
   return { id: upload.id, path: upload.path, parts }
 }
 
-/** A whole upload, from its announcement to its end. */
+/** Performs a whole upload, from the announcement to its completion. */
 export const upload = async (api: Client, bytes: Buffer, as: Announced = {}) => {
   const announced = await announce(api, bytes, as)
   return api.call(completeFile, { params: { id: announced.id }, body: await putParts(announced, bytes) })
@@ -107,7 +107,7 @@ export const upload = async (api: Client, bytes: Buffer, as: Announced = {}) => 
 
 export const smallestPart: number = uploadLimits.smallest_part
 
-/** The beginning of a picture of each kind that is shown, and some more. */
+/** First bytes of an image of each displayable type, with padding. */
 export const pictures: Readonly<Record<string, Buffer>> = {
   'image/png': Buffer.concat([Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]), Buffer.alloc(100, 1)]),
   'image/jpeg': Buffer.concat([Buffer.from([0xff, 0xd8, 0xff, 0xe0]), Buffer.alloc(100, 2)]),

@@ -23,7 +23,7 @@ import {
   type TokenObject,
 } from './stripe-objects.ts'
 
-/** A request that Stripe does not carry out, or a card that a bank declined. */
+/** Thrown for a request that Stripe refuses, or for a card that the bank declines. */
 export class Refused extends Error {
   readonly status: number
   readonly fields: Fields
@@ -46,7 +46,7 @@ const reasons: Readonly<Record<string, string>> = {
   authentication_required: 'Your card was declined. This transaction requires authentication.',
 }
 
-/** The books of one account, and what can be asked of them. Each payment is charged at most once; every charge is remembered. */
+/** Opens the records of one Stripe account and its API. An intent is charged at most once, and every charge is recorded. */
 export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields & { type: string }) => void) => {
   const customers = new Map<string, Fields>()
   const intents = new Map<string, Any>()
@@ -74,7 +74,7 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
   const word = (one: Any) => (isPayment(one) ? 'payment' : 'setup')
   const cardFor = (method: MethodObject): Card => cardOf(cardNames.get(method.id)!)!
 
-  /** What fell due in the meantime has happened before anybody looks. */
+  /** Settles the debits and refunds that are due. Runs before every request. */
   const settle = () => {
     for (const [name, { at, to }] of settling) {
       if (at > now()) continue
@@ -136,7 +136,7 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
     return new Refused(402, { ...failure, [intent.object]: structuredClone(intent) })
   }
 
-  /** A new method for a token, or one that this customer has kept. */
+  /** Returns the payment method for an intent: new from a confirmation token, or a saved one of the customer. */
   const chosen = (intent: Any, { confirmation_token, payment_method }: Fields): MethodObject => {
     if (confirmation_token !== undefined) {
       const token = tokens.get(confirmation_token as string)
@@ -189,7 +189,7 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
     if (!['requires_payment_method', 'requires_confirmation', 'requires_action'].includes(intent.status))
       throw wrong(`${word(intent)}_intent_unexpected_state`, `You cannot cancel this, because it has a status of ${intent.status}.`)
     intent.status = 'canceled'
-    // Whatever changes an intent may clear why it failed.
+    // Stripe may clear the last error of an intent when the intent changes.
     if (isPayment(intent)) Object.assign(intent, { canceled_at: now(), last_payment_error: null })
     happened(`${intent.object}.canceled`, intent)
     return intent
@@ -244,7 +244,7 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
     return one
   }
 
-  /** Newest first, as pages that go on after a name. */
+  /** Returns a page of a list, newest object first. The page starts after the object with the given id. */
   const list = (all: readonly Fields[], { limit = '10', starting_after }: Fields, url: string): Fields => {
     const newest = all.toReversed()
     const from = starting_after === undefined ? 0 : newest.findIndex((one) => one.id === starting_after) + 1
@@ -252,7 +252,7 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
     return { object: 'list', data, has_more: from + data.length < newest.length, url }
   }
 
-  /** Objects in the place of their names, where they were asked for. */
+  /** Replaces the ids in the requested fields by the objects that they name, as Stripe's `expand` parameter does. */
   const expand = (object: Fields, wanted: readonly string[]): Fields => {
     if (object.object === 'list') {
       const inner = wanted.map((path) => path.replace(/^data\./, ''))
@@ -356,9 +356,9 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
       settle()
       return expand(route(method, path, params), Object.values((wanted ?? {}) as Record<string, string>))
     },
-    /** What a page gets for a card that was typed into the form: by the card's name in the test mode. */
+    /** Returns the confirmation token that a checkout page gets after the buyer typed the card with this test-mode name. */
     token: (card: string): string => String(route('POST', '/v1/test_helpers/confirmation_tokens', { payment_method: card }).id),
-    /** What the payer does when their bank asks them. */
+    /** Completes the bank authentication of an intent: the payer passes it (`well`) or fails it. */
     complete: (client_secret: string, well: boolean): void => {
       const intent = [...intents.values()].find((one) => one.client_secret === client_secret)!
       if (intent.status !== 'requires_action') throw wrong(undefined, `This intent is ${intent.status}.`)
@@ -366,19 +366,19 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
       if (well) succeed(intent, method)
       else decline(intent, method, 'authentication_failed')
     },
-    /** A bank sends a new card, and tells Stripe. */
+    /** Simulates that the bank replaced a saved card and reported the new card data to Stripe. */
     renewCard: (method_id: string, card: Fields): void => {
       const method = find(methods, method_id, 'payment_method')
       Object.assign(method.card as Fields, card)
       happened('payment_method.automatically_updated', method)
     },
-    /** How a dispute goes on without anybody asking. */
+    /** Changes a dispute without an API request, as the bank or Stripe would, and emits the event. */
     change: (dispute_id: string, changes: Fields): void => {
       const one = find(disputes, dispute_id, 'dispute')
       Object.assign(one, changes)
       happened('charge.dispute.updated', one)
     },
-    /** Every charge and refund, as Stripe would show them in its own pages. */
+    /** Returns every charge, refund and intent of the account, as Stripe's dashboard would show them. */
     books: () => {
       settle()
       return {

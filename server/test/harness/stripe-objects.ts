@@ -1,6 +1,6 @@
 import { randomText } from '../../src/kernel/secrets.ts'
 
-/** Objects as Stripe sends them, every field of theirs, and the cards of its test mode. */
+/** Stripe objects with all their fields, and the cards of Stripe's test mode. */
 export type Fields = Record<string, unknown>
 export type Metadata = Record<string, string>
 
@@ -54,7 +54,7 @@ export interface DisputeObject extends Fields {
 const letters = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 export const newName = (kind: string): string => `${kind}_${randomText(24, letters)}`
 
-/** What a card of the test mode does, besides paying. */
+/** A test card: its display data, and its behaviour if it does more than pay. */
 export interface Card {
   readonly type?: 'card' | 'sepa_debit'
   readonly brand?: string
@@ -62,7 +62,7 @@ export interface Card {
   readonly wallet?: string
   readonly name?: string
   readonly declines?: string
-  /** Can be kept, and is declined whenever it is charged. */
+  /** The card can be saved, but is declined on every charge. */
   readonly fails_later?: boolean
   readonly authenticates?: 'always' | 'on_setup'
   readonly disputed?: boolean
@@ -70,7 +70,7 @@ export interface Card {
   readonly refunds?: 'pending' | 'fails_later'
 }
 
-/** Cards by Stripe's own names for them, as far as they are used here; the last four are ours. */
+/** The test cards that our tests use, by Stripe's names. The last four digits are our own choice. */
 export const cards: Readonly<Record<string, Card>> = {
   pm_card_visa: {},
   pm_card_mastercard: { brand: 'mastercard', last4: '4444' },
@@ -176,7 +176,7 @@ const details = (name: string, { type = 'card', brand = 'visa', last4 = '4242', 
 
 const billing = ({ name = null }: { name?: string | null }) => ({ address: noAddress, email: null, name, phone: null, tax_id: null })
 
-/** A card by its name in the test mode; words after a colon make it another of the same sort. */
+/** Finds a card by its test-mode name. A suffix after a colon makes it a separate card of the same kind. */
 export const cardOf = (name: string): Card | undefined => cards[name.split(':')[0]!]
 
 export const paymentMethod = (created: number, name: string, card: Card): MethodObject => ({

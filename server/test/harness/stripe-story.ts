@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict'
 import { ProcessorRefusal, type Processor } from '../../src/gateways/payments/payments.ts'
 
-/** What a page gets for a card of the test mode. */
+/** Returns the confirmation token that a checkout page would get for a test card. */
 export type TokenFor = (card: string) => Promise<string>
 
 /**
- * Everything that is asked of Stripe, in one story. It is told to the stand-in with every run, and to Stripe itself where
- * there is a key for its test mode: what holds there must hold here.
+ * Sends every kind of request that the server sends to Stripe, in one sequence. Every test run sends it to the stand-in.
+ * With a test-mode key, `pnpm live:stripe` sends the same sequence to Stripe itself and expects the same results.
  */
 export const tellStory = async (stripe: Processor, tokenFor: TokenFor, { run, wait }: { run: string; wait: () => Promise<void> }): Promise<string[]> => {
   const shown: string[] = []
@@ -23,7 +23,7 @@ export const tellStory = async (stripe: Processor, tokenFor: TokenFor, { run, wa
   const make = (name: string, more: Partial<Parameters<Processor['createIntent']>[0]> = {}) =>
     stripe.createIntent({ ...wish, key: `${run}-${name}`, customer, metadata: metadata(name), ...more })
   const pay = async (id: string, card: string, name: string) =>
-    stripe.confirmIntent(id, { ...ways, key: `${run}-${name}:confirm`, means: { kind: 'token', token: await tokenFor(card) } })
+    stripe.confirmIntent(id, { ...ways, key: `${run}-${name}:confirm`, deps: { kind: 'token', token: await tokenFor(card) } })
 
   const made = await make('first')
   assert.equal((await make('first')).id, made.id)
@@ -35,7 +35,7 @@ export const tellStory = async (stripe: Processor, tokenFor: TokenFor, { run, wa
   const token = await tokenFor('pm_card_visa')
   assert.equal((await stripe.previewToken(token))?.type, 'card')
   assert.equal(await stripe.previewToken('ctoken_1000000000000000'), null)
-  const confirmation = { ...ways, key: `${run}-first:confirm`, means: { kind: 'token' as const, token } }
+  const confirmation = { ...ways, key: `${run}-first:confirm`, deps: { kind: 'token' as const, token } }
   const paid = await stripe.confirmIntent(made.id, confirmation)
   assert.deepEqual([paid.status, paid.method?.type, paid.method?.brand, paid.method?.last4, paid.decline], ['succeeded', 'card', 'visa', '4242', null])
   assert.ok(paid.charged_at)
@@ -84,7 +84,7 @@ export const tellStory = async (stripe: Processor, tokenFor: TokenFor, { run, wa
   const kept = { kind: 'method' as const, id: keptBy.method!.id }
   const renewal = await make('renewal')
   assert.equal(
-    (await stripe.confirmIntent(renewal.id, { key: `${run}-renewal:confirm`, means: kept, off_session: true, require_3ds: false })).status,
+    (await stripe.confirmIntent(renewal.id, { key: `${run}-renewal:confirm`, deps: kept, off_session: true, require_3ds: false })).status,
     'succeeded',
   )
   const first = await make('subscribed', { reusable: true })
@@ -92,7 +92,7 @@ export const tellStory = async (stripe: Processor, tokenFor: TokenFor, { run, wa
   await stripe.forgetMethod(kept.id)
   await stripe.forgetMethod(kept.id)
   const after = await make('forgotten')
-  await refuses(stripe.confirmIntent(after.id, { key: `${run}-forgotten:confirm`, means: kept, off_session: true, require_3ds: false }))
+  await refuses(stripe.confirmIntent(after.id, { key: `${run}-forgotten:confirm`, deps: kept, off_session: true, require_3ds: false }))
   show('a card that is kept, charged while nobody is there, and forgotten')
 
   for (const [currency, amount] of [

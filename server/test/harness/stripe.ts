@@ -7,12 +7,14 @@ import { openStripeBooks, Refused, type StripeBooks } from './stripe-books.ts'
 import { newName, type Fields } from './stripe-objects.ts'
 
 /**
- * What goes wrong on the way: the request is lost, or its answer is, at once, by never coming, or because somebody in between lost patience; the network brings it twice;
- * somebody asks under the same key at the same moment; or the server breaks, and remembers under the key that it did.
+ * A network or server fault. `request_lost`: the request does not arrive. `answer_lost`: the connection breaks before the
+ * answer. `never_answers`: no answer arrives. `timed_out`: a gateway timeout replaces the answer. `twice`: the request
+ * arrives twice. `in_use`: another request with the same key is in progress. `broken`: the server fails, and stores the
+ * failure under the key.
  */
 export type Fault = 'request_lost' | 'answer_lost' | 'never_answers' | 'timed_out' | 'twice' | 'in_use' | 'broken'
 
-/** How an event is told: how often, how late, and in which place among those told at the same time. */
+/** How Stripe delivers an event: number of copies, delay, and position among events that are due at the same time. */
 export interface Telling {
   readonly copies: number
   readonly late_ms: number
@@ -42,14 +44,14 @@ interface Account extends StripeBooks {
 
 const keysLast = 24 * 3_600_000
 
-/** A stand-in for Stripe on this machine: an HTTP server with books of its own, by the test's clock. It believes nothing that it is not told by a request. */
+/** Opens a local stand-in for Stripe: an HTTP server with its own records, on the test's clock. It reads nothing from our database. */
 export const openStripeStandIn = async (clock: Clock) => {
   const accounts = new Map<string, Account>()
   const kept = new Map<string, Kept>()
   const asked: Asked[] = []
   let misbehave: (asked: Asked) => Fault | undefined = () => undefined
   let tell: (type: string) => Telling = () => ({ copies: 1, late_ms: 0, place: 0 })
-  /** What was lost on the way, and is asked for once more by the client itself, which takes it for a connection that had grown old. */
+  /** Requests that were lost once. The HTTP client retries them, because to the client a lost request looks like a stale connection. */
   const lost = new Map<string, Fault>()
   const faultOf = (request: Asked): Fault | undefined => {
     const name = JSON.stringify([request.method, request.path, request.key])
@@ -63,7 +65,7 @@ export const openStripeStandIn = async (clock: Clock) => {
   const outbox: { account: Account; body: string; due_at: number; place: number; at: number }[] = []
   let count = 0
 
-  /** The answer, as it is or as it was under this key. */
+  /** Returns a new answer, or the stored answer of this idempotency key. */
   const answer = (account: Account, request: Asked): { status: number; body: Fields } => {
     const name = request.key === null ? null : `${account.id} ${request.key}`
     const now = clock.wall().getTime()
@@ -83,7 +85,7 @@ export const openStripeStandIn = async (clock: Clock) => {
       if (!(error instanceof Refused)) throw error
       done = refusal(error.status, error.fields)
     }
-    // What was wrong with a request is looked at anew; what a bank said is not.
+    // Successes and declines are stored under the idempotency key. A retry of an invalid request is evaluated again.
     if (name !== null && (done.status === 200 || done.status === 402)) kept.set(name, { fingerprint, ...done, expires_at: now + keysLast })
     return done
   }
@@ -105,7 +107,7 @@ export const openStripeStandIn = async (clock: Clock) => {
       return reply(refusal(409, { type: 'idempotency_error', code: 'idempotency_key_in_use', message: 'There is another request under this key.' }))
     if (fault === 'broken') {
       const broken = refusal(500, { type: 'api_error', message: 'Something broke.' })
-      // As it is with Stripe: the same key brings the same error.
+      // Stripe stores a failure with status 500 under the key too. A retry with the same key gets the same error.
       const fingerprint = JSON.stringify([request.method, request.path, params])
       if (request.key !== null && !kept.has(`${account.id} ${request.key}`))
         kept.set(`${account.id} ${request.key}`, { fingerprint, ...broken, expires_at: clock.wall().getTime() + keysLast })
@@ -124,11 +126,11 @@ export const openStripeStandIn = async (clock: Clock) => {
 
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    /** Every request so far. */
+    /** Every request that the stand-in has received. */
     asked,
     misbehave: (how: typeof misbehave) => void (misbehave = how),
     tell: (how: typeof tell) => void (tell = how),
-    /** An account of its own, with what a seller would find in its settings. */
+    /** Creates an account, with the keys that a seller would find in its settings. */
     account: (): Account => {
       const letters = 'abcdefghijklmnopqrstuvwxyz0123456789'
       const words = randomText(24, letters)
@@ -146,12 +148,12 @@ export const openStripeStandIn = async (clock: Clock) => {
       accounts.set(made.secret_key, made)
       return made
     },
-    /** Stripe forgets keys when it pleases, once a day has passed. */
+    /** Drops idempotency keys that are older than a day. Stripe may drop them at any time after that. */
     forgetKeys: () => {
       const now = clock.wall().getTime()
       for (const [name, { expires_at }] of kept) if (expires_at <= now) kept.delete(name)
     },
-    /** Tells what is due, signed now: to wherever the account's events go. */
+    /** Delivers due events, signed now, to the account's webhook address. */
     deliver: async (post: (account: Account, headers: Record<string, string>, body: string) => Promise<{ status: number }>): Promise<number> => {
       const now = clock.wall().getTime()
       const due = outbox.filter(({ due_at }) => due_at <= now).toSorted((a, b) => a.place - b.place || a.at - b.at)
@@ -169,7 +171,7 @@ export const openStripeStandIn = async (clock: Clock) => {
 }
 export type StripeStandIn = Awaited<ReturnType<typeof openStripeStandIn>>
 
-/** The header that Stripe signs with. */
+/** Returns the signature header that Stripe sends. */
 export const signed = (secret: string, body: string, at: Date): Record<string, string> => {
   const t = Math.floor(at.getTime() / 1000)
   return { 'stripe-signature': `t=${t},v1=${createHmac('sha256', secret).update(`${t}.${body}`).digest('hex')}` }
@@ -177,7 +179,7 @@ export const signed = (secret: string, body: string, at: Date): Record<string, s
 
 const refusal = (status: number, error: Fields): { status: number; body: Fields } => ({ status, body: { error } })
 
-/** `a[b][c]=1&a[d][]=2` and `a[d][0]=2`: what is in brackets lies within; numbers and nothing make a list. */
+/** Parses nested form fields such as `a[b][c]=1&a[d][]=2` and `a[d][0]=2`. Numbers and empty brackets make a list. */
 export const readForm = (text: string): Fields => {
   const root: Fields = {}
   for (const [name, value] of new URLSearchParams(text)) {

@@ -4,21 +4,21 @@ import { dueWork } from '../../src/main/wire.ts'
 import { sweeps } from '../../src/platform/jobs/catalogue.ts'
 import { claim } from '../../src/platform/jobs/leases.sql.ts'
 import { readBooks } from './books.ts'
-import { openDeployment, openLife } from './doom.ts'
+import { openDeployment, openLife } from './crashes.ts'
 import type { World } from './world.ts'
 
 type Shop = Awaited<ReturnType<World['shop']>>
 
-/** In June, which has thirty days, with half of them gone: figures come out even. */
+/** The middle of June. Exactly half of its thirty days are over, so that prorated amounts are half of the price. */
 export const june = { start: new Date('2026-06-01T00:00:00Z'), now: new Date('2026-06-16T00:00:00Z'), end: new Date('2026-07-01T00:00:00Z') }
 
-/** People who have bought a plan through a real checkout, each on a clock of their own that stands in the middle of June. */
+/** Opens customers who bought a plan through a real checkout. Each has a test clock that shows the middle of June. */
 export const openSubscribers = async (world: World) => {
   const deployment = await openDeployment(world, openLife(null))
   const query = <T extends object>(text: string, values: readonly unknown[]) =>
     world.database.owner(async (owner) => (await owner.query<T>(text, [...values])).rows)
 
-  /** Buys a plan, and sets the clock. */
+  /** Buys a plan for a new customer, and sets the customer's test clock to the middle of June. */
   const subscribe = async (shop: Shop, product_id: string, wish: { card?: string; seats?: number; discount_id?: string; email?: string } = {}) => {
     const { api, organization } = shop
     const { card = 'tok_visa', email = `anna${newId(world.clock.wall())}@people.test`, ...rest } = wish
@@ -54,28 +54,31 @@ export const openSubscribers = async (world: World) => {
       id,
       params,
       find,
-      /** What has been told of it and of its orders since it was bought. */
+      /** Types of the subscription and order events that were emitted for this customer since the purchase. */
       told: async () =>
         (await shop.events())
           .slice(told)
           .filter(({ data }) => data.customer_id === customer.id)
           .map(({ type }) => type)
           .filter((kind) => /^(subscription|order)\./.test(kind)),
-      /** Its orders after the first, oldest first. */
+      /** Orders of the customer except the first purchase, oldest first. */
       orders: async () =>
         (await api.call(listOrders, { query: { customer_id: [customer.id], sorting: ['created_at'] } })).items.filter(
           ({ billing_reason }) => billing_reason !== 'subscription_create',
         ),
-      /** What the processor charged after the first time. */
+      /** Amounts that the processor charged this customer after the purchase. */
       charged: async () =>
         (await readBooks(world, organization.id)).charges
           .filter((one) => one.customer === customer.id)
           .map(({ amount }) => amount)
           .slice(1),
-      /** What they have with us; below zero, what they owe. */
+      /** Balance of the customer. Negative if the customer owes money. */
       balance: async () =>
         (await query<{ amount: string }>('select amount from customer_balances where customer_id = $1', [customer.id])).map(({ amount }) => Number(amount)),
-      /** What is stored of the subscription and its money, for comparison. */
+      /**
+       * All rows of the subscription: prices, updates, entries, balances and ledger totals. Tests compare them before
+       * and after a request.
+       */
       everything: async () =>
         query(
           `select to_jsonb(s) - 'modified_at' as s, (select jsonb_agg(p order by position) from subscription_prices p where p.subscription_id = s.id) as prices,
@@ -87,7 +90,7 @@ export const openSubscribers = async (world: World) => {
            from subscriptions s where id = $1`,
           [id],
         ),
-      /** Its clock shows another time, and whatever is due by then happens. */
+      /** Sets the test clock to another time, and runs all renewals and order work that is due by then. */
       travel: async (to: Date | string) => {
         await query('update test_clocks set now_at = $2 where id = $1', [clock.id, to])
         await settle(clock)
@@ -101,13 +104,13 @@ export const openSubscribers = async (world: World) => {
       let done = 0
       for (const { name, run } of dueWork) {
         if (sweeps[name].table !== 'subscriptions' && sweeps[name].table !== 'orders') continue
-        const leases = await claim(deployment.means.transact, sweeps[name].table, {
+        const leases = await claim(deployment.deps.transact, sweeps[name].table, {
           holder: 'test',
           limit: 10,
           lease_ms: sweeps[name].lease_ms,
           clock: { ...clock, now_at },
         })
-        for (const lease of leases) await run(deployment.means, lease)
+        for (const lease of leases) await run(deployment.deps, lease)
         done += leases.length
       }
       await deployment.work()

@@ -16,54 +16,54 @@ import {
 import type { z } from 'zod'
 import { newId } from '../../src/kernel/ids.ts'
 import { jobs } from '../../src/main/wire.ts'
-import { openDeployment, openLife } from './doom.ts'
+import { openDeployment, openLife } from './crashes.ts'
 import { eventually, type World } from './world.ts'
 
 type Deployment = Awaited<ReturnType<typeof openDeployment>>
 type Shop = Awaited<ReturnType<World['shop']>>
 type Phase = Parameters<Shop['phase']>[0]
-/** A seat as it comes over the wire. */
+/** A seat as the API returns it. */
 type Seat = z.input<typeof CustomerSeat>
 
 export interface Purchase {
   readonly seats?: number
-  /** What the product gives, by their ids. */
+  /** Ids of the product's benefits. */
   readonly benefits?: readonly string[]
-  /** The seller; a new one unless given. */
+  /** The seller. Default: a new one. */
   readonly shop?: Shop
-  /** The phase of the member migration that its organization is put into before anything is bought. */
+  /** Phase of the member migration that is set before the purchase. */
   readonly phase?: Phase
-  /** Another product than the one that is made for it. */
+  /** An existing product. Default: a new one. */
   readonly product_id?: string
-  /** Bought once, not subscribed to. */
+  /** True if the team buys a one-time product instead of a subscription. */
   readonly once?: boolean
-  /** The buyer has a seat of their own from the start. */
+  /** Assigns a seat to the buyer at the purchase. */
   readonly own?: boolean
-  /** The buyer; somebody new unless given. */
+  /** The buyer. Default: a new customer. */
   readonly customer_id?: string
   readonly email?: string
 }
 
-/** The secret of the link in a letter. */
+/** Extracts the secret of the invitation link from a mail. */
 export const tokenIn = (text: string): string => /token=(\S+)/.exec(text)![1]!
 
 /**
- * Teams that have bought seats through a real checkout, and people who get them by real mail. In a world with a worker
- * whatever was promised is done by that; in one without it is done here, or by the deployment that is given.
+ * Returns functions for teams that buy seats through a real checkout and invite people by real mail. If the test system
+ * has no worker, these functions or the given deployment run the jobs.
  */
 export const openTeams = async (world: World, given?: Deployment) => {
   const own = world.working || given ? undefined : await openDeployment(world, openLife(null))
   const deployment = given ?? own
   let serial = 0
 
-  /** Everything that was promised is done, mail about seats too. */
+  /** Runs all pending jobs, including mail about seats. */
   const settle = async () => {
     if (!deployment) return
     await deployment.work()
     await post('mail.seat_invitation')
   }
 
-  /** Mail of these kinds that waits goes out. */
+  /** Sends the mails of these kinds that wait in the job queue. */
   const post = async (...kinds: (typeof jobs)[number]['name'][]) => {
     for (;;) {
       const next = await world.database.owner(async (owner) => {
@@ -76,11 +76,11 @@ export const openTeams = async (world: World, given?: Deployment) => {
         return rows[0]
       })
       if (!next) return
-      await jobs.find(({ name }) => name === next.name)!.run(deployment!.means, next.payload)
+      await jobs.find(({ name }) => name === next.name)!.run(deployment!.deps, next.payload)
     }
   }
 
-  /** A team with seats to give: five, of a subscription, unless said otherwise. */
+  /** Buys seats for a team. Default: a subscription with five seats. */
   const buy = async ({ seats = 5, benefits = [], phase, once = false, own: seated = false, ...wish }: Purchase = {}) => {
     const shop = wish.shop ?? (await world.shop())
     const { api, organization } = shop
@@ -107,7 +107,7 @@ export const openTeams = async (world: World, given?: Deployment) => {
       body: { customer_billing_address: { country: 'DE' }, confirmation_token_id: 'tok_visa' },
     })
     await settle()
-    const order = await eventually('the order is there', async () => (await api.call(listOrders, { query: { checkout_id: [checkout.id] } })).items[0])
+    const order = await eventually('the order exists', async () => (await api.call(listOrders, { query: { checkout_id: [checkout.id] } })).items[0])
     const subscription = (await api.call(listSubscriptions, { query: { customer_id: [customer_id], limit: 100 } })).items.find(
       (one) => one.checkout_id === checkout.id,
     )
@@ -123,19 +123,19 @@ export const openTeams = async (world: World, given?: Deployment) => {
       customer_id,
       order_id: order.id,
       subscription_id: subscription?.id ?? null,
-      /** What an assignment names: the subscription, or the order. */
+      /** The subscription or order id that an assignment names. */
       pool,
       owner,
       members,
       seats: () => api.call(listSeats, { query: pool }),
-      /** The portal, as its owner sees it, or another member; before the member model, as the customer. */
+      /** Opens the portal as a member, by default as the owner. With null, opens it as the customer, as before the member migration. */
       portal: async (member_id: string | null = owner.id) =>
         world.client({ token: (await api.call(createCustomerSession, { body: { customer_id, ...(member_id === null ? {} : { member_id }) } })).token }),
     }
   }
   type Team = Awaited<ReturnType<typeof buy>>
 
-  /** Somebody who has a plan without seats. */
+  /** Creates a customer with a subscription without seats. */
   const plain = async ({ api }: Shop) => {
     const product = await api.call(createProduct, {
       body: { name: 'Alone', recurring_interval: 'month', prices: [{ amount_type: 'fixed', price_amount: 1000, price_currency: 'usd' }] },
@@ -151,21 +151,21 @@ export const openTeams = async (world: World, given?: Deployment) => {
     return { customer_id: customer.id, product_id: product.id, subscription_id: subscription!.id }
   }
 
-  /** Assigns a seat, to somebody new unless somebody is named. */
+  /** Assigns a seat, by default to a new person. */
   const assign = (team: Team, who: Record<string, unknown> = { email: `person-${serial++}-${newId(world.clock.wall())}@people.test` }): Promise<Seat> =>
     team.api.call(assignSeat, { body: { ...team.pool, ...who } })
 
-  /** The secret that was mailed to whoever is invited. */
+  /** Returns the secret that was mailed to the invited person. */
   const invited = async (seat: Seat): Promise<string> => {
     await settle()
     const to = seat.customer_email!
-    // Where all mail is out, older letters to the same address are of no use any more.
+    // Skips older mails to the same address, because an older invitation is no longer valid. All mails have been sent at this point.
     const there = deployment ? world.mail.letters.filter((letter) => letter.to === to).length : 1
     for (let at = 1; at < there; at++) await world.mail.next(to)
     return tokenIn((await world.mail.next(to)).text)
   }
 
-  /** Accepts an invitation by its mail, and stands in the portal as whoever holds the seat. */
+  /** Accepts an invitation by its mail. Returns the portal of the new seat holder. */
   const claim = async (seat: Seat) => {
     const answer = await world.client().call(claimSeat, { body: { invitation_token: await invited(seat) } })
     await settle()

@@ -2,8 +2,8 @@ import { writeFileSync } from 'node:fs'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
-// Loaded before a program whose memory is watched: what is no longer held is given back at once, and how much is held is
-// written down whenever it is more than it ever was. The file is named by whoever starts the program.
+// This module is loaded before a program whose memory is measured. It collects garbage early, and writes each new
+// maximum of used memory to a file. An environment variable names the file.
 setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
 const used = () => {

@@ -2,15 +2,15 @@ import { createHash, randomBytes } from 'node:crypto'
 import { registerClient, scopes, type Scope } from '@bursar/contract'
 import { newId } from '../../src/kernel/ids.ts'
 import { newToken, type Secret } from '../../src/kernel/secrets.ts'
-import { allow } from '../../src/modules/identity/grants/grants.ts'
-import { insertFamily, storeToken } from '../../src/modules/identity/oauth/oauth.sql.ts'
+import { allowApp } from '../../src/modules/identity/grants/grants.ts'
+import { insertFamily, storeToken } from '../../src/modules/identity/grants/oauth.sql.ts'
 import { days, later } from '../../src/platform/clock.ts'
 import { exchange, type Exchange, type World } from './world.ts'
 import { noteSecrets } from './secrets.ts'
 
 export const callback = 'https://app.example/callback'
 
-/** A browser without a window: it keeps cookies, follows redirects on our own host, and fills in forms. */
+/** Opens a minimal HTTP client that acts as a browser. It keeps cookies, follows redirects on our own host and submits forms. */
 export const openVisitor = (world: World, cookie?: string) => {
   const jar = new Map<string, { value: string; path: string }>()
   if (cookie) jar.set(cookie.split('=')[0]!, { value: cookie.slice(cookie.indexOf('=') + 1), path: '/' })
@@ -42,7 +42,7 @@ export const openVisitor = (world: World, cookie?: string) => {
     return answer
   }
 
-  /** Goes where it is sent, for as long as that is on our own host. */
+  /** Follows redirects as long as they stay on our own host. */
   const follow = async (answer: Exchange): Promise<{ at: string; answer: Exchange }> => {
     let now = answer
     for (let hops = 0; hops < 10; hops++) {
@@ -66,7 +66,10 @@ export const openVisitor = (world: World, cookie?: string) => {
     get: async (path: string, headers?: Record<string, string>) => follow(await once('GET', path, undefined, headers)),
     post: async (path: string, form: Record<string, string | string[]>, headers?: Record<string, string>) => follow(await once('POST', path, form, headers)),
     field,
-    /** Sends the browser to the authorization endpoint, and decides where it asks. Where it ends up: the client's address, or a page of ours. */
+    /**
+     * Visits the authorization endpoint and answers the consent page. Returns in `at` the callback URL or a path of
+     * ours, or '' without a redirect.
+     */
     authorize: async (query: Record<string, string>, decide: { organizations?: string[]; all?: boolean; deny?: boolean } = { all: true }) => {
       const arrived = await follow(await once('GET', `/oauth2/authorize?${new URLSearchParams(query).toString()}`))
       if (!arrived.at.startsWith('/oauth2/interaction/') || arrived.answer.status !== 200) return { ...arrived, asked: false }
@@ -85,7 +88,7 @@ export const pkce = () => {
   return { code_verifier, code_challenge: createHash('sha256').update(code_verifier).digest('base64url'), code_challenge_method: 'S256' }
 }
 
-/** A client, registered as anyone can. */
+/** Registers an OAuth client through the public registration endpoint. Returns functions that send its requests. */
 export const openApp = async (world: World, wish: Record<string, unknown> = {}, cookie?: string) => {
   const api = world.client(cookie === undefined ? {} : { cookie })
   const registered = await api.call(registerClient, { body: { client_name: 'Ledgerly', redirect_uris: [callback], ...wish } })
@@ -133,10 +136,10 @@ export const openApp = async (world: World, wish: Record<string, unknown> = {}, 
     refresh: (refresh_token: string, more: Record<string, string> = {}) => token({ grant_type: 'refresh_token', refresh_token, ...more }),
     introspect: (value: string) => form('/v1/oauth2/introspect', { ...credentials(), token: value }),
     revoke: (value: string) => form('/v1/oauth2/revoke', { ...credentials(), token: value }),
-    /** A fresh code, for whoever is signed in there. */
+    /** Gets a new authorization code for the visitor's signed-in person. */
     code: async (visitor: Visitor, more: Record<string, string> = {}, decide?: { organizations?: string[]; all?: boolean }) =>
       codeOf((await visitor.authorize(ask(more), decide)).at),
-    /** From the first request to tokens. */
+    /** Runs the whole flow from authorization to tokens. */
     tokens: async (visitor: Visitor, more: Record<string, string> = {}, decide?: { organizations?: string[]; all?: boolean }) => {
       const proof = pkce()
       const { code_verifier, ...challenge } = proof
@@ -149,7 +152,7 @@ export const openApp = async (world: World, wish: Record<string, unknown> = {}, 
 }
 export type App = Awaited<ReturnType<typeof openApp>>
 
-/** A person with a browser in which they are signed in, and two organizations. */
+/** Creates a person with a signed-in browser and two organizations. */
 export const openPerson = async (world: World) => {
   const person = await world.person()
   const here = await world.organization({ owner: person.id })
@@ -158,11 +161,14 @@ export const openPerson = async (world: World) => {
   return { person, here, there, cookie, visitor: openVisitor(world, cookie) }
 }
 
-/** An app that a person has allowed everything, in some organizations or in all: access tokens of it with any scopes, as the protocol would issue them. */
+/**
+ * Creates an OAuth app to which a person has granted all scopes, for some or all organizations. Returns a function that
+ * issues access tokens with given scopes, as the OAuth endpoints would.
+ */
 export const openGrant = async (world: World, user_id: string, organizations: readonly string[] | null) => {
   const app = await openApp(world)
   const { platform, transact } = world
-  await transact((tx) => allow(tx, { client_id: app.client_id, user_id, scopes: [...scopes], organizations }))
+  await transact((tx) => allowApp(tx, { client_id: app.client_id, user_id, scopes: [...scopes], organizations }))
   return async (held: readonly Scope[]): Promise<Secret> => {
     const secret = newToken('oauth_access', platform.config.environment)
     noteSecrets(secret.reveal())

@@ -3,6 +3,7 @@ import { request as send } from 'node:http'
 import { createServer, type AddressInfo } from 'node:net'
 import { scopes, type OrganizationRole, type Scope } from '@bursar/contract'
 import { connect, type Client } from '@bursar/contract/client'
+import { trimEndOf } from '../../src/kernel/texts.ts'
 import { randomText, type Secret, type Environment } from '../../src/kernel/secrets.ts'
 import { openApi, openWorker } from '../../src/main/wire.ts'
 import { cookieName, createUser, issueOrganizationToken, issuePersonalToken, startSession } from '../../src/modules/identity/index.ts'
@@ -12,12 +13,13 @@ import { readConfig, type Config } from '../../src/platform/config.ts'
 import { openLog } from '../../src/platform/log.ts'
 import { openTelemetry } from '../../src/platform/telemetry.ts'
 import { operations } from '@bursar/contract'
+import { longestWait } from './pace.ts'
 import { checkAnswer } from './contract.ts'
 import { cloneDatabase, pepper as peppered, sealingKey as sealing } from './database.ts'
 import { openMailbox } from './mail.ts'
 import { logFile, noteSecrets } from './secrets.ts'
 
-/** A clock that a test can push forward, and hold where what it is about must not depend on how fast the machine is. */
+/** A clock that a test can advance. A test can also stop it (`hold`), so that results do not depend on the machine's speed. */
 export const openClock = () => {
   let ahead = 0
   let held: number | null = null
@@ -39,27 +41,31 @@ export const variables = (database: { url: string; owner_url: string }, mail_url
   BURSAR_DATABASE_URL: database.url,
   BURSAR_DATABASE_OWNER_URL: database.owner_url,
   BURSAR_DATABASE_CONNECTIONS: '10',
-  // A hundred at once on a machine that others use too is no test of patience.
-  BURSAR_DATABASE_PATIENCE_MS: '40000',
-  BURSAR_REDIS_PATIENCE_MS: '40000',
+  // A long timeout, because tests send a hundred requests at once on a shared machine.
+  BURSAR_DATABASE_TIMEOUT_MS: '40000',
+  BURSAR_REDIS_TIMEOUT_MS: '40000',
   BURSAR_REDIS_URL: process.env.BURSAR_TEST_REDIS ?? 'redis://127.0.0.1:6379',
   BURSAR_PEPPERS: `1:${pepper}`,
   BURSAR_SEALING_KEYS: `1:${sealingKey}`,
-  // Numbers are raised, the stage is never switched off.
+  // Rate limits are raised, but never switched off.
   BURSAR_BUDGETS: JSON.stringify({
     checkout_link: [[1_000_000, 60]],
     api: [[1_000_000, 60]],
     sign_in: [[1_000_000, 60]],
     registration: [[1_000_000, 60]],
-    checkout_confirm: [[1_000_000, 60]],
+    checkout_declines: [[1_000_000, 60]],
+    received_events: [[1_000_000, 60]],
+    refused_events: [[1_000_000, 60]],
     license_keys: [[1_000_000, 60]],
     failed_authentications: [[1_000_000, 60]],
+    other_paths: [[1_000_000, 60]],
+    readiness: [[1_000_000, 60]],
   }),
   BURSAR_PUBLIC_URL: 'https://bursar.test',
   BURSAR_LISTEN: '127.0.0.1:0',
   BURSAR_ADMIN_LISTEN: '127.0.0.1:0',
   BURSAR_SMTP_URL: mail_url,
-  // Made when the first file comes, and gone with the run.
+  // The server creates this folder with the first file. The test run deletes it at its end.
   BURSAR_STORAGE_DIR: `${process.env.BURSAR_TEST_SCRATCH ?? '.scratch'}/storage/${new URL(database.url).pathname.slice(1)}`,
   BURSAR_LOG_LEVEL: 'trace',
 })
@@ -70,7 +76,7 @@ export interface Exchange {
   text: string
 }
 
-/** One request over a real socket, with the header lines exactly as given. An answer that the contract does not promise is an error. */
+/** Sends one request over a real socket, with the headers exactly as given. Throws if the contract does not allow the answer. */
 export const exchange = (
   port: number,
   method: string,
@@ -104,9 +110,9 @@ export const exchange = (
     outgoing.end(body)
   })
 
-/** Every answer of an operation, in every test, is held against the contract. */
+/** Throws if the contract does not allow this answer of an operation. Called for every request that a test sends. */
 export const checkExchange = (method: string, path: string, answer: Exchange): void => {
-  const operation = find(method, path)
+  const operation = findOperation(method, path)
   const json = (answer.headers.get('content-type') ?? '').includes('json') && answer.text !== ''
   if (operation) checkAnswer(operation, { ...answer, body: json ? (JSON.parse(answer.text) as unknown) : answer.text })
 }
@@ -115,9 +121,9 @@ export interface WorldOptions {
   environment?: Environment
   worker?: boolean
   settings?: Record<string, string>
-  /** A clock that others go by too. */
+  /** A clock that the system shares with other systems or stand-ins of the test. Default: a new one. */
   clock?: ReturnType<typeof openClock>
-  /** Reachable by a real browser: the public address is where it listens. */
+  /** Makes the system reachable by a real browser: the public URL is the listening address. */
   browser?: boolean
 }
 
@@ -129,7 +135,7 @@ export const freePort = () =>
     })
   })
 
-/** A running system of its own: database, mail server, API on a real port, and people to act in it. */
+/** Opens a complete test system: a database, a mail server and the API on a real port. Its functions create people and organizations. */
 export const openWorld = async ({ environment = 'sandbox', worker = false, settings = {}, browser = false, clock = openClock() }: WorldOptions = {}) => {
   const [database, mail] = await Promise.all([cloneDatabase(environment), openMailbox()])
   const lines: string[] = []
@@ -194,7 +200,7 @@ export const openWorld = async ({ environment = 'sandbox', worker = false, setti
     return adopt(row, options.owner)
   }
 
-  /** An organization that is there already gets an owner, and tokens when asked. */
+  /** Adds an owner to an existing organization. Returns the organization with functions such as one that issues tokens. */
   const adopt = async (row: OrganizationRow, given?: string) => {
     const owner = given ?? (await person()).id
     await join(row.id, owner, 'owner')
@@ -208,13 +214,15 @@ export const openWorld = async ({ environment = 'sandbox', worker = false, setti
     }
   }
 
-  /** An organization with a token that may do everything, and what it tells the world. */
+  /** Opens an organization with an API client that has every scope, and access to its events. */
   const shop = async (given?: Awaited<ReturnType<typeof adopt>>) => {
     const made = given ?? (await organization())
     return {
       organization: made,
       api: client({ token: (await made.token()).secret }),
-      /** The events so far, oldest first: kind and data. */
+      /** Returns a client with the owner's browser session, for operations that no token may call. */
+      dashboard: async () => client({ cookie: await cookie(made.owner) }),
+      /** Returns the events so far, oldest first: type and data. */
       events: async (...kinds: string[]) => {
         const { rows } = await database.owner((owner) =>
           owner.query<{ payload: { type: string; data: Record<string, unknown> } }>('select payload from events where organization_id = $1 order by position', [
@@ -223,7 +231,7 @@ export const openWorld = async ({ environment = 'sandbox', worker = false, setti
         )
         return rows.map(({ payload }) => payload).filter(({ type }) => kinds.length === 0 || kinds.includes(type))
       },
-      /** Puts the organization into another phase of the member migration. */
+      /** Sets the organization's phase of the member migration. */
       phase: (phase: 'before' | 'phase1' | 'phase2') =>
         database.owner((owner) => owner.query('update organizations set member_phase = $2 where id = $1', [made.id, phase])),
     }
@@ -262,20 +270,20 @@ export const openWorld = async ({ environment = 'sandbox', worker = false, setti
 }
 export type World = Awaited<ReturnType<typeof openWorld>>
 
-/** The operation that an address belongs to, if any: fixed parts win over named ones. */
-export const find = (method: string, address: string) => {
+/** Returns the API operation of a method and path, if any. Fixed path segments win over parameters. */
+export const findOperation = (method: string, address: string) => {
   const have = partsOf(address)
   return bySpecificity.find(
     ({ operation, want }) => operation.method === method && want.length === have.length && want.every((part, at) => part.startsWith('{') || part === have[at]),
   )?.operation
 }
-const partsOf = (path: string) => path.split('?')[0]!.replace(/\/+$/, '').split('/')
+const partsOf = (path: string) => trimEndOf(path.split('?')[0]!, '/').split('/')
 const bySpecificity = operations
   .map((operation) => ({ operation, want: partsOf(operation.path), named: operation.path.split('{').length }))
   .toSorted((a, b) => a.named - b.named)
 
-/** Waits until something is so, asking often; fails loudly when it never is. */
-export const eventually = async <T>(what: string, ask: () => Promise<T | undefined | false>, within = 300_000): Promise<T> => {
+/** Polls until a condition is true. Throws if the condition is still false at the timeout. */
+export const eventually = async <T>(what: string, ask: () => Promise<T | undefined | false>, within = (longestWait * 5) / 3): Promise<T> => {
   const until = performance.now() + within
   for (;;) {
     const answer = await ask()

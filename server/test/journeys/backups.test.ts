@@ -7,8 +7,8 @@ import { readConfig } from '../../src/platform/config.ts'
 import { systemClock } from '../../src/platform/clock.ts'
 import { Secret } from '../../src/kernel/secrets.ts'
 import { openLog } from '../../src/platform/log.ts'
-import { dump, type Manifest } from '../../src/platform/postgres/backups.ts'
-import { migrate } from '../../src/platform/postgres/migrations.ts'
+import { dump, type Manifest } from '../../src/platform/backups/backups.ts'
+import { migrate } from '../../src/platform/migrations/migrations.ts'
 import { asOwner, cloneDatabase, loginOf, urlOf, type Database } from '../harness/database.ts'
 import { launch } from '../harness/process.ts'
 import { variables } from '../harness/world.ts'
@@ -34,13 +34,13 @@ afterAll(async () => {
 })
 
 const deploymentOf = async (name: string) => (await asOwner(name, (client) => client.query<{ id: string }>('select id from deployment'))).rows[0]!.id
-/** The settings of whoever would serve from a database that is not there yet. */
+/** Settings for a deployment whose database does not exist yet. */
 const absent = (suffix: string, owner = 'postgres'): Record<string, string> => {
   const name = `${database.name}_${suffix}`
   made.push(name)
   return { ...settings, BURSAR_DATABASE_URL: loginOf(name), BURSAR_DATABASE_OWNER_URL: urlOf(name).replace(/\/\/[^@/]*@?/, `//${owner}:a-password-of-ours@`) }
 }
-/** An empty database, and the settings of whoever would serve from it. */
+/** Creates an empty database. Returns the settings of a deployment that uses it. */
 const empty = async (suffix: string, owner = 'postgres'): Promise<Record<string, string>> => {
   await asOwner('postgres', (client) => client.query(`create database ${database.name}_${suffix} owner ${owner}`))
   return absent(suffix, owner)
@@ -55,25 +55,25 @@ const copyOf = (suffix: string, change: (manifest: Manifest) => void) => {
   return to
 }
 
-test('a backup is restored only whole, into an empty database of its own environment, by software that knows it', async () => {
+test('restores only a complete backup, into an empty database of the same environment, with software that knows its migrations', async () => {
   const target = await empty('refused')
-  await expect(restoring({ ...target, BURSAR_ENV: 'production' })).rejects.toThrow(/backup of sandbox, and this process runs as production/)
-  await expect(restoring(settings)).rejects.toThrow(/into an empty database, and this one has \d+ tables/)
-  await expect(restoring(target, scratch)).rejects.toThrow(/is no backup, or one that was not finished/)
+  await expect(restoring({ ...target, BURSAR_ENV: 'production' })).rejects.toThrow(/backup of sandbox, but this process runs as production/)
+  await expect(restoring(settings)).rejects.toThrow(/into an empty database, but this one has \d+ tables/)
+  await expect(restoring(target, scratch)).rejects.toThrow(/is not a complete backup/)
   const newer = copyOf('newer', ({ migrations }) => migrations.push({ version: '9999_future', checksum: 'x' }))
-  await expect(restoring(target, newer)).rejects.toThrow(/another version of the software, which knows 9999_future/)
+  await expect(restoring(target, newer)).rejects.toThrow(/another version of the software, which has the migration 9999_future/)
   const damaged = copyOf('damaged', () => undefined)
   appendFileSync(join(damaged, 'database.dump'), 'x')
   await expect(restoring(target, damaged)).rejects.toThrow(/database.dump is damaged/)
   const stranger = copyOf('stranger', (manifest) => void (manifest.owner = 'somebody_else'))
-  await expect(restoring(target, stranger)).rejects.toThrow(/belong to somebody_else: create that login/)
-  // What does not come out as it went in is not served from: it has no stamp.
+  await expect(restoring(target, stranger)).rejects.toThrow(/belong to somebody_else\. Create that login/)
+  // A restore with wrong row counts leaves no deployment row, so no server starts from it.
   const fewer = copyOf('fewer', ({ rows }) => void (rows['public.signing_keys'] = 99))
   await expect(restoring(target, fewer)).rejects.toThrow(/public.signing_keys has \d+ rows instead of 99/)
   expect((await asOwner(new URL(target.BURSAR_DATABASE_OWNER_URL!).pathname.slice(1), (client) => client.query('select 1 from deployment'))).rows).toEqual([])
 })
 
-test('files come back all of them and as they were, or nothing is restored at all', async () => {
+test('restores all files unchanged, or restores nothing at all', async () => {
   const target = await empty('files')
   const tables = async () =>
     (
@@ -82,42 +82,44 @@ test('files come back all of them and as they were, or nothing is restored at al
       )
     ).rowCount
   const { BURSAR_STORAGE_DIR: _, ...nowhere } = target
-  await expect(restoring(nowhere)).rejects.toThrow(/the files of this backup lie in .*: set BURSAR_STORAGE_DIR/)
-  // A backup that has lost one of its files.
+  await expect(restoring(nowhere)).rejects.toThrow(/this backup has files in .*\. Set BURSAR_STORAGE_DIR/)
+  // One file is missing from the backup.
   const poorer = copyOf('poorer', () => undefined)
   rmSync(join(poorer, 'files', 'private', 'object'))
-  await expect(restoring(target, poorer)).rejects.toThrow(/is damaged: it has 0 files with 0 bytes, and 1 with 17 were backed up/)
-  // What lies there under the same name is something else, of the same size.
+  await expect(restoring(target, poorer)).rejects.toThrow(/is damaged: it has 0 files with 0 bytes, but the backup has 1 with 17/)
+  // The target storage already has another file with the same name and size.
   const storage = join(scratch, 'taken')
   const stored = join(storage, await deploymentOf(database.name), 'private')
   mkdirSync(stored, { recursive: true })
   writeFileSync(join(stored, 'object'), 'what is not ours.')
-  await expect(restoring({ ...target, BURSAR_STORAGE_DIR: storage })).rejects.toThrow(/1 files lie where .*private\/object. Move .* away, and restore again/)
+  await expect(restoring({ ...target, BURSAR_STORAGE_DIR: storage })).rejects.toThrow(
+    /1 existing files differ .*private\/object. Move .* away, and restore again/,
+  )
   expect(readFileSync(join(stored, 'object'), 'utf8')).toBe('what is not ours.')
   expect(await tables()).toBe(0)
-  // What came after the backup does no harm, and stays.
+  // Files that were uploaded after the backup stay untouched.
   rmSync(join(stored, 'object'))
   writeFileSync(join(stored, 'later'), 'uploaded since')
   await restoring({ ...target, BURSAR_STORAGE_DIR: storage })
   expect(['object', 'later'].map((name) => readFileSync(join(stored, name), 'utf8'))).toEqual(['what was uploaded', 'uploaded since'])
 })
 
-test('a backup gets a folder of its own, and needs the programs of the server', async () => {
+test('refuses a backup into a folder that is not empty, or if pg_dump is missing or older than the database server', async () => {
   chmodSync(folder, 0o755)
   await expect(takeBackup(readConfig(settings), folder)).rejects.toThrow(/is not empty/)
-  // What is refused is left as it was.
+  // A refused backup leaves the folder unchanged.
   expect(statSync(folder).mode & 0o777).toBe(0o755)
-  const means = { clock: systemClock, path: scratch, told: () => undefined }
-  await expect(dump(new Secret(database.owner_url), join(scratch, 'none'), means)).rejects.toThrow(/pg_dump is not installed.*postgresql-client/)
+  const deps = { clock: systemClock, path: scratch, told: () => undefined }
+  await expect(dump(new Secret(database.owner_url), join(scratch, 'none'), deps)).rejects.toThrow(/pg_dump is not installed.*postgresql-client/)
   const old = join(scratch, 'old')
   mkdirSync(old)
   writeFileSync(join(old, 'pg_dump'), '#!/bin/sh\necho "pg_dump (PostgreSQL) 9.6"\n', { mode: 0o755 })
-  await expect(dump(new Secret(database.owner_url), join(scratch, 'older'), { ...means, path: `${old}:/usr/bin:/bin` })).rejects.toThrow(
-    /pg_dump is of PostgreSQL 9, and the server is/,
+  await expect(dump(new Secret(database.owner_url), join(scratch, 'older'), { ...deps, path: `${old}:/usr/bin:/bin` })).rejects.toThrow(
+    /pg_dump is of PostgreSQL 9, but the server is/,
   )
 })
 
-test('an owner with the rights that deploy/ gives restores into a database that it makes; files come back; the roles may do what they could; no password is shown', async () => {
+test('restores files and role permissions with the owner rights that deploy/ grants, into a database that it creates, without printing a password', async () => {
   const init = readFileSync(new URL('../../../deploy/postgres/init.sh', import.meta.url), 'utf8')
   const rights = /create role bursar_owner ([a-z ]+) password/.exec(init)![1]!
   await asOwner('postgres', async (client) => {
@@ -145,7 +147,7 @@ test('an owner with the rights that deploy/ gives restores into a database that 
   const second = absent('second', 'bursar_test_owner')
   const elsewhere = { ...second, BURSAR_STORAGE_DIR: join(scratch, 'storage-2') }
   const restored = await run(['restore', '--from', to, '--create'], elsewhere)
-  expect(restored).toMatchObject({ code: 0, output: expect.stringContaining('It is held') as string })
+  expect(restored).toMatchObject({ code: 0, output: expect.stringContaining('The database is held') as string })
   expect(readFileSync(join(elsewhere.BURSAR_STORAGE_DIR, id, 'public', 'picture'), 'utf8')).toBe('a picture')
   expect(taken.output + restored.output + readFileSync(join(to, 'manifest.json'), 'utf8')).not.toContain('a-password-of-ours')
   const powers = (name: string) =>
@@ -167,7 +169,7 @@ test('an owner with the rights that deploy/ gives restores into a database that 
   expect(await releaseHeld(config)).toEqual({ released: false, strays: [] })
 })
 
-test('what a person has to see to is listed as often as they ask, until it is settled', async () => {
+test('lists unmatched charges on every run until a person settles them', async () => {
   const name = database.name
   const ids = { organization: randomUUID(), account: randomUUID(), customer: randomUUID() }
   await asOwner(name, async (client) => {
@@ -185,13 +187,13 @@ test('what a person has to see to is listed as often as they ask, until it is se
   expect(await run('--settle', 'pi_none')).toMatchObject({ code: 2, output: expect.stringContaining('bursar restore --release lists them') as string })
   expect(await run('--release')).toMatchObject({
     code: 0,
-    output: expect.stringMatching(/pi_open {2}customer [^]*not held: 1 charges are unknown here/) as string,
+    output: expect.stringMatching(/pi_open {2}customer [^]*not held: 1 unmatched charges/) as string,
   })
   expect(await run('--settle', 'pi_open')).toMatchObject({ code: 0, output: expect.stringContaining('settled pi_open') as string })
-  expect(await run('--release')).toMatchObject({ code: 0, output: expect.stringContaining('not held: no charge is open') as string })
+  expect(await run('--release')).toMatchObject({ code: 0, output: expect.stringContaining('not held: there is no unmatched charge') as string })
 })
 
-test('an upgrade takes a backup first, and refuses to go without one unasked', async () => {
+test('takes a backup before an upgrade, and refuses to upgrade without a backup unless --no-backup is given', async () => {
   const run = async (...args: string[]) => {
     const program = launch(['upgrade', ...args], settings)
     return { code: await program.exited, output: program.output() }
@@ -199,7 +201,7 @@ test('an upgrade takes a backup first, and refuses to go without one unasked', a
   await expect(upgrade({})).rejects.toThrow(/--no-backup/)
   const to = join(scratch, 'upgrade')
   const done = await run('--to', to)
-  // It ends with what the doctor finds: here nobody works, and mail goes nowhere.
+  // The upgrade ends with the findings of `doctor`. Here no worker runs, and mail cannot be sent.
   expect(done).toMatchObject({ code: 1, output: expect.stringMatching(/the database is up to date[^]*FAILED {2}mail[^]*FAILED {2}worker/) as string })
   expect(readFileSync(join(to, 'manifest.json'), 'utf8')).toContain('"snapshot_at"')
 })

@@ -5,7 +5,7 @@ import { expectGoodLooks, expectNoSecrets, openBrowser, openContext, type Browse
 import { openTeams, type Teams } from '../harness/teams.ts'
 import { openWorld, type World } from '../harness/world.ts'
 
-// How somebody who was given a seat comes to use it, in a real browser.
+// Journeys of a person who claims a seat, in a real browser.
 let world: World
 let browser: Browser
 let teams: Teams
@@ -21,7 +21,7 @@ afterAll(async () => {
 
 const origin = () => world.config.public_url.origin
 
-/** A team whose plan gives a key and a note, and somebody who is invited to it. */
+/** Creates a team whose plan grants a license key and a note, and invites a person to it. */
 const invite = async (email: string) => {
   const shop = await world.shop()
   const [key, note] = await Promise.all([
@@ -36,7 +36,7 @@ const invite = async (email: string) => {
 }
 type Invited = Awaited<ReturnType<typeof invite>>
 
-/** A browser of somebody's own. At its end nothing has broken the policy, and no secret has stayed anywhere. */
+/** Runs a visit in a new browser context. Then checks that the visit violated no content policy and leaked no secret. */
 const visit = async <T>(options: ContextOptions, live: (page: Awaited<ReturnType<typeof openPage>>['page']) => Promise<T>, shownOnPurpose: string[] = []) => {
   const { page, violations, close } = await openPage(options)
   const lived = await live(page)
@@ -56,7 +56,7 @@ const accept = (page: Page) => page.getByRole('button', { name: 'Accept the seat
 const keyOf = async ({ team, seat }: Invited) =>
   (await team.api.call(listLicenseKeys, { query: {} })).items.find(({ member_id }) => member_id === seat.member_id)!.key
 
-test('somebody opens the link, sees what it is for, takes the seat, waits for what it gives, and reads the license key [S4-31]', async () => {
+test('shows an invited person the seat, claims it, waits for its benefits and reveals the license key [S4-31]', async () => {
   const invited = await invite('alice@claims.test')
   const { base, link, team, benefits } = invited
   const shown: string[] = []
@@ -65,7 +65,7 @@ test('somebody opens the link, sees what it is for, takes the seat, waits for wh
     async (page) => {
       const answers: string[] = []
       page.on('response', (response) => void (response.url().includes('/portal/claim') && answers.push(response.headers()['content-security-policy'] ?? '')))
-      // Whoever only looks uses nothing up: not a mail program, not a second look.
+      // Opening the link does not use up the invitation, so a mail scanner or a second visit does no harm.
       for (const _ of [1, 2, 3]) await page.goto(link)
       expect(page.url()).toBe(`${base}/claim`)
       expect(await headingOf(page)).toBe('Your seat of Workshop')
@@ -74,21 +74,21 @@ test('somebody opens the link, sees what it is for, takes the seat, waits for wh
         expect(words).toContain(word)
       expect(await page.locator('main button').count()).toBe(1)
       await expectGoodLooks(page, 'claim')
-      // It looks again by itself, after three seconds: not before the plan gives one thing more.
+      // The page reloads after three seconds. The test delays the reload until the plan has one more benefit.
       const { promise: changed, resolve: change } = Promise.withResolvers<void>()
       await accept(page)
       await page.getByText('0 of 2 ready').waitFor()
       expect(page.url()).toBe(`${base}/claim/ready`)
       await page.route('**/claim/ready', (route) => void changed.then(() => route.continue()))
-      // The plan gives one thing more by now; the page finds out by itself, without script.
+      // The plan now has one more benefit. The page shows it without script.
       await teams.settle()
       const more = await team.api.call(createBenefit, { body: { type: 'custom', description: 'A mug', properties: { note: null } } })
       await team.api.call(updateProductBenefits, { params: { id: team.product_id }, body: { benefits: [...benefits, more.id] } })
       change()
       await page.getByText('2 of 3 ready').waitFor()
       await page.unroute('**/claim/ready')
-      // Looked at without what makes it look again, which axe minds: the bar lives for seconds, nothing is lost by it, and
-      // the way past it stands on the page.
+      // Removes the meta refresh before the check, because axe rejects it. The page refreshes only for a few seconds. A
+      // refresh loses no input, and the page shows a link to continue.
       const still = await page.context().newPage()
       await still.route('**/claim/ready', async (route) => {
         const response = await route.fetch()
@@ -115,7 +115,7 @@ test('somebody opens the link, sees what it is for, takes the seat, waits for wh
   )
 })
 
-test('all of it works without script', async () => {
+test('shows and claims a seat without script', async () => {
   const invited = await invite('bob@claims.test')
   const { base, link } = invited
   const shown: string[] = []
@@ -125,7 +125,7 @@ test('all of it works without script', async () => {
       await page.goto(link)
       await accept(page)
       await page.getByText('0 of 2 ready').waitFor()
-      // The page looks again by itself.
+      // The page reloads by itself.
       await teams.settle()
       await page.waitForURL(`${base}/access?done=claimed`)
       shown.push(await keyOf(invited))
@@ -137,7 +137,7 @@ test('all of it works without script', async () => {
   )
 })
 
-test('a link that is over says which end it met, each in its own words and with its own way on', async () => {
+test('explains each kind of invalid invitation link, with a suitable next step', async () => {
   const invited = await invite('carol@claims.test')
   const { base, link, team } = invited
   const others = await Promise.all(['late', 'gone'].map((who) => teams.assign(team, { email: `${who}@claims.test` })))
@@ -148,7 +148,7 @@ test('a link that is over says which end it met, each in its own words and with 
     await accept(page)
     await teams.settle()
     await page.waitForURL(/access/)
-    // Hers already: into the portal.
+    // The seat belongs to this person already, so the page links to the portal.
     await page.goto(link)
     expect(await headingOf(page)).toBe('This seat is yours already')
     await expectGoodLooks(page, 'claim-mine')
@@ -156,13 +156,13 @@ test('a link that is over says which end it met, each in its own words and with 
     expect(page.url()).toBe(`${base}/access`)
   })
 
-  // The same link in a browser that nobody knows: used, and the way in is by mail.
+  // The same link in a new browser: the invitation is used, and sign-in is by mail.
   await visit({}, async (page) => {
     await page.goto(link)
     expect(await headingOf(page)).toBe('This invitation has been used')
     await expectGoodLooks(page, 'claim-used')
     await page.getByRole('button', { name: 'Send a code to carol@claims.test' }).click()
-    expect(await headingOf(page)).toBe('Look into your mail')
+    expect(await headingOf(page)).toBe('Check your e-mail')
   })
 
   await team.api.call(revokeSeat, { params: { seat_id: others[1]!.id } })
@@ -177,12 +177,12 @@ test('a link that is over says which end it met, each in its own words and with 
   world.clock.advance(24 * hours)
   await visit({}, async (page) => {
     await page.goto(`${base}/claim?token=${late}`)
-    expect(await headingOf(page)).toBe('This invitation has run out')
+    expect(await headingOf(page)).toBe('This invitation has expired')
     await expectGoodLooks(page, 'claim-expired')
     for (const _ of [1, 2]) {
       await page.goto(`${base}/claim`)
       await page.getByRole('button', { name: 'Ask for a new invitation' }).click()
-      expect(await headingOf(page)).toBe('We have told them')
+      expect(await headingOf(page)).toBe('We have sent your request')
     }
     await expectGoodLooks(page, 'claim-asked')
   })
@@ -190,11 +190,11 @@ test('a link that is over says which end it met, each in its own words and with 
   const letter = await world.mail.next(team.owner.email)
   expect(letter).toMatchObject({ subject: 'late@claims.test asks for a new invitation', from: { name: team.organization.name } })
   expect(letter.text).toContain(`${base}?flow=team`)
-  // Asked twice, told once.
+  // The team owner gets one mail, although the visitor asked twice for a new invitation.
   expect(world.mail.letters.filter(({ to }) => to === team.owner.email)).toEqual([])
 })
 
-test('a link that never was and one that was replaced are answered alike; a link of one seller is none at another', async () => {
+test('gives the same answer to an unknown and a replaced invitation link, and does not accept a link at another seller', async () => {
   const { base, link, team, seat } = await invite('dora@claims.test')
   const elsewhere = await world.shop()
   await team.api.call(resendSeatInvitation, { params: { seat_id: seat.id } })
@@ -206,20 +206,20 @@ test('a link that never was and one that was replaced are answered alike; a link
     }
     const replaced = await seen(link)
     expect(replaced[0]).toBe(404)
-    expect(replaced[1]).toContain('This link leads nowhere')
+    expect(replaced[1]).toContain('This link does not work')
     expect(await seen(`${base}/claim?token=bursar_test_sit_${'a'.repeat(43)}`)).toEqual(replaced)
     expect(await seen(`${base}/claim?token=${encodeURIComponent('x; Path=/; <script>')}`)).toEqual(replaced)
     expect(await seen(`${origin()}/${elsewhere.organization.slug}/portal/claim?token=${fresh}`)).toEqual(replaced)
     expect(await seen(`${origin()}/nobody-at-all/portal/claim?token=${fresh}`)).toEqual([404, expect.any(String)])
     await expectGoodLooks(page, 'claim-unknown')
-    // And none of that has used it up.
+    // None of these requests has used up the invitation.
     await page.goto(`${base}/claim?token=${fresh}`)
     await accept(page)
     await page.getByText('The seat is yours').waitFor()
   })
 })
 
-test('whoever is here as somebody else is told for whom it is, goes on as that one, and the session before has ended', async () => {
+test('names the invited address to a visitor who is signed in as another person, then switches the account and ends the earlier session', async () => {
   const { base, link, team } = await invite('eve@claims.test')
   const mallory = await teams.claim(await teams.assign(team, { email: 'mallory@claims.test' }))
   const name = `bursar_sandbox_portal_${team.organization.id}`
@@ -236,7 +236,7 @@ test('whoever is here as somebody else is told for whom it is, goes on as that o
   expect((await mallory.portal.send(getPortalUser, {})).status).toBe(401)
 })
 
-test('in German', async () => {
+test('shows the pages for claiming a seat in German', async () => {
   const { link } = await invite('frieda@claims.test')
   await visit({ locale: 'de' }, async (page) => {
     await page.goto(link)

@@ -7,7 +7,7 @@ import { openWorld } from '../harness/world.ts'
 const guide = readFileSync(new URL('../../../docs/guides/clocks.md', import.meta.url), 'utf8')
 const [script = '', printed = ''] = [...guide.matchAll(/^```(?:sh|text)\n(.*?)^```$/gms)].map(([, text]) => text!)
 
-test('the lines of the guide to clocks do what it says, led by a running worker alone', async () => {
+test('runs the commands of the test clock guide with a worker, and prints the documented output', async () => {
   const world = await openWorld({ worker: true })
   try {
     const { organization } = await world.shop()

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 
-// The colours of the stylesheet are pairs: what is written in one is read on another, in both themes.
-const css = readFileSync('web/src/app.css', 'utf8')
+// The stylesheet defines colours as light-dark pairs. Each text colour must be readable on its surfaces in both themes.
+const css = readFileSync('web/src/kit/base.css', 'utf8')
 const tokens = new Map(
   [...css.matchAll(/--([a-z-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)/g)].map(([, name, light, dark]) => [name!, [light!, dark!] as const]),
 )
@@ -12,14 +12,14 @@ const luminance = (colour: string) => {
   const [red = 0, green = 0, blue = 0] = [1, 3, 5].map((at) => channel(parseInt(colour.slice(at, at + 2), 16) / 255))
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 }
-/** As WCAG 2 counts it: 1 is none, 21 is black on white. */
+/** Returns the WCAG 2 contrast ratio: 1 is none, 21 is black on white. */
 const contrast = (one: string, other: string) => {
   const [darker = 0, lighter = 0] = [luminance(one), luminance(other)].toSorted((a, b) => a - b)
   return (lighter + 0.05) / (darker + 0.05)
 }
 
 const surfaces = ['page', 'card', 'raised', 'amber', 'good', 'bad']
-/** Text, and what it stands on: everything, unless it has a ground of its own. */
+/** Text colours and the surfaces on which each is used. A colour that is used everywhere lists all surfaces. */
 const texts: Record<string, readonly string[]> = {
   text: surfaces,
   soft: surfaces,
@@ -28,7 +28,7 @@ const texts: Record<string, readonly string[]> = {
   'amber-text': surfaces,
   'on-accent': ['accent'],
 }
-/** The edges of controls, and the ring around what has the focus. */
+/** Borders of controls and focus rings. */
 const controls: Record<string, readonly string[]> = { line: ['page', 'card', 'raised'], accent: surfaces, danger: ['page', 'card'] }
 
 const below = (pairs: Record<string, readonly string[]>, least: number) =>
@@ -41,9 +41,9 @@ const below = (pairs: Record<string, readonly string[]>, least: number) =>
     ),
   )
 
-test('text can be read on every surface in both themes: 4.5 to 1 at least', () => expect(below(texts, 4.5)).toEqual([]))
-test('controls stand out from what they stand on in both themes: 3 to 1 at least', () => expect(below(controls, 3)).toEqual([]))
-test('no colour is written outside the pairs', () => {
+test('keeps text at a contrast of 4.5 to 1 or more on every surface in both themes', () => expect(below(texts, 4.5)).toEqual([]))
+test('keeps controls at a contrast of 3 to 1 or more in both themes', () => expect(below(controls, 3)).toEqual([]))
+test('defines no colour outside the light-dark pairs', () => {
   const rest = css.replace(/--[a-z-]+: light-dark\([^)]*\)/g, '')
   expect(rest.match(/#[0-9a-f]{3,8}\b(?=[^{]*;)/gi)).toBeNull()
   expect(tokens.size).toBeGreaterThanOrEqual(13)

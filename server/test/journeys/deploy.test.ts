@@ -1,5 +1,6 @@
 import { execFileSync, spawnSync } from 'node:child_process'
-import { chmodSync, cpSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { chmodSync, cpSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import pg from 'pg'
@@ -41,11 +42,11 @@ const stageOf = (name: string) => stages.find(([from]) => from!.words[2] === nam
 const said = (name: string) => image.findLast((one) => one.name === name)!
 const environments = ['sandbox', 'production'] as const
 
-test('the image is built in stages from bases of a fixed version, runs as nobody in particular, and holds no secret', () => {
+test('builds the image in stages from pinned bases, runs it unprivileged, and puts no secret into it', () => {
   expect(stages.length).toBeGreaterThan(2)
   const built = stages.map(([from]) => from!.words[2]).filter((name) => name !== undefined)
-  for (const [from] of stages) if (!built.includes(from!.words[0]!)) expect(from!.words[0]).toMatch(/^node:\d+\.\d+\.\d+-bookworm-slim$/)
-  expect(said('FROM').words[0]).toBe(`node:${/node_version=(\S+)/.exec(readFileSync(join(root, 'scripts/setup'), 'utf8'))![1]}-bookworm-slim`)
+  for (const [from] of stages) if (!built.includes(from!.words[0]!)) expect(from!.words[0]).toMatch(/^node:\d+\.\d+\.\d+-bookworm-slim(@sha256:[0-9a-f]{64})?$/)
+  expect(said('FROM').words[0]!.split('@')[0]).toBe(`node:${/node_version=(\S+)/.exec(readFileSync(join(root, 'scripts/setup'), 'utf8'))![1]}-bookworm-slim`)
   expect(stages[0]!.some(({ text }) => text.endsWith(`pnpm@${/pnpm_version=(\S+)/.exec(readFileSync(join(root, 'scripts/setup'), 'utf8'))![1]}`))).toBe(true)
   expect(said('USER').text).toBe('node')
   expect(said('ENV').words.map((word) => word.split('=')[0])).toEqual(['NODE_ENV', 'BURSAR_LISTEN', 'BURSAR_ADMIN_LISTEN'])
@@ -67,18 +68,18 @@ test('the image is built in stages from bases of a fixed version, runs as nobody
       if (!flags.from) for (const word of words.slice(0, -1)) expect([word, sent(word.replace(/\/$/, ''))]).toEqual([word, true])
 })
 
-test('every container is confined, and the two environments share nothing but the image', () => {
+test('confines every container, and shares only the image between the two environments', () => {
   for (const [name, service] of services) {
     const about = (value: unknown) => ({ [name]: value })
     expect(about([service.cap_drop, service.security_opt, service.privileged])).toEqual(about([['ALL'], ['no-new-privileges:true'], undefined]))
     const environment = name.split('-')[0]!
-    // What is for a command at a time is not started with the others.
+    // Services for single commands have their own profile, so that they do not start with the others.
     expect(about(service.profiles)).toEqual(about([name.endsWith('-tools') ? name : environment]))
     expect(about(service.environment)).toEqual(about(undefined))
     if (service.image === 'bursar')
       expect(about([service.user, service.read_only, service.tmpfs, service.cap_add])).toEqual(about(['node', true, ['/tmp'], undefined]))
     else expect(service.image).toMatch(/^(postgres|redis):\d+\.\d+-bookworm$/)
-    // Only what is on this machine reaches a port: TLS is a proxy's.
+    // Ports are bound to this machine only, because a proxy terminates TLS.
     for (const port of service.ports ?? []) expect(about(port)).toEqual(about(expect.stringMatching(/^127\.0\.0\.1:\d+:\d+$/)))
     for (const network of service.networks)
       expect(about(network)).toEqual(about(network.endsWith('-outside') ? `${environment}-outside` : `${environment}-inside`))
@@ -86,7 +87,7 @@ test('every container is confined, and the two environments share nothing but th
       expect(about(volume)).toEqual(about(expect.stringMatching(new RegExp(`^(${environment}-|\\./postgres/init\\.sh:.*:ro$)`))))
     for (const file of service.env_file ?? [])
       expect(about(file)).toEqual(about(expect.stringMatching(new RegExp(`^${environment}(\\.owner|\\.postgres)?\\.env$`))))
-    // Whoever serves does not know the owner of the database.
+    // Services that handle requests do not know the login of the database owner.
     expect(about(service.env_file?.includes(`${environment}.owner.env`) ?? false)).toEqual(about(/-(migrate|tools)$/.test(name)))
     for (const needed of Object.keys(service.depends_on ?? {})) expect(compose.services[needed]!.profiles).toEqual(service.profiles)
   }
@@ -96,7 +97,7 @@ test('every container is confined, and the two environments share nothing but th
   for (const environment of environments) expect(compose.networks[`${environment}-inside`]).toEqual({ internal: true })
 })
 
-test('a command that a page gives to compose names a service, and starts nothing else: a backup comes before the migration that it is for', () => {
+test('runs every documented command in a tools service that starts no other service, so that no migration runs before the backup', () => {
   const pages = ['deploy/README.md', 'docs/guides/self-host.md', 'docs/runbooks/upgrade.md', 'docs/runbooks/backup-and-restore.md']
   const commands = pages.flatMap((page) =>
     [...readFileSync(join(root, page), 'utf8').matchAll(/docker compose [^`\n]* run ([^`\n]*)/g)].map(([, rest]) => rest!),
@@ -127,7 +128,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-test('settings are made with secrets of their own, once, readable by their owner alone; and the process takes them', () => {
+test('creates settings with new secrets once, readable by their owner only, and valid for the process', () => {
   const made = environments.map((environment) => {
     execFileSync(join(folder, 'deploy/prepare'), [environment])
     const files = ['', '.owner', '.postgres'].map((kind) => join(folder, 'deploy', `${environment}${kind}.env`))
@@ -142,9 +143,53 @@ test('settings are made with secrets of their own, once, readable by their owner
     expect(made[0]![name]).not.toBe(made[1]![name])
 })
 
-/** No engine runs the image here: its own commands run, as another user who may write nowhere, in the files that it would hold. */
+test("pins all images to the registry's digests or none, and --check refuses a tag without a digest", () => {
+  const at = join(folder, 'pin')
+  cpSync(join(root, 'deploy'), join(at, 'deploy'), { recursive: true })
+  const pin = (stand_in: string, ...args: string[]) => {
+    // The registry is not reachable here. A script named docker replaces its client.
+    writeFileSync(join(at, 'docker'), `#!/bin/sh\nfor image; do :; done\n${stand_in}\n`, { mode: 0o755 })
+    // Disables the GNU extensions of sed, because other systems have another sed.
+    writeFileSync(join(at, 'sed'), '#!/bin/sh\nPATH=${PATH#*:} exec sed --posix "$@"\n', { mode: 0o755 })
+    const { status, stdout } = spawnSync(join(at, 'deploy/pin'), args, { env: { PATH: `${at}:${process.env.PATH}` }, encoding: 'utf8' })
+    return { status, stdout, images: read() }
+  }
+  const read = () =>
+    ['compose.yaml', 'Dockerfile'].flatMap((file) =>
+      [...readFileSync(join(at, 'deploy', file), 'utf8').matchAll(/^(?: *image: |FROM )(\S+)/gm)].map(([, image]) => image!),
+    )
+  const tags = read().map((image) => image.split('@')[0]!)
+  const bases = [...new Set(tags.filter((tag) => tag.includes(':')))]
+  expect(bases).toHaveLength(3)
+  const digestOf = (tag: string) => `${tag}@sha256:${createHash('sha256').update(tag).digest('hex')}`
+
+  const digests = 'printf sha256:; printf %s "$image" | sha256sum | cut -d" " -f1'
+
+  // An image that the registry does not know leaves the file unchanged.
+  expect(pin(`case $image in redis*) exit 1 ;; esac; ${digests}`)).toMatchObject({
+    status: 1,
+    images: read(),
+  })
+  expect(pin('echo latest')).toMatchObject({ status: 1, stdout: expect.stringContaining('nothing was changed') as string })
+  const unpinned = pin('exit 1', '--check')
+  expect(unpinned.status).toBe(1)
+  for (const tag of bases) expect(unpinned.stdout).toContain(tag)
+
+  for (let turn = 0; turn < 2; turn++) {
+    const pinned = pin(digests)
+    expect([pinned.status, pinned.images]).toEqual([0, tags.map((tag) => (tag.includes(':') ? digestOf(tag) : tag))])
+    expect(pin('exit 1', '--check').status).toBe(0)
+  }
+
+  // The script ends with a check, which reports an image reference that the script cannot change.
+  const compose = join(at, 'deploy/compose.yaml')
+  writeFileSync(compose, readFileSync(compose, 'utf8').replace(/image: redis:[^@\n]+@\S+/, 'image:  redis:7.4-bookworm'))
+  expect(pin(digests)).toMatchObject({ status: 1, stdout: expect.stringMatching(/not pinned by digest; run deploy\/pin:\nredis:7\.4-bookworm\n$/) as string })
+})
+
+/** No container engine runs here. The image's commands run in a folder with its files, as a user who can write nowhere. */
 test(
-  'by the commands of the image: a new database is migrated, api and worker serve, health answers, and SIGTERM ends them',
+  'migrates a new database, serves with api and worker, reports health and stops on SIGTERM, by the commands of the image',
   { timeout: 300_000 },
   async () => {
     const at = join(folder, 'image')
@@ -162,10 +207,10 @@ test(
     const owner = new pg.Client({ connectionString: `${cluster.url}/bursar` })
     await owner.connect()
     const { rows } = await owner.query(
-      `select rolname, rolsuper, rolpassword is not null as secret from pg_authid where rolname in ('bursar_owner', 'bursar_login') order by 1`,
+      `select rolname, rolsuper or rolcreaterole as powerful, rolpassword is not null as secret from pg_authid where rolname in ('bursar_owner', 'bursar_login') order by 1`,
     )
     await owner.end()
-    expect(rows).toEqual(['bursar_login', 'bursar_owner'].map((rolname) => ({ rolname, rolsuper: false, secret: true })))
+    expect(rows).toEqual(['bursar_login', 'bursar_owner'].map((rolname) => ({ rolname, powerful: false, secret: true })))
 
     const touched = contained(['touch', 'server/src/main/cli.ts'], at, {})
     if (process.getuid?.() === 0) expect(await touched.exited).toBe(1)
@@ -173,7 +218,7 @@ test(
     const built = Object.fromEntries(said('ENV').words.map((word) => word.split('=') as [string, string]))
     const written = join(folder, 'data')
     if (process.getuid?.() === 0) execFileSync('install', ['-d', '-o', 'nobody', written])
-    /** What compose would give a service; other addresses stand for names and ports that only its networks know. */
+    /** Returns the settings that compose would give a service. Replaces names and ports that only its networks know. */
     const settingsOf = (service: string, admin: number): Record<string, string> => {
       const given = Object.assign({}, ...compose.services[service]!.env_file!.map((file) => readSettings(join(folder, 'deploy', file)))) as Record<
         string,
@@ -208,12 +253,12 @@ test(
       const ended = program.exited.then((code) => {
         throw new Error(`${service} ended with ${code}:\n${program.output()}`)
       })
-      await Promise.race([eventually(`${service} serves`, async () => program.output().includes('admin_listening')), ended])
+      await Promise.race([eventually(`the service ${service} is ready`, async () => program.output().includes('"msg":"serving"')), ended])
       expect(await healthy(service, admin)).toBe(0)
       expect((await exchange(admin, 'GET', '/readyz')).status).toBe(200)
     }
     expect((await exchange(ports.api, 'GET', '/2026-04/openapi.json')).status).toBe(200)
-    // The doctor finds all well but the mail server, which is an example's.
+    // `doctor` finds only one problem: the mail server of the example settings cannot be reached.
     const doctor = start('sandbox-tools', ports.admin, [...compose.services['sandbox-tools']!.command!, '--json'])
     expect(await doctor.exited).toBe(1)
     const { checks } = JSON.parse(doctor.output()) as { checks: { name: string; state: string }[] }

@@ -7,12 +7,12 @@ import { join } from 'node:path'
 import { Webhook } from 'standardwebhooks'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { asOwner, urlOf } from '../harness/database.ts'
-import { launch, type Program } from '../harness/process.ts'
+import { launch, portOf, type Line, type Program } from '../harness/process.ts'
 import { logFile, noteSecrets } from '../harness/secrets.ts'
 import { fairStopwatch } from '../harness/fair.ts'
 import { eventually, exchange } from '../harness/world.ts'
 
-/** What `dev --json` prints. */
+/** Output of `dev --json`. */
 interface Made {
   api: string
   token: string
@@ -27,7 +27,7 @@ let home: string
 const programs: Program[] = []
 beforeAll(() => {
   home = mkdtempSync(join(tmpdir(), 'bursar-home-'))
-  // Where root runs this, the database runs as nobody, who must be able to come in.
+  // If root runs this, PostgreSQL runs as the user `nobody`, who needs access to the folder.
   chmodSync(home, 0o755)
 })
 afterAll(async () => {
@@ -46,7 +46,7 @@ const launchDev = (args: readonly string[], settings: Record<string, string> = {
 }
 const start = async (args: readonly string[] = [], settings: Record<string, string> = {}) => {
   const program = launchDev([...args, '--json'], settings)
-  await eventually('it is ready, or has ended', async () => program.output().includes('\n') || program.child.exitCode !== null)
+  await eventually('the command prints a line or exits', async () => program.output().includes('\n') || program.child.exitCode !== null)
   expect(program.output()).toMatch(/^\{/)
   noteSecrets(program.output())
   const made = JSON.parse(program.output()) as Made
@@ -78,12 +78,17 @@ const fetchText = (url: string) =>
       .on('error', reject)
       .end()
   })
+/** Returns the admin port of the last start, from the log of the sandbox. */
+const adminPort = () => {
+  const lines = readFileSync(join(home, '.scratch/dev/server.log'), 'utf8').trim().split('\n')
+  return portOf(lines.map((line) => JSON.parse(line) as Line).findLast(({ msg }) => msg === 'admin_listening')!)
+}
 const answers = (port: number) =>
   new Promise<boolean>((resolve) => {
     const socket = connect(port, '127.0.0.1', () => resolve(true)).on('error', () => resolve(false))
     socket.on('connect', () => socket.end())
   })
-/** The processes that work on this test's data. */
+/** Returns the running processes that use the data folder of this test. */
 const processes = () =>
   readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
@@ -95,7 +100,7 @@ const processes = () =>
       }
     })
 
-test('one command brings up a whole sandbox, a second start finds it as it was, and Ctrl-C leaves nothing running', async () => {
+test('starts a complete sandbox with one command, finds it unchanged on the second start, and stops completely on Ctrl-C', async () => {
   const first = await start(['--fresh'])
   const { made, port } = first
   expect((await list(port, '/v1/organizations/', made.token)).items).toMatchObject([{ id: made.organization_id, slug: 'acme' }])
@@ -104,15 +109,15 @@ test('one command brings up a whole sandbox, a second start finds it as it was, 
   expect(items).toContainEqual(expect.objectContaining({ name: 'Field guide', prices: [expect.objectContaining({ price_amount: 2900 })] }))
   expect((await exchange(port, 'GET', '/mailbox')).status).toBe(200)
 
-  // The receiver says that it has verified the event; so does somebody else's library.
+  // The receiver reports that it verified the event. A third-party library verifies it too.
   const event = JSON.parse(await fetchText(`${made.webhook.receiver}/product.created`)) as { verified: boolean; headers: Record<string, string>; body: unknown }
   expect(event).toMatchObject({ verified: true, body: { type: 'product.created' } })
   new Webhook(made.webhook.secret).verify(JSON.stringify(event.body), event.headers)
 
-  // Only the person who started it can read what opens it.
+  // Only the person who started the sandbox can read its secrets.
   for (const name of ['env', 'state.json']) expect(statSync(join(home, '.scratch/dev', name)).mode & 0o777).toBe(0o600)
   expect(statSync(join(home, '.scratch/dev/postgres')).mode & 0o777).toBe(0o700)
-  expect(await refused([])).toMatchObject({ code: 1, output: expect.stringContaining('it runs already') })
+  expect(await refused([])).toMatchObject({ code: 1, output: expect.stringContaining('dev is already running') })
   expect(processes()).not.toEqual([])
   await stop(first.program)
   expect(processes()).toEqual([])
@@ -124,13 +129,13 @@ test('one command brings up a whole sandbox, a second start finds it as it was, 
   expect(second.made.webhook).toMatchObject({ endpoint_id: made.webhook.endpoint_id, secret: made.webhook.secret })
   expect((await list(second.port, '/v1/products/', made.token)).pagination.total_count).toBe(2)
 
-  // Killed, it cannot clear up: the database notices by itself.
+  // A killed sandbox cannot stop its database. The database must stop by itself.
   second.program.signal('SIGKILL')
   await second.program.exited
-  await eventually('the database is gone', async () => processes().length === 0)
+  await eventually('the processes of the database have ended', async () => processes().length === 0)
 
   const third = launchDev([])
-  await eventually('it is ready', async () => third.output().includes('RECEIVER'))
+  await eventually('the sandbox is ready', async () => third.output().includes('RECEIVER'))
   noteSecrets(third.output())
   const lines = third.output().trimEnd().split('\n')
   expect(lines.length).toBeLessThanOrEqual(12)
@@ -139,16 +144,49 @@ test('one command brings up a whole sandbox, a second start finds it as it was, 
   await stop(third)
 })
 
-test('Ctrl-C before it is ready ends it as well', async () => {
+test('answers 421 to a Host header that does not name this machine, so that DNS rebinding cannot read the sandbox', async () => {
+  const { program, made, port } = await start()
+  // A foreign site whose name resolves to this machine reaches the socket, and sends its own name as Host.
+  for (const path of ['/mailbox', '/login', '/v1/products/', '/healthz', '/nothing']) {
+    const rebound = await exchange(port, 'GET', path, { host: `rebound.test:${port}`, authorization: `Bearer ${made.token}` })
+    expect(rebound.status, path).toBe(421)
+    expect(JSON.parse(rebound.text)).toEqual({
+      error: 'HostNotAllowed',
+      detail: expect.stringContaining('"rebound.test". This server serves only localhost, 127.0.0.1, [::1].') as string,
+    })
+  }
+  for (const host of ['localhost', `LOCALHOST:${port}`, `127.0.0.1:${port}`, `[::1]:${port}`])
+    expect((await exchange(port, 'GET', '/healthz', { host })).status, host).toBe(200)
+  const receiver = Number(new URL(made.webhook.receiver).port)
+  expect((await exchange(receiver, 'GET', '/', { host: `rebound.test:${receiver}` })).status).toBe(421)
+  expect((await exchange(receiver, 'GET', '/')).status).toBe(200)
+  const admin = adminPort()
+  for (const path of ['/metrics', '/readyz', '/healthz', '/nothing']) {
+    const rebound = await exchange(admin, 'GET', path, { host: `rebound.test:${admin}` })
+    expect(rebound.status, path).toBe(421)
+    expect(JSON.parse(rebound.text)).toMatchObject({ error: 'HostNotAllowed' })
+  }
+  for (const host of ['localhost', `127.0.0.1:${admin}`, `[::1]:${admin}`]) expect((await exchange(admin, 'GET', '/metrics', { host })).status, host).toBe(200)
+  await stop(program)
+
+  const opened = await start([], { BURSAR_ALLOWED_HOSTS: 'laptop.test' })
+  expect((await exchange(opened.port, 'GET', '/healthz', { host: 'laptop.test' })).status).toBe(200)
+  expect((await exchange(adminPort(), 'GET', '/healthz', { host: 'laptop.test' })).status).toBe(200)
+  expect((await exchange(opened.port, 'GET', '/mailbox', { host: 'laptop.test' })).status).toBe(404)
+  expect((await exchange(opened.port, 'GET', '/healthz', { host: 'rebound.test' })).status).toBe(421)
+  await stop(opened.program)
+})
+
+test('stops on Ctrl-C before it is ready', async () => {
   const program = launchDev(['--dir', '.scratch/early'])
-  await eventually('the database is being made', async () => existsSync(join(home, '.scratch/early/postgres.new')))
+  await eventually('the creation of the database has started', async () => existsSync(join(home, '.scratch/early/postgres.new')))
   program.signal('SIGINT')
   expect(await program.exited).toBe(0)
   expect(program.output()).toBe('')
   expect(processes()).toEqual([])
 })
 
-test('a database of one’s own is created, kept, and thrown away on demand; one that holds something else is left alone', async () => {
+test('creates, keeps and resets a database that is given by URL, and refuses a database that it did not create', async () => {
   const name = `bursar_t_${process.env.BURSAR_TEST_RUN ?? 'x'}_dev`
   const foreign = `${name}_foreign`
   const tables = async (database: string) =>
@@ -158,7 +196,7 @@ test('a database of one’s own is created, kept, and thrown away on demand; one
   for (const args of [[], ['--fresh']])
     expect(await refused(args, { DATABASE_URL: urlOf(foreign) })).toMatchObject({
       code: 1,
-      output: expect.stringMatching(/holds something else|somebody else/),
+      output: expect.stringMatching(/contains other data|another program/),
     })
   expect(await tables(foreign)).toBe(1)
 
@@ -166,27 +204,27 @@ test('a database of one’s own is created, kept, and thrown away on demand; one
   const first = await start([], { DATABASE_URL: urlOf(name) })
   await stop(first.program)
   expect(existsSync(join(home, '.scratch/dev/postgres'))).toBe(false)
-  // Without our secrets it is somebody else's, and --fresh will not touch it.
+  // Without the stored secrets the sandbox cannot know the database as its own. Even --fresh must not reset it.
   expect(await refused(['--fresh', '--dir', '.scratch/other'], { DATABASE_URL: urlOf(name) })).toMatchObject({ code: 1 })
   const again = await start(['--fresh'], { DATABASE_URL: urlOf(name) })
   expect(again.made.organization_id).not.toBe(first.made.organization_id)
   await stop(again.program)
 })
 
-test('what stands in its way is named, with what to do', async () => {
+test('prints the reason and the remedy for each problem that prevents a start', async () => {
   const taken = createServer().listen(0, '127.0.0.1')
   await once(taken, 'listening')
   const { port } = taken.address() as AddressInfo
   expect(await refused([], { BURSAR_LISTEN: `127.0.0.1:${port}` })).toMatchObject({
     code: 1,
-    output: expect.stringContaining(`port ${port} is taken, perhaps by another Bursar. Stop that, or choose another: BURSAR_LISTEN=127.0.0.1:`),
+    output: expect.stringContaining(`port ${port} is in use, perhaps by another Bursar. Stop that process, or choose another port: BURSAR_LISTEN=127.0.0.1:`),
   })
   taken.close()
-  expect(await refused(['--env', 'production'])).toMatchObject({ code: 2, output: expect.stringContaining('dev is a sandbox') })
+  expect(await refused(['--env', 'production'])).toMatchObject({ code: 2, output: expect.stringContaining('dev runs as a sandbox only') })
   expect(await refused([], { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/x' })).toMatchObject({ code: 1, output: expect.stringContaining('ECONNREFUSED') })
   expect(await refused([], { BURSAR_TURBO: 'on' })).toMatchObject({ code: 1, output: expect.stringContaining('not a setting of this version') })
   if (process.getuid!() !== 0) return
   chmodSync(home, 0o700)
-  expect(await refused([])).toMatchObject({ code: 1, output: expect.stringContaining('nobody, who cannot reach') })
+  expect(await refused([])).toMatchObject({ code: 1, output: expect.stringContaining('nobody, which cannot read') })
   chmodSync(home, 0o755)
 })

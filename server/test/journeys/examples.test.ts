@@ -8,7 +8,7 @@ import { eventually, freePort, openWorld, type World } from '../harness/world.ts
 import { Secret } from '../../src/kernel/secrets.ts'
 import { sign, signingKeys } from '../../src/modules/webhooks/index.ts'
 
-// The examples do what their README says, against a running system and with a real browser.
+// Runs the examples as their README says, against a running system and with a real browser.
 let world: World
 let browser: Browser
 const children: ChildProcess[] = []
@@ -29,7 +29,7 @@ const run = (example: string, script: string, settings: Record<string, string>) 
   let output = ''
   child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()))
   child.stderr.on('data', (chunk: Buffer) => (output += chunk.toString()))
-  return (wanted: RegExp) => eventually(`${script} says ${wanted.source}; it said: ${output}`, async () => wanted.exec(output) ?? undefined)
+  return (wanted: RegExp) => eventually(`${script} prints ${wanted.source}; it printed: ${output}`, async () => wanted.exec(output) ?? undefined)
 }
 
 const someone = async () => {
@@ -41,7 +41,7 @@ for (const [name, method, port] of [
   ['confidential', 'client_secret_post', '43101'],
   ['public', 'none', '43111'],
 ] as const)
-  test(`the ${name} app signs a person in and sees what they chose`, async () => {
+  test(`signs a person in with the ${name} app, and shows the app only the chosen organizations`, async () => {
     const { person, chosen, other } = await someone()
     const app = await openApp(world, {
       redirect_uris: [`http://127.0.0.1:${port}/callback`],
@@ -61,7 +61,7 @@ for (const [name, method, port] of [
     if (name === 'confidential') await page.getByRole('link', { name: 'Sign in with Bursar' }).click()
     await signInOn(page, world, person.email)
     await page.getByRole('button', { name: 'Allow' }).waitFor()
-    for (const box of await page.locator('input[name=organizations]:checked').all()) await box.uncheck()
+    await page.getByLabel('Only the ones that I choose').check()
     await page.locator(`input[value="${chosen.id}"]`).check()
     await page.getByRole('button', { name: 'Allow' }).click()
     if (name === 'confidential') {
@@ -78,7 +78,7 @@ for (const [name, method, port] of [
     await close()
   })
 
-test('the Hono shop sells: its adapter believes what is signed, and reads what it knows', async () => {
+test('sells with the Hono shop, whose adapter accepts only signed and known events', async () => {
   const { organization, api, events } = await world.shop()
   const port = await freePort()
   const home = `http://127.0.0.1:${port}`
@@ -99,7 +99,7 @@ test('the Hono shop sells: its adapter believes what is signed, and reads what i
     params: { client_secret: checkout!.client_secret },
     body: { customer_email: 'ada@hono.test', customer_billing_address: { country: 'DE' }, confirmation_token_id: 'tok_visa' },
   })
-  await eventually('the shop has heard of it', async () => {
+  await eventually('the shop has received the webhook', async () => {
     await page.goto(home)
     return page.getByText('You have bought: Field <guide>').isVisible()
   })
@@ -108,7 +108,7 @@ test('the Hono shop sells: its adapter believes what is signed, and reads what i
   await page.getByText('Field <guide>').first().waitFor()
   await close()
 
-  // Every kind of event that a purchase makes, and one that the adapter does not know, signed by us and by somebody else.
+  // Sends every event kind of a purchase, and a kind that the adapter does not know, each with a right and a wrong signature.
   await api.call(createDiscount, { body: { name: 'Spring', type: 'percentage', basis_points: 1000, duration: 'once' } })
   const tell = async (body: string, by: string) => {
     const at = Math.floor(Date.now() / 1000)
@@ -124,7 +124,7 @@ test('the Hono shop sells: its adapter believes what is signed, and reads what i
   expect(answers).toMatchObject({ ...Object.fromEntries(kinds.map((kind) => [kind, [200, 403]])), 'discount.created': [500, 403] })
 })
 
-test("the adapter's Checkout and CustomerPortal take the name of a server, and no address", () => {
+test("the adapter's Checkout and CustomerPortal accept a server name such as sandbox, and reject a URL", () => {
   type Given = { accessToken: string; server: string }
   const adapter = createRequire(folderOf('hono-shop'))('@polar-sh/hono') as Record<'Checkout' | 'CustomerPortal', (given: Given) => unknown>
   for (const part of ['Checkout', 'CustomerPortal'] as const) {

@@ -26,7 +26,7 @@ const run = async (args: readonly string[], token: string, port = world.port) =>
   return { code: await program.exited, output: program.output() }
 }
 
-test('one command writes all orders to a file, and says how many', async () => {
+test('writes all orders to a file with one command, and prints their number', async () => {
   const { api, organization } = await world.shop()
   const token = (await organization.token()).secret.reveal()
   const anna = await api.call(createCustomer, { body: { email: 'anna@people.test' } })
@@ -42,16 +42,16 @@ test('one command writes all orders to a file, and says how many', async () => {
   expect(printed.output).toContain('1 customers, 0.0 MB')
 })
 
-test('what is refused is said, and a file that breaks off is not called one', async () => {
+test('prints why an export is refused, and reports a truncated file as an error', async () => {
   const { organization } = await world.shop()
   const token = (await organization.token()).secret.reveal()
   expect(await run(['orders', 'export', '--columns', 'email,secrets'], token)).toEqual({
     code: 1,
-    output: expect.stringMatching(/refuses with 422: columns\.1: /),
+    output: expect.stringMatching(/answered 422: columns\.1: /),
   })
   expect(await run(['orders'], token)).toMatchObject({ code: 2, output: expect.stringContaining('bursar orders export > orders.csv') })
   expect(await run(['customers', 'export', '--status', 'paid'], token)).toMatchObject({ code: 2, output: expect.stringContaining('takes no filters') })
-  expect(await run(['orders', 'export'], token, 1)).toMatchObject({ code: 1, output: expect.stringContaining('nothing answers at http://127.0.0.1:1.') })
+  expect(await run(['orders', 'export'], token, 1)).toMatchObject({ code: 1, output: expect.stringContaining('there is no answer from http://127.0.0.1:1.') })
   expect(await run(['orders', 'export'], '')).toMatchObject({ code: 2, output: expect.stringContaining('BURSAR_TOKEN') })
   const broken = createServer((_, answer) => {
     answer.writeHead(200, { 'content-type': 'text/csv', 'x-total-count': '5' })
@@ -60,5 +60,5 @@ test('what is refused is said, and a file that breaks off is not called one', as
   await once(broken, 'listening')
   const cut = await run(['orders', 'export'], token, (broken.address() as AddressInfo).port)
   broken.close()
-  expect(cut).toMatchObject({ code: 1, output: expect.stringContaining('the file breaks off after 1 of 5 orders') })
+  expect(cut).toMatchObject({ code: 1, output: expect.stringContaining('the file is incomplete: 1 of 5 orders') })
 })

@@ -35,7 +35,7 @@ const run = async (args: readonly string[], token: string) => {
   return { code: await program.exited, output: program.output().trim() }
 }
 
-test('events are forwarded to a server of one’s own, signed; a break is waited out, and every kind that exists can be made to happen', async () => {
+test('forwards signed events to a local server, waits while that server is down, and triggers every kind of event', async () => {
   const { organization } = await world.shop()
   const token = (await organization.token()).secret.reveal()
   const received: { body: string; headers: Record<string, string> }[] = []
@@ -57,22 +57,22 @@ test('events are forwarded to a server of one’s own, signed; a break is waited
   const { output: secret } = await run(['listen', '--print-secret'], token)
   expect((await run(['listen', '--print-secret'], token)).output).toBe(secret)
   const listening = command(['listen', url], token)
-  await eventually('it listens', async () => listening.output().includes('forwarding to'))
-  // A customer's state is told a moment after whatever changed it: it may come anywhere.
+  await eventually('the command forwards events', async () => listening.output().includes('forwarding to'))
+  // The state of a customer is emitted shortly after a change, so its position is not fixed.
   const types = () => received.map(({ body }) => (JSON.parse(body) as { type: string }).type).filter((type) => type !== 'customer.state_changed')
 
   expect((await run(['trigger', 'product.created'], token)).output).toMatch(/^product\.created [0-9a-f-]{36}$/)
-  await eventually('the first comes', async () => types().length === 1)
+  await eventually('the first event arrives', async () => types().length === 1)
   for (const { body, headers } of received) new Webhook(secret).verify(body, headers)
-  await eventually('what came of it is shown', async () => /500 +\d+ ms {2}#1 {2}product\.created/.test(listening.output()))
+  await eventually('the command prints the answer of the receiver', async () => /500 +\d+ ms {2}#1 {2}product\.created/.test(listening.output()))
 
-  // The server goes away, things happen, it comes back: they are all there.
+  // Events that happen while the server is down arrive after it is back.
   first.closeAllConnections()
   first.close()
   for (const kind of ['member.deleted', 'customer.updated']) expect((await run(['trigger', kind], token)).code).toBe(0)
-  await eventually('it says that it waits', async () => listening.output().includes('waiting for http'))
+  await eventually('the command prints that it waits for the receiver', async () => listening.output().includes('waiting for http'))
   const second = await serve(port)
-  await eventually('all of it comes', async () => types().length === 8)
+  await eventually('all eight events arrive', async () => types().length === 8)
   expect(types().slice(1)).toEqual([
     'customer.created',
     'member.created',
@@ -84,15 +84,15 @@ test('events are forwarded to a server of one’s own, signed; a break is waited
   ])
   for (const kind of ['organization.updated', 'product.updated', 'customer.deleted', 'member.updated'])
     expect((await run(['trigger', kind], token)).code).toBe(0)
-  await eventually('every kind came', async () => new Set(types()).size === 9)
+  await eventually('an event of each type has arrived', async () => new Set(types()).size === 9)
   second.closeAllConnections()
   second.close()
 
-  expect(await run(['trigger', 'order.paid'], token)).toMatchObject({ code: 2, output: expect.stringContaining('say what is to happen') as string })
+  expect(await run(['trigger', 'order.paid'], token)).toMatchObject({ code: 2, output: expect.stringContaining('give an event type to trigger') as string })
   expect(await run(['trigger', 'product.created'], 'bursar_oat_x')).toMatchObject({ code: 2 })
   expect(await run(['listen'], token)).toMatchObject({ code: 2 })
   expect(await run(['listen', url, '--events', 'nonsense'], token)).toMatchObject({
     code: 2,
-    output: expect.stringContaining('there is no kind nonsense') as string,
+    output: expect.stringContaining('there is no event type nonsense') as string,
   })
 })

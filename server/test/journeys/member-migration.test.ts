@@ -18,7 +18,7 @@ import { noteSecrets } from '../harness/secrets.ts'
 import { openTeams } from '../harness/teams.ts'
 import { eventually, freePort, openWorld, type World } from '../harness/world.ts'
 
-// The guide and the example do what they say, against a running system.
+// Runs the guide and the example as written, against a running system.
 let world: World
 const children: ChildProcess[] = []
 const folder = mkdtempSync(join(tmpdir(), 'guide-'))
@@ -47,14 +47,14 @@ const bash = async (script: string, env: Record<string, string>): Promise<string
   }
 }
 
-test('every step of the guide can be taken as it stands there [S3-01, S3-12]', async () => {
+test('runs every step of the guide as written [S3-01, S3-12]', async () => {
   expect(blocks.length).toBeGreaterThan(10)
   const operator = await world.person({ is_operator: true })
-  const env: Record<string, string> = { BURSAR: `http://127.0.0.1:${world.port}`, PERSONAL_TOKEN: (await operator.token()).secret.reveal() }
-  /** Nothing is under way any more, and the migration is where it should be. */
+  const env: Record<string, string> = { BURSAR_API: `http://127.0.0.1:${world.port}`, PERSONAL_TOKEN: (await operator.token()).secret.reveal() }
+  /** Waits until no work is in progress and the migration has the given state. */
   const settled = (state = '') =>
-    eventually(`the migration is settled ${state}`, async () => {
-      const answer = await bash(`curl -sf $BURSAR/v1/member-migration/ -H "authorization: Bearer $TOKEN"`, env)
+    eventually(`the migration ends in the state ${state}`, async () => {
+      const answer = await bash(`curl -sf $BURSAR_API/v1/member-migration/ -H "authorization: Bearer $BURSAR_TOKEN"`, env)
       return answer.includes('"work":null') && answer.includes(`"state":"${state}`)
     })
   for (const { what, how, text } of blocks) {
@@ -72,18 +72,18 @@ test('every step of the guide can be taken as it stands there [S3-01, S3-12]', a
       const said = await bash(text, world.environmentVariables)
       expect(said).toContain('is imported')
       const row = (await findLivingOrganization(world.api.postgres.db, { slug: 'acme-as-it-was' }))!
-      env.TOKEN = (await (await world.adopt(row)).token()).secret.reveal()
-      noteSecrets(env.TOKEN)
+      env.BURSAR_TOKEN = (await (await world.adopt(row)).token()).secret.reveal()
+      noteSecrets(env.BURSAR_TOKEN)
       continue
     }
     if (how === 'after switching') {
       await settled('phase1')
-      await bash(`curl -sf $BURSAR/v1/member-migration/switch -H "authorization: Bearer $TOKEN" -H 'content-type: application/json' -d '{}'`, env)
+      await bash(`curl -sf $BURSAR_API/v1/member-migration/switch -H "authorization: Bearer $BURSAR_TOKEN" -H 'content-type: application/json' -d '{}'`, env)
       await settled('phase2')
     }
-    if (how.startsWith('until ')) await eventually(`${text} says ${how}`, async () => (await bash(text, env)).includes(how.slice('until '.length)))
+    if (how.startsWith('until ')) await eventually(`${text} prints ${how}`, async () => (await bash(text, env)).includes(how.slice('until '.length)))
     else {
-      if (env.TOKEN) await settled()
+      if (env.BURSAR_TOKEN) await settled()
       await bash(text, env)
     }
   }
@@ -91,7 +91,7 @@ test('every step of the guide can be taken as it stands there [S3-01, S3-12]', a
   expect(readFileSync(join(folder, 'map.csv'), 'utf8')).toContain('c0000000-0000-4000-8000-000000000002')
 })
 
-test('a handler that reads only members keeps the same people through the switch [S3-06, S9-03]', async () => {
+test('keeps the same people through the switch in a handler that reads only members [S3-06, S9-03]', async () => {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   const teams = await openTeams(world)
@@ -113,9 +113,9 @@ test('a handler that reads only members keeps the same people through the switch
     }
   }
   const are = (...people: string[]) =>
-    eventually(`inside are ${people.join(', ')}`, async () => JSON.stringify(await inside()) === JSON.stringify(people.toSorted()))
+    eventually(`exactly these people have access: ${people.join(', ')}`, async () => JSON.stringify(await inside()) === JSON.stringify(people.toSorted()))
   await are()
-  /** Takes a step of the migration, and waits until nothing is under way any more. */
+  /** Takes a step of the migration, and waits until no work is in progress. */
   const step = async (operation: typeof startMemberMigration | typeof switchMemberMigration | typeof undoMemberMigration, wanted: MemberMigrationState) => {
     await shop.api.call(operation, { body: {} })
     await eventually(`the migration is in ${wanted}`, async () => {
@@ -136,7 +136,7 @@ test('a handler that reads only members keeps the same people through the switch
   const third = await teams.assign(team, { email: cleo, immediate_claim: true })
   expect(third.customer_id).toBe(team.customer_id)
   await are(ann, bob, cleo)
-  // Assigned before the switch, revoked after it: it is the same person.
+  // A seat that was assigned before the switch and revoked after it belongs to the same person.
   await team.api.call(revokeSeat, { params: { seat_id: second.id } })
   await are(ann, cleo)
   await step(undoMemberMigration, 'phase1')

@@ -14,7 +14,7 @@ import { launch } from '../harness/process.ts'
 import { openApp } from '../harness/visitor.ts'
 import { eventually, openWorld, type World } from '../harness/world.ts'
 
-// What people and apps live through, with a real browser and the client library that most apps use.
+// Journeys of people and apps, with a real browser and the most common OAuth client library.
 let world: World
 let browser: Browser
 let callback: Awaited<ReturnType<typeof openCallback>>
@@ -34,7 +34,7 @@ const twoOrganizations = async () => {
   return { person, here, there }
 }
 
-describe('an app, from discovery to revocation', () => {
+describe('an OAuth app, from discovery to revocation', () => {
   const ways = {
     'confidential, secret in the form [S4-18] [S5-05]': { method: 'client_secret_post', auth: (secret: string) => client.ClientSecretPost(secret) },
     'confidential, secret in the header [S5-05]': { method: 'client_secret_basic', auth: (secret: string) => client.ClientSecretBasic(secret) },
@@ -42,7 +42,7 @@ describe('an app, from discovery to revocation', () => {
   } as const
 
   for (const [name, { method, auth }] of Object.entries(ways))
-    test(`${name} [S1-02] [S4-13] [S4-17] [S4-19] [S4-20] [S4-32] [S4-33] [S5-06] [S5-07] [S5-08] [S8-10]`, async () => {
+    test(`completes every step as a client that is ${name} [S1-02] [S4-13] [S4-17] [S4-19] [S4-20] [S4-32] [S4-33] [S5-06] [S5-07] [S5-08] [S8-10]`, async () => {
       const { person, here, there } = await twoOrganizations()
       const app = await openApp(world, { redirect_uris: [callback.uri], token_endpoint_auth_method: method })
       const config = await client.discovery(new URL(world.config.public_url), app.client_id, {}, auth(app.client_secret ?? ''), {
@@ -67,12 +67,12 @@ describe('an app, from discovery to revocation', () => {
       await signInOn(page, world, person.email)
       await page.getByRole('heading', { name: 'Ledgerly wants to use your Bursar account' }).waitFor()
       await page.getByText('Not verified').waitFor()
-      expect(await page.getByRole('note').textContent()).toContain('Nobody has checked')
+      expect(await page.getByRole('note').textContent()).toContain('has not checked who is behind this app')
       await page.getByText(person.email).waitFor()
-      // One organization is ticked, and it is exactly one: the other is the choice here.
-      const ticked = page.locator('input[name=organizations]:checked')
-      expect(await ticked.count()).toBe(1)
-      await ticked.uncheck()
+      // Every organization is preselected. The person restricts the app to one of them.
+      expect(await page.getByLabel('Every organization').isChecked()).toBe(true)
+      expect(await page.locator('input[name=organizations]:checked').count()).toBe(0)
+      await page.getByLabel('Only the ones that I choose').check()
       await page.locator(`input[value="${there.id}"]`).check()
       await page.getByRole('button', { name: 'Allow' }).click()
       const back = await callback.next()
@@ -110,7 +110,7 @@ describe('pages', () => {
   if (pictures) mkdirSync(pictures, { recursive: true })
 
   for (const [look, options] of Object.entries(looks))
-    test(`each of them, ${look}: axe finds nothing, the policy is not broken, nothing hangs over the edge`, async () => {
+    test(`has accessible pages without policy violations or horizontal overflow, ${look}`, async () => {
       const { person, here } = await twoOrganizations()
       const app = await openApp(world, { redirect_uris: [callback.uri], client_uri: 'https://app.example/', policy_uri: 'https://app.example/privacy' })
       const { context, violations, close } = await openContext(browser, world, options)
@@ -133,13 +133,20 @@ describe('pages', () => {
       await page.getByRole('button', { name: 'Sign in', exact: true }).click()
       await page.getByRole('button', { name: 'Allow' }).waitFor()
       await shown('consent')
-      for (const box of await page.locator('input[name=organizations]:checked').all()) await box.uncheck()
+      await page.getByLabel('Only the ones that I choose').check()
+      await shown('consent-some')
       await page.getByRole('button', { name: 'Allow' }).click()
+      expect(await page.getByLabel('Only the ones that I choose').isChecked()).toBe(true)
       await shown('consent-missing')
       await page.getByLabel('Every organization').check()
       await page.getByRole('button', { name: 'Allow' }).click()
       await callback.next()
       const go = (path: string) => page.goto(world.config.public_url.origin + path)
+      await go(`/oauth2/authorize?${ask}&prompt=consent`)
+      await page.getByText('If you remove organizations, the app loses access to them at once.').waitFor()
+      await shown('consent-again')
+      await go('/docs')
+      await shown('docs')
       await go('/settings/apps')
       await shown('apps')
       await page.getByText('Remove Ledgerly').click()
@@ -175,7 +182,7 @@ describe('pages', () => {
       expect(violations).toEqual([])
     })
 
-  test('in German, and as chosen in the footer', async () => {
+  test('shows pages in German, and in the language and theme chosen in the footer', async () => {
     const { context, close } = await openContext(browser, world, { locale: 'de' })
     const page = await context.newPage()
     await page.goto(`${world.config.public_url.origin}/login`)
@@ -190,7 +197,7 @@ describe('pages', () => {
     await close()
   })
 
-  test('without script everything works just the same', async () => {
+  test('completes sign-in and consent without script', async () => {
     const { person } = await twoOrganizations()
     const app = await openApp(world, { redirect_uris: [callback.uri] })
     const { context, close } = await openContext(browser, world, { script: false })
@@ -202,13 +209,13 @@ describe('pages', () => {
     await close()
   })
 
-  test('by keyboard alone: sign in, choose, allow', async () => {
+  test('supports sign-in, selection and consent by keyboard alone', async () => {
     const { person, there } = await twoOrganizations()
     const app = await openApp(world, { redirect_uris: [callback.uri] })
     const { context, close } = await openContext(browser, world)
     const page = await context.newPage()
     await page.goto(`${world.config.public_url.origin}/oauth2/authorize?${new URLSearchParams(app.ask({ redirect_uri: callback.uri })).toString()}`)
-    // The page puts the cursor where one writes; a person waits for that, too.
+    // Waits until the page has focused the input, because the keys are typed into the focused element.
     await page.locator('input:focus').waitFor()
     await page.keyboard.type(person.email)
     await page.keyboard.press('Enter')
@@ -218,6 +225,8 @@ describe('pages', () => {
     await page.getByRole('button', { name: 'Allow' }).waitFor()
     const focused = () => page.evaluate<string>('document.activeElement.textContent || document.activeElement.tagName')
     const value = () => page.evaluate<string>('document.activeElement.value ?? ""')
+    for (let presses = 0; presses < 30 && (await value()) !== 'all'; presses++) await page.keyboard.press('Tab')
+    await page.keyboard.press('ArrowDown')
     for (let presses = 0; presses < 30 && (await value()) !== there.id; presses++) await page.keyboard.press('Tab')
     if (!(await page.evaluate<boolean>('document.activeElement.checked'))) await page.keyboard.press('Space')
     for (let presses = 0; presses < 30 && (await focused()) !== 'Allow'; presses++) await page.keyboard.press('Tab')
@@ -227,7 +236,7 @@ describe('pages', () => {
     await close()
   })
 
-  test('a click that was meant for another page does not allow anything: for half a second the button is not there', async () => {
+  test('ignores a click on Allow in the first half second, so that a click meant for another page grants nothing', async () => {
     const person = await world.person()
     await world.organization({ owner: person.id })
     const app = await openApp(world, { redirect_uris: [callback.uri] })
@@ -236,7 +245,7 @@ describe('pages', () => {
     const address = `${world.config.public_url.origin}/oauth2/authorize?${new URLSearchParams(app.ask({ redirect_uri: callback.uri })).toString()}`
     await page.goto(address)
     const { x, y } = (await page.getByRole('button', { name: 'Allow' }).boundingBox())!
-    // However slow the machine is, this click comes within the half second: it does not pass meanwhile.
+    // Pauses animations, so that the click falls within the half second on a slow machine too.
     const tools = await context.newCDPSession(page)
     await tools.send('Animation.enable')
     await tools.send('Animation.setPlaybackRate', { playbackRate: 0 })
@@ -245,13 +254,13 @@ describe('pages', () => {
     await page.mouse.click(x + 5, y + 5)
     expect(page.url()).toContain('/oauth2/interaction/')
     await tools.send('Animation.setPlaybackRate', { playbackRate: 1 })
-    // A click that waits for the button to be there does it.
+    // After the half second, a click on the button is accepted.
     await page.getByRole('button', { name: 'Allow' }).click()
     expect((await callback.next()).searchParams.has('code')).toBe(true)
     await close()
   })
 
-  test('the language that the app asks for stays through the whole flow, until the person chooses another', async () => {
+  test("keeps the app's requested language through the whole flow, until the person chooses another", async () => {
     const { person } = await twoOrganizations()
     const app = await openApp(world, { redirect_uris: [callback.uri] })
     const { context, close } = await openContext(browser, world)
@@ -262,10 +271,10 @@ describe('pages', () => {
     await page.getByLabel('E-Mail-Adresse').fill(person.email)
     await page.getByRole('button', { name: 'Code zusenden' }).click()
     await expectAccessible(page)
-    expect(await page.getByRole('heading').textContent()).toBe('Sehen Sie in Ihre Post')
+    expect(await page.getByRole('heading').textContent()).toBe('Prüfen Sie Ihren Posteingang')
     await page.locator('select[name=locale]').selectOption('en')
     await page.getByRole('button', { name: 'Übernehmen' }).click()
-    // Back at the beginning, with the app still waiting.
+    // The sign-in starts again in the chosen language, and still continues to the app.
     await page.getByText('to continue to Ledgerly').waitFor()
     await page.locator('select[name=locale]').selectOption('de')
     await page.getByRole('button', { name: 'Apply' }).click()
@@ -282,7 +291,7 @@ describe('pages', () => {
     await close()
   })
 
-  test('an app that the operator vouches for is shown so, and keys change by command', async () => {
+  test('shows a verified app as verified, and rotates keys by command', async () => {
     const person = await world.person()
     await world.organization({ owner: person.id })
     const app = await openApp(world, { redirect_uris: [callback.uri] })
@@ -297,16 +306,16 @@ describe('pages', () => {
     await page.goto(
       `${world.config.public_url.origin}/oauth2/authorize?${new URLSearchParams(app.ask({ redirect_uri: callback.uri, scope: 'openid refunds:write' })).toString()}`,
     )
-    await page.getByText('Verified by whoever runs this service').waitFor()
-    // One warning at most, and this is the one that is left.
-    expect(await page.getByRole('note').textContent()).toContain('can move money')
+    await page.getByText('Verified by the operator of this service').waitFor()
+    // The page shows at most one warning. Because the app is verified, the warning is about its access to money.
+    expect(await page.getByRole('note').textContent()).toContain('let the app move money')
     await close()
     await world.database.owner((owner) => owner.query(`update signing_keys set changed_at = changed_at - interval '10 minutes'`))
     expect(await command('keys', 'rotate')).toMatchObject({ code: 0 })
     expect((await command('keys', 'rotate')).output).toContain('five minutes')
   })
 
-  test('the mailbox is for the machine of whoever develops, and nowhere else', async () => {
+  test('serves the mailbox page only in a local sandbox, and only to requests from the same machine', async () => {
     const directory = `${process.env.BURSAR_TEST_SCRATCH}/mailbox`
     const settings: Record<string, string> = { ...world.environmentVariables, BURSAR_MAIL_DIR: directory, BURSAR_SMTP_URL: '' }
     const local = readConfig(settings)
@@ -327,10 +336,26 @@ describe('pages', () => {
     expect(await page.locator('pre').textContent()).toContain('ABCD-EFGH')
     await expectAccessible(page)
     await close()
+
+    const look = (request: { remoteAddress?: string; headers?: Record<string, string> }) => api.server.inject({ url: '/mailbox', ...request })
+    for (const remoteAddress of ['127.0.0.1', '127.0.0.53', '::1', '::ffff:127.0.0.1']) expect((await look({ remoteAddress })).statusCode).toBe(200)
+    for (const request of [
+      { remoteAddress: '192.168.1.7' },
+      { remoteAddress: 'fe80::1' },
+      { remoteAddress: '::ffff:192.168.1.7' },
+      { headers: { host: 'rebound.test' } },
+      { headers: { host: '192.168.1.5:4100' } },
+      { headers: { 'x-forwarded-for': '203.0.113.9' } },
+    ]) {
+      const { statusCode, payload } = await look(request)
+      expect(statusCode, JSON.stringify(request)).toBe(404)
+      expect(payload).toContain('only on the machine that runs this service')
+      expect(payload).not.toContain('ABCD-EFGH')
+    }
     await api.close()
   })
 
-  test('the sizes that were promised: no script, small pages, one small stylesheet', async () => {
+  test('serves the pages for sign-in, consent and tokens without script, with small documents and one small stylesheet', async () => {
     const person = await world.person()
     const { context, close } = await openContext(browser, world, { cookie: await person.cookie() })
     const page = await context.newPage()
@@ -367,7 +392,7 @@ describe('tokens in the settings [S5-02]', () => {
     return (await page.getByLabel('Token', { exact: true }).textContent())!.trim()
   }
 
-  test('a personal one and one of the organization: shown once, used, revoked', async () => {
+  test('shows a new personal or organization token once, accepts it and revokes it', async () => {
     const { person, here } = await twoOrganizations()
     const { context, close } = await openContext(browser, world, { cookie: await person.cookie() })
     const page = await context.newPage()
@@ -385,7 +410,7 @@ describe('tokens in the settings [S5-02]', () => {
     await close()
   })
 
-  test('an old sign-in makes none, a stranger sees none, and no end must be confirmed', async () => {
+  test('requires a recent sign-in and a confirmation of unlimited validity, and hides tokens from strangers', async () => {
     const { person, here } = await twoOrganizations()
     const { context, close } = await openContext(browser, world, { cookie: await person.cookie() })
     const page = await context.newPage()
@@ -408,8 +433,29 @@ describe('tokens in the settings [S5-02]', () => {
   })
 })
 
-describe('a second factor', () => {
-  test('is set up, asked for at the next sign-in, and replaced once by a recovery code', async () => {
+test('signs a person out everywhere on the security page, in German too', async () => {
+  const person = await world.person()
+  const elsewhere = await person.cookie()
+  const token = (await person.token()).secret
+  const { context, violations, close } = await openContext(browser, world, { cookie: await person.cookie(), locale: 'de' })
+  const page = await context.newPage()
+  await page.goto(`${world.config.public_url.origin}/settings/security`)
+  await page.getByText('Sie sind in 2 Browsern angemeldet').waitFor()
+  await expectAccessible(page)
+  const pictures = process.env.BURSAR_TEST_PICTURES
+  if (pictures) await page.screenshot({ path: `${pictures}/security-german.png`, fullPage: true })
+  await page.getByRole('button', { name: 'Überall abmelden' }).click()
+  await page.waitForURL(/\/login/)
+  expect((await world.client({ cookie: elsewhere }).send(getCurrentUser, {})).status).toBe(401)
+  await page.goto(`${world.config.public_url.origin}/settings/security`)
+  expect(page.url()).toContain('/login')
+  expect((await world.client({ token }).send(listOrganizations, {})).status).toBe(200)
+  await close()
+  expect(violations).toEqual([])
+})
+
+describe('a second factor for sign-in', () => {
+  test('is set up, required at the next sign-in, and replaced once by a recovery code', async () => {
     const person = await world.person()
     const { context, close } = await openContext(browser, world, { cookie: await person.cookie() })
     const page = await context.newPage()
@@ -417,7 +463,7 @@ describe('a second factor', () => {
     await go('/settings/security')
     await page.getByRole('button', { name: 'Set up a second factor' }).click()
     const secret = await secretOn(page)
-    // Codes are good for half a minute: none passes here.
+    // A code is valid for half a minute. The clock is stopped, so that no code expires during the test.
     world.clock.hold()
     onTestFinished(() => world.clock.release())
     const now = (steps = 0) => codeAt(secret, stepOf(world.clock.wall()) + steps)
@@ -436,12 +482,12 @@ describe('a second factor', () => {
       await page.getByRole('heading', { name: 'Second factor' }).waitFor()
       await page.getByLabel('Code').fill(factor)
       await page.getByRole('button', { name: 'Sign in', exact: true }).click()
-      return eventually('an answer', async () => {
+      return eventually('the sign-in succeeds or shows an error', async () => {
         if (page.url().includes('/settings/apps')) return 'in'
         return (await page.getByRole('alert').count()) > 0 ? 'refused' : undefined
       })
     }
-    // The code that set it up does not work a second time.
+    // The code that completed the setup does not work a second time.
     expect(await again(now())).toBe('refused')
     expect(await again(now(1))).toBe('in')
     expect(await again(recovery[0]!)).toBe('in')
@@ -449,18 +495,38 @@ describe('a second factor', () => {
     await close()
   })
 
-  test('is required of whoever runs the deployment', async () => {
+  test('ends every other session of the person when it is turned on', async () => {
+    const person = await world.person()
+    const [elsewhere, another] = [await person.cookie(), await (await world.person()).cookie()]
+    const { context, close } = await openContext(browser, world, { cookie: await person.cookie() })
+    const page = await context.newPage()
+    await page.goto(`${world.config.public_url.origin}/settings/security`)
+    await page.getByText('You are signed in on 2 browsers').waitFor()
+    await page.getByRole('button', { name: 'Set up a second factor' }).click()
+    const secret = await secretOn(page)
+    expect((await world.client({ cookie: elsewhere }).send(getCurrentUser, {})).status).toBe(200)
+    await page.getByLabel('Code from the app').fill(codeAt(secret, stepOf(world.clock.wall())))
+    await page.getByRole('button', { name: 'Turn on' }).click()
+    await page.getByText('You are signed in on this browser only').waitFor()
+    expect((await world.client({ cookie: elsewhere }).send(getCurrentUser, {})).status).toBe(401)
+    expect((await world.client({ cookie: another }).send(getCurrentUser, {})).status).toBe(200)
+    await page.reload()
+    expect(page.url()).toContain('/settings/security')
+    await close()
+  })
+
+  test('is required of operators', async () => {
     const operator = await world.person({ is_operator: true })
     const { context, close } = await openContext(browser, world)
     const page = await context.newPage()
     await page.goto(`${world.config.public_url.origin}/login?return_to=/settings/security`)
     await signInOn(page, world, operator.email)
-    expect(await page.getByRole('note').textContent()).toContain('required')
+    expect(await page.getByRole('note').textContent()).toContain('you need a second factor')
     const session = async () => (await context.cookies()).filter(({ name }) => name.endsWith('_session')).map(({ name, value }) => `${name}=${value}`)[0]!
     const api = world.client({ cookie: await session() })
     expect((await api.send(getCurrentUser, {})).status).toBe(200)
     expect((await api.send(listOrganizations, {})).status).toBe(403)
-    // Nor can anybody act for them: an app that asks leads to where a second factor is set up.
+    // Apps cannot act for the operator either: the authorization page redirects to the setup of the second factor.
     const app = await openApp(world, { redirect_uris: [callback.uri] })
     await page.goto(`${world.config.public_url.origin}/oauth2/authorize?${new URLSearchParams(app.ask({ redirect_uri: callback.uri })).toString()}`)
     expect(page.url()).toContain('/settings/security')
@@ -468,14 +534,14 @@ describe('a second factor', () => {
       `${world.config.public_url.origin}/oauth2/authorize?${new URLSearchParams(app.ask({ redirect_uri: callback.uri, prompt: 'none' })).toString()}`,
     )
     expect((await callback.next()).searchParams.get('error')).toBe('login_required')
-    // With one, everything is there; without it again, nothing.
+    // With a second factor, the operator may call all operations. After it is turned off, they are refused again.
     await page.goto(`${world.config.public_url.origin}/settings/security`)
     await page.getByRole('button', { name: 'Set up a second factor' }).click()
     const secret = await secretOn(page)
     await page.getByLabel('Code from the app').fill(codeAt(secret, stepOf(world.clock.wall())))
     await page.getByRole('button', { name: 'Turn on' }).click()
     await page.getByText('Your recovery codes').first().waitFor()
-    // In a new session: a copy of the one before is worth nothing.
+    // Turning the second factor on starts a new session and revokes the old one.
     expect((await api.send(listOrganizations, {})).status).toBe(401)
     const strong = world.client({ cookie: await session() })
     expect((await strong.send(listOrganizations, {})).status).toBe(200)
@@ -487,7 +553,7 @@ describe('a second factor', () => {
   })
 })
 
-/** The secret that an authenticator would be given. */
+/** Returns the secret that an authenticator app would store. */
 const secretOn = async (page: Page): Promise<Secret> =>
   new Secret(fromBase32((await page.getByLabel('Type this secret').textContent())!.replace(/\s/g, '')).toString('base64'))
 

@@ -7,7 +7,7 @@ import { june, openSubscribers, type Subscribers } from '../harness/subscribers.
 import { openTeams } from '../harness/teams.ts'
 import { openWorld, type World } from '../harness/world.ts'
 
-// What whoever pays does with subscriptions, orders and billing details, with a real browser.
+// Journeys of owners and billing managers with subscriptions, orders and billing details, in a real browser.
 let world: World
 let browser: Browser
 let people: Subscribers
@@ -23,8 +23,8 @@ afterAll(async () => {
   await world.close()
 })
 
-test('without script: canceled and kept, paused and not, another plan for the price that was shown; out of a pause it ends at once', async () => {
-  // What is left of the period does not shrink while this is tried.
+test('cancels, resumes, pauses and changes plans for the shown price without script, and ends a paused subscription at once', async () => {
+  // Stops the clock, so that the prorated price does not change during the test.
   world.clock.hold()
   onTestFinished(() => world.clock.release())
   const team = await portals.team({ seats: 3 })
@@ -46,13 +46,13 @@ test('without script: canceled and kept, paused and not, another plan for the pr
   expect((await now()).cancel_at_period_end).toBe(true)
   await page.getByText(/^Ends on .* Nothing more is charged/).waitFor()
   await page.getByRole('button', { name: 'Keep the subscription' }).click()
-  await page.getByText('The subscription goes on.').waitFor()
+  await page.getByText('The cancellation was undone. The subscription continues.').waitFor()
   expect((await now()).cancel_at_period_end).toBe(false)
 
   await page.getByText('Pause', { exact: true }).click()
   await page.getByRole('button', { name: 'Yes, pause it' }).click()
-  await page.getByRole('button', { name: 'Do not pause' }).click()
-  await page.getByText('The subscription does not pause.').waitFor()
+  await page.getByRole('button', { name: 'Cancel the pause' }).click()
+  await page.getByText('The pause was canceled. The subscription continues.').waitFor()
 
   await page.getByText('Change plan').click()
   await page.getByLabel('New plan').selectOption(grand.id)
@@ -67,7 +67,7 @@ test('without script: canceled and kept, paused and not, another plan for the pr
   await people.query(`update subscriptions set status = 'paused', paused_at = current_period_start, due_at = null where id = $1`, [team.subscription_id])
   await go('/subscriptions')
   await page.getByText('Cancel', { exact: true }).click()
-  await page.getByText('It is paused, and ends at once.').waitFor()
+  await page.getByText('The subscription is paused, so it ends at once.').waitFor()
   await page.getByRole('button', { name: 'Yes, end it now' }).click()
   await page.getByText('The subscription has ended.').waitFor()
   expect((await now()).status).toBe('canceled')
@@ -75,7 +75,26 @@ test('without script: canceled and kept, paused and not, another plan for the pr
   await close()
 })
 
-test('a change that waits is shown, and can be dropped', async () => {
+for (const script of [true, false])
+  test(`redirects to the page that adds a payment method if a higher price needs one, ${script ? 'with' : 'without'} script`, async () => {
+    const team = await portals.team({ seats: 3 })
+    await people.query(`update organizations set subscription_settings = subscription_settings || '{"proration_behavior": "prorate"}' where id = $1`, [
+      team.organization.id,
+    ])
+    await people.query('update subscriptions set payment_method_id = null where id = $1', [team.subscription_id])
+    await people.query('update customers set default_payment_method_id = null where id = $1', [team.customer_id])
+    const { page, go, at, close } = await portals.enter(team, {}, { script })
+    await go('/team')
+    await page.getByLabel('Number of seats').fill('5')
+    await page.locator(`#seats-${team.subscription_id!}-show`).click()
+    await page.locator(`#seats-${team.subscription_id!}-error`, { hasText: 'There is no payment method to charge. Add one first.' }).waitFor()
+    await page.getByRole('link', { name: 'Add one' }).click()
+    await page.waitForURL(at('/billing'))
+    expect((await team.api.call(getSubscription, { params: { id: team.subscription_id! } })).seats).toBe(3)
+    await close()
+  })
+
+test('shows a pending change of the subscription, and cancels the change on request', async () => {
   const team = await portals.team({ seats: 3 })
   await people.query(`update organizations set subscription_settings = subscription_settings || '{"proration_behavior": "next_period"}' where id = $1`, [
     team.organization.id,
@@ -86,17 +105,17 @@ test('a change that waits is shown, and can be dropped', async () => {
   await page.getByRole('button', { name: 'Change to 2 seats' }).waitFor()
   expect(await page.locator('dl.price').innerText()).toMatch(/Now\s+nothing/)
   await page.getByRole('button', { name: 'Change to 2 seats' }).click()
-  await page.getByText(/^Waits for .*: 2 seats/).waitFor()
+  await page.getByText(/^Planned for .*: 2 seats/).waitFor()
   await go('/subscriptions')
-  await page.getByRole('button', { name: 'Drop this change' }).click()
-  await page.getByText('The change was dropped.').waitFor()
+  await page.getByRole('button', { name: 'Cancel this change' }).click()
+  await page.getByText('The planned change was canceled.').waitFor()
   expect((await team.api.call(getSubscription, { params: { id: team.subscription_id! } })).pending_update).toBe(null)
   await close()
 })
 
-test('a link into one task shows only that, and leads back to where it came from', async () => {
+test('shows only the task that a portal link names, and returns to the seller afterwards', async () => {
   const team = await portals.team({ seats: 3 })
-  // The seller's own page: one of ours stands in for it, as there is no other in reach.
+  // One of our own pages replaces the seller's page, because no other site is reachable.
   const return_url = `${world.config.public_url.origin}/login?return_to=/settings/tokens`
   const { page, go, violations, close } = await portals.enter(team, { return_url })
   const back = (press: () => Promise<void>) => Promise.all([page.waitForURL(return_url), press()])
@@ -115,14 +134,14 @@ test('a link into one task shows only that, and leads back to where it came from
   await go('/subscriptions?flow=cancel')
   await back(() => page.getByRole('button', { name: /^Yes, end it on/ }).click({ noWaitAfter: true }))
   expect((await team.api.call(getSubscription, { params: { id: team.subscription_id! } })).cancel_at_period_end).toBe(true)
-  // What is not a task is the whole page.
+  // An unknown task shows the whole page.
   await go('/subscriptions?flow=anything')
   expect(await page.getByRole('link', { name: 'Orders' }).count()).toBe(1)
   expect(violations).toEqual([])
   await close()
 })
 
-test('billing details are saved, and what is wrong is said at its field', async () => {
+test('saves billing details, and shows errors at their field', async () => {
   const team = await portals.team({ seats: 3 })
   const { page, go, close } = await portals.enter(team)
   await go('/billing')
@@ -142,7 +161,7 @@ test('billing details are saved, and what is wrong is said at its field', async 
     billing_address: { country: 'DE', city: 'Berlin' },
     tax_id: ['DE136695976', 'eu_vat'],
   })
-  // Where taxes ask for a state, it is chosen; what is typed meanwhile is not lost.
+  // A country with state taxes asks for the state. Input that was typed meanwhile is kept.
   await page.getByLabel('Tax number').fill('')
   await page.getByLabel('Country').selectOption('US')
   await page.getByLabel('City').fill('Oakland')
@@ -156,7 +175,7 @@ test('billing details are saved, and what is wrong is said at its field', async 
   await close()
 })
 
-test('what is owed stands first, and is paid by hand', async () => {
+test('shows an unpaid order first, and lets the customer pay it', async () => {
   const shop = await world.shop()
   const { id } = await shop.api.call(createProduct, {
     body: { name: 'Basic', recurring_interval: 'month', prices: [{ amount_type: 'fixed', price_amount: 1200, price_currency: 'usd' }] },
@@ -176,7 +195,7 @@ test('what is owed stands first, and is paid by hand', async () => {
   await close()
 })
 
-test('papers open by themselves once they are made: the invoice, the receipt, and the credit note of what was given back', async () => {
+test('opens the invoice, the receipt and the credit note of a refund once each is generated', async () => {
   const team = await portals.team({ seats: 3 })
   const refund = { order_id: team.order_id, reason: 'customer_request', amount: 500 } as const
   await team.api.call(createRefund, { body: refund })
@@ -184,7 +203,7 @@ test('papers open by themselves once they are made: the invoice, the receipt, an
   const fetched = async (press: () => Promise<void>) => {
     const coming = page.waitForEvent('download')
     await press()
-    await page.getByText('It is being made, and opens by itself.').waitFor()
+    await page.getByText('We are creating the document. It opens by itself.').waitFor()
     await people.deployment.work()
     const download = await coming
     expect(
@@ -199,10 +218,10 @@ test('papers open by themselves once they are made: the invoice, the receipt, an
   await page.getByRole('button', { name: 'Save' }).click()
   await page.getByText('The billing details are saved.').waitFor()
   await go(`/orders/${team.order_id}`)
-  await page.getByText('$5.00 was given back on').waitFor()
+  await page.getByText('$5.00 was refunded on').waitFor()
   await expectAccessible(page)
   const { invoice_number, receipt_number } = await team.api.call(getOrder, { params: { id: team.order_id } })
-  expect(await fetched(() => page.getByRole('button', { name: 'Make the invoice' }).click())).toBe(`${invoice_number}.pdf`)
+  expect(await fetched(() => page.getByRole('button', { name: 'Create the invoice' }).click())).toBe(`${invoice_number}.pdf`)
   await go(`/orders/${team.order_id}`)
   expect(await fetched(() => page.getByRole('link', { name: 'Receipt (PDF)' }).click())).toBe(`${receipt_number}.pdf`)
   await go(`/orders/${team.order_id}`)
@@ -211,7 +230,7 @@ test('papers open by themselves once they are made: the invoice, the receipt, an
   await close()
 })
 
-test('a card whose bank asks is kept once it was answered, without script too', async () => {
+test('saves a card after its bank confirmation, without script too', async () => {
   const team = await portals.team({ seats: 3 })
   const { page, go, violations, close } = await portals.enter(team, {}, { script: false })
   const cards = async () => (await team.api.call(listPaymentMethods, { params: { id: team.customer_id } })).items
@@ -230,14 +249,14 @@ test('a card whose bank asks is kept once it was answered, without script too', 
   await page.getByText('The card was added.').waitFor()
   expect((await cards()).filter(({ is_default }) => is_default)).toMatchObject([{ method_metadata: { last4: '0020' } }])
   expect(await cards()).toHaveLength(2)
-  // There is nothing more to answer.
+  // No confirmation is pending any more.
   await go('/billing/bank')
   expect(page.url()).toMatch(/\/portal\/billing$/)
   expect(violations).toEqual([])
   await close()
 })
 
-test('what is owed is paid with a card whose bank asks: refused first, then confirmed', async () => {
+test('pays an open order with a card that needs bank confirmation, after a first refused confirmation', async () => {
   const shop = await world.shop()
   const { id } = await shop.api.call(createProduct, {
     body: { name: 'Basic', recurring_interval: 'month', prices: [{ amount_type: 'fixed', price_amount: 1200, price_currency: 'usd' }] },
@@ -258,8 +277,8 @@ test('what is owed is paid with a card whose bank asks: refused first, then conf
     await page.getByText('Do you want to pay $12.00 to').waitFor()
     expect(page.url()).not.toContain('secret')
     await page.getByRole('button', { name: answer }).click()
-    await page.getByText('The payment is under way.').waitFor()
-    // Nobody has told us: the attempt is looked after by itself.
+    await page.getByText('Your payment is being processed.').waitFor()
+    // No event arrives from the processor. The sweep looks up the payment attempt itself.
     world.clock.advance(31_000)
     await people.deployment.sweep('billing.follow_payments')
     await people.deployment.work()

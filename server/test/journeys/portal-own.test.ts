@@ -18,7 +18,7 @@ import { upload } from '../harness/stores.ts'
 import { openTeams, tokenIn, type Teams } from '../harness/teams.ts'
 import { openWorld, type World } from '../harness/world.ts'
 
-// The way into a portal and out of it, and what somebody finds there for themselves, in a real browser.
+// Journeys of members in a real browser: signing in and out, and using their own benefits.
 let world: World
 let browser: Browser
 let teams: Teams
@@ -32,7 +32,7 @@ afterAll(async () => {
   await world.close()
 })
 
-/** A browser of somebody's own. At its end nothing has broken the policy, and no secret has stayed anywhere. */
+/** Runs a visit in a new browser context. Then checks that the visit violated no content policy and leaked no secret. */
 const visit = async (options: ContextOptions, live: (page: Page) => Promise<void>, shownOnPurpose: string[] = []): Promise<void> => {
   const { context, violations, close } = await openContext(browser, world, options)
   const page = await context.newPage()
@@ -42,7 +42,7 @@ const visit = async (options: ContextOptions, live: (page: Page) => Promise<void
   expect(violations).toEqual([])
 }
 
-/** A team whose plan gives a key, a file, a feature and a place outside, with somebody who has a seat of it. */
+/** Creates a team with one seat holder. Its plan grants a license key, a file, a feature flag and an external membership. */
 const team = async () => {
   const shop = await world.shop()
   const { api } = shop
@@ -80,11 +80,11 @@ const typeCode = async (page: Page, code: string) => {
   await page.getByRole('button', { name: 'Sign in', exact: true }).click()
 }
 
-test('a link opens the portal once, by a press that script does; the code leaves the address, and whoever only looks uses nothing up [S4-28]', async () => {
+test('opens the portal once by a link that a script submits, removes the code from the URL, and does not use up the link without script [S4-28]', async () => {
   const { base, linkOf, member } = await works()
   const link = await linkOf(member.id, 'https://shop.example/account')
   await visit({}, async (page) => {
-    // The script does not come: it is for people to press, and nobody does.
+    // Without the script only a button press opens the portal, and this visitor does not press it.
     await page.route('**/*.js', (route) => route.abort())
     for (const _ of [1, 2]) await page.goto(link)
     expect(page.url()).toBe(`${base}/enter`)
@@ -94,17 +94,17 @@ test('a link opens the portal once, by a press that script does; the code leaves
     await page.goto(link)
     await page.waitForURL(`${base}/access`)
     expect(await page.getByRole('link', { name: /^Back to/ }).getAttribute('href')).toBe('https://shop.example/account')
-    // A second press of the same link finds nothing to open, and is no error: there is a code to be had.
+    // A used link does not open the portal. It offers sign-in by a mailed code instead of an error.
     await page.goto(link)
-    // Whoever is in already is not brought in as somebody else by a script.
+    // The visitor is already signed in, so the script does not submit the link. The visitor must press the button.
     await page.getByRole('button', { name: 'Open the portal' }).click()
     await page.waitForURL(`${base}/sign-in?why=link`)
-    expect(await page.getByRole('note').textContent()).toContain('used before, or is too old')
+    expect(await page.getByRole('note').textContent()).toContain('already used, or is too old')
     await expectGoodLooks(page, 'sign-in')
   })
 })
 
-test('somebody else signs in with the same browser: who was there before is out, and a form in another tab still counts', async () => {
+test('ends the earlier session when another person signs in with the same browser, and still accepts a form that another tab has open', async () => {
   const { base, linkOf, member, owner, organization } = await works()
   await visit({}, async (page) => {
     const tokenNow = async () => (await page.context().cookies()).find(({ name }) => name === cookieOf({ organization }))!.value
@@ -123,7 +123,7 @@ test('somebody else signs in with the same browser: who was there before is out,
   })
 })
 
-test('whoever manages begins at the overview, or at the task that a link asks for, also through a sign-in by code', async () => {
+test('starts managers at the overview or at the task of their link, after a sign-in by code too', async () => {
   const { base, linkOf, owner } = await works()
   await visit({ script: false }, async (page) => {
     await page.goto(await linkOf(owner.id))
@@ -142,7 +142,7 @@ test('whoever manages begins at the overview, or at the task that a link asks fo
     await page.goto(`${base}?code=${code}&flow=seats`)
     await page.waitForURL(`${base}/subscriptions?flow=seats`)
     await page.context().clearCookies()
-    // Used: by mail, and to the same task.
+    // The link was used before, so the person signs in by a mailed code. The sign-in leads to the same task.
     await page.goto(`${base}?code=${code}&flow=seats`)
     await page.waitForURL(`${base}/sign-in?why=link&flow=seats`)
     await page.getByLabel('E-mail address').fill(owner.email)
@@ -150,14 +150,14 @@ test('whoever manages begins at the overview, or at the task that a link asks fo
     await expectGoodLooks(page, 'code')
     const sent = await codeFor(owner.email)
     await typeCode(page, otherCode(sent))
-    await page.getByText('This code is wrong, used up or older than 15 minutes.').waitFor()
+    await page.getByText('This code is wrong, was already used, or is older than 15 minutes.').waitFor()
     await expectGoodLooks(page, 'code-wrong')
     await typeCode(page, sent)
     await page.waitForURL(`${base}/subscriptions?flow=seats`)
   })
 })
 
-test('nobody learns whether an address is known; whoever belongs to several customers chooses, with the same code', async () => {
+test('does not reveal whether an e-mail address is known, and lets a member of several customers choose one after sign-in', async () => {
   const { base, api, organization } = await works()
   const second = await teams.buy({ shop: { ...(await works()).shop }, seats: 2 })
   const both = 'both@own.test'
@@ -173,7 +173,7 @@ test('nobody learns whether an address is known; whoever belongs to several cust
     expect(await ask('nobody@own.test')).toBe(await ask('alone@own.test'))
     await ask(both)
     await typeCode(page, await codeFor(both))
-    await page.getByRole('heading', { name: 'Where to?' }).waitFor()
+    await page.getByRole('heading', { name: 'Choose an account' }).waitFor()
     await expectGoodLooks(page, 'choose')
     await page.getByRole('button', { name: 'Works' }).first().click()
     await page.waitForURL(`${base}/access`)
@@ -182,7 +182,7 @@ test('nobody learns whether an address is known; whoever belongs to several cust
   })
 })
 
-test('signing out ends the session on the server: the cookie from before opens nothing any more', async () => {
+test('ends the session on the server at sign-out, so that the old cookie opens nothing', async () => {
   const { base, api, customer_id, organization, member } = await works()
   const { token } = await api.call(createCustomerSession, { body: { customer_id, member_id: member.id } })
   const cookie = `${cookieOf({ organization })}=${token}`
@@ -200,7 +200,7 @@ test('signing out ends the session on the server: the cookie from before opens n
   expect((await world.client({ token }).send(getPortalUser, {})).status).toBe(401)
 })
 
-test('a member finds what is theirs: the key is shown when asked for, a file downloads, an activation goes, the key is replaced [S4-31]', async () => {
+test('shows a member the key on request, downloads a file, removes an activation and replaces the key [S4-31]', async () => {
   const { base, linkOf, member, organization } = await works()
   const own = member.portal
   const [key] = (await own.call(listPortalLicenseKeys, {})).items
@@ -218,7 +218,7 @@ test('a member finds what is theirs: the key is shown when asked for, a file dow
       expect(await page.content()).not.toContain(key!.key)
       await page.getByRole('button', { name: 'Show the key of Workshop license' }).click()
       await page.getByText(key!.key).waitFor()
-      // A browser without a window has no clipboard that can be counted on.
+      // Replaces the clipboard, because a headless browser has no reliable one.
       await page.evaluate('navigator.clipboard.writeText = async (text) => void (window.copied = text)')
       await page.getByRole('button', { name: 'Copy' }).click()
       await page.getByText('Copied.').waitFor({ state: 'attached' })
@@ -241,7 +241,7 @@ test('a member finds what is theirs: the key is shown when asked for, a file dow
   )
 })
 
-test('a plain member sees no price, no colleague and nothing of who pays, on any page; what is for whoever manages says so [S4-30] [S4-31]', async () => {
+test('shows a plain member no price, colleague or payer on any page, and refuses management pages with an explanation [S4-30] [S4-31]', async () => {
   const { base, linkOf, member, owner } = await works()
   const hidden = ['colleague@own.test', owner.email, '$', '€', 'USD', '10.00', '1000', '30.00']
   const managed = managePages(world.platform, {} as never).filter(({ method }) => method === 'GET')
@@ -257,7 +257,7 @@ test('a plain member sees no price, no colleague and nothing of who pays, on any
     for (const { path } of managed) {
       const address = path.replace(':slug/portal', '').replace(/^\/\//, '').replace(/:\w+/g, member.id)
       expect([path, (await page.goto(`${base}/${address}`))!.status()]).toEqual([path, 403])
-      expect(await page.getByRole('heading', { level: 1 }).textContent()).toBe('This is for whoever manages the team')
+      expect(await page.getByRole('heading', { level: 1 }).textContent()).toBe('Only the owner and billing managers can open this page')
     }
     if (managed.length > 0) await expectGoodLooks(page, 'forbidden')
     const documents = await documentsOf(page.context())
@@ -266,7 +266,7 @@ test('a plain member sees no price, no colleague and nothing of who pays, on any
   })
 })
 
-test('whoever pays changes the address by a link to the new one, which opens nothing by being looked at', async () => {
+test("changes the payer's address by a link to the new address, which a mere visit does not use up", async () => {
   const { base, linkOf, owner, api, organization } = await works()
   const change = async (page: Page, email: string) => {
     await page.getByLabel('New e-mail address').fill(email)
@@ -298,12 +298,12 @@ test('whoever pays changes the address by a link to the new one, which opens not
   })
   await visit({}, async (page) => {
     await page.goto(`${base}/email?token=${token}`)
-    expect(await page.locator('main').textContent()).toContain('used before, or is too old')
+    expect(await page.locator('main').textContent()).toContain('already used, or is too old')
     await expectGoodLooks(page, 'email-over')
   })
 })
 
-test('the script of the portal is small, and a form that is not ours is refused', async () => {
+test('keeps the portal script small, and refuses forms without our CSRF token', async () => {
   const { base, member, organization } = await works()
   expect(gzipSync(script()).length).toBeLessThan(10 * 1024)
   await visit({ cookie: `${cookieOf({ organization })}=${member.token}` }, async (page) => {

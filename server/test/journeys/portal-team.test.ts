@@ -3,12 +3,12 @@ import { mkdirSync } from 'node:fs'
 import { listOrders } from '@bursar/contract'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { expectAccessible, openBrowser, type Browser, type ContextOptions } from '../harness/browser.ts'
-import { openDeployment, openLife } from '../harness/doom.ts'
+import { openDeployment, openLife } from '../harness/crashes.ts'
 import { openPortals, type Portals } from '../harness/portals.ts'
 import { openTeams, type Team, type Teams } from '../harness/teams.ts'
 import { openWorld, type World } from '../harness/world.ts'
 
-// What owners and billing managers do in the portal, with a real browser.
+// Journeys of owners and billing managers in the portal, with a real browser.
 let world: World
 let browser: Browser
 let teams: Teams
@@ -32,12 +32,12 @@ const charges = async (team: Team) =>
     ({ billing_reason }) => billing_reason === 'subscription_update',
   )
 
-test('a billing manager changes the number of seats after seeing the price, and exactly that is charged', async () => {
+test('charges a billing manager exactly the price that was shown for a new number of seats', async () => {
   const team = await portals.team({ seats: 3 })
   const { page, go, violations, close } = await portals.enter(team, { role: 'billing_manager', email: fresh('manager') })
   await go('/team')
   await page.getByText('0 active, 0 invited, 3 free').waitFor()
-  // Without a price there is nothing to press.
+  // The button is disabled until the page shows a price.
   expect(await page.getByRole('button', { name: 'Change', exact: true }).isDisabled()).toBe(true)
   await page.getByLabel('Number of seats').fill('5')
   const press = page.getByRole('button', { name: 'Change to 5 seats' })
@@ -48,7 +48,7 @@ test('a billing manager changes the number of seats after seeing the price, and 
   expect(shown).toContain('5 seats, at once')
   expect(await page.getByRole('status').last().textContent()).toContain('$20.00')
   expect((await team.seats()).total_seats).toBe(3)
-  // Another number, pressed before its price has come: its price is shown, and nothing is bought.
+  // Submits the form after the number changed and before its price has loaded. The page shows the price and buys nothing.
   await page.evaluate(`document.querySelector('input[name=value]').value = '9'`)
   await press.click()
   await page.getByRole('button', { name: 'Change to 9 seats' }).waitFor()
@@ -65,21 +65,21 @@ test('a billing manager changes the number of seats after seeing the price, and 
 })
 
 for (const script of [true, false])
-  test(`the whole team by hand, ${script ? 'with' : 'without'} script: invite by paste, again, roles, taking back, fewer and more seats`, async () => {
+  test(`invites by paste, resends, changes roles, takes seats back and changes their number, ${script ? 'with' : 'without'} script`, async () => {
     const team = await portals.team({ seats: 4 })
     const { page, go, violations, close } = await portals.enter(team, {}, { script })
     const [anna, bert, cora, dora] = ['anna', 'bert', 'cora', 'dora'].map(fresh) as [string, string, string, string]
     const row = (email: string) => page.locator('tr', { hasText: email })
     const open = (email: string) => row(email).locator('summary').first().click()
     await go('/team')
-    await page.getByText('Nobody has one of these seats yet. You have 4 free seats.').waitFor()
+    await page.getByText('None of these seats is given to a person yet. You have 4 free seats.').waitFor()
 
     await page.getByLabel('E-mail addresses').fill(`Anna Berg <${anna}>, ${bert};\n${cora}\t${anna.toUpperCase()} and nobody@`)
     await page.getByRole('button', { name: 'Send invitations' }).click()
-    await page.getByText('What became of them').waitFor()
+    await page.getByText('Results', { exact: true }).waitFor()
     const results = await page.locator('.results li').allInnerTexts()
     expect(results.map((line) => line.replace(/\s+/g, ' ').split(' ').slice(-1)[0])).toEqual(['invited', 'invited', 'invited', expect.any(String)])
-    // What is no address is said, and stays where it can be mended.
+    // An invalid address is reported, and stays in the field for correction.
     expect(results[3]).toContain('nobody@')
     expect(await page.getByLabel('E-mail addresses').inputValue()).toBe('nobody@')
     await page.getByText('0 active, 3 invited, 1 free').waitFor()
@@ -98,13 +98,13 @@ for (const script of [true, false])
     await page.getByText('The role was changed.').waitFor()
     expect(await row(bert).innerText()).toContain('Billing manager')
 
-    // Nobody demotes themselves, and the owner stays: the reason stands at the control.
+    // Members cannot demote themselves, and the owner keeps the role. The control shows the reason.
     const others = page.getByRole('region', { name: 'In the team, without a seat' })
     await others.locator('summary').click()
     expect(await others.locator('select').isDisabled()).toBe(true)
-    await others.getByText('Nobody changes their own role').waitFor()
+    await others.getByText('You cannot change your own role').waitFor()
 
-    // Fewer than are taken: whom to take back from is said.
+    // If the new number is below the number of assigned seats, the page lists the seats to take back.
     await page.getByLabel('Number of seats').fill('2')
     await page.getByRole('button', { name: 'Show price' }).click()
     await page.getByText('Take back one seat first:').waitFor()
@@ -123,10 +123,10 @@ for (const script of [true, false])
     await row(cora).waitFor()
     await page.getByLabel('Address or name').fill('no such person')
     await page.getByRole('button', { name: 'Show', exact: true }).click()
-    await page.getByText('Nobody matches.').waitFor()
-    await page.getByRole('link', { name: 'Show everybody' }).click()
+    await page.getByText('No person matches your filter.').waitFor()
+    await page.getByRole('link', { name: 'Show all people' }).click()
 
-    // One more than there is room for: the offer stands where it is needed.
+    // If more people are invited than seats are free, the page offers to buy more seats.
     const five = ['emil', 'fred', 'gina'].map(fresh)
     await page.getByLabel('E-mail addresses').fill([anna, ...five].join('\n'))
     await page.getByRole('button', { name: 'Send invitations' }).click()
@@ -135,7 +135,7 @@ for (const script of [true, false])
       'has a seat already',
       'invited',
       'invited',
-      'no seat is free',
+      'not invited: no free seat',
     ])
     expect(await page.getByLabel('E-mail addresses').inputValue()).toBe(five[2])
     await page.getByRole('button', { name: 'See the price of 1 more' }).click()
@@ -145,15 +145,15 @@ for (const script of [true, false])
 
     await page.getByLabel('E-mail addresses').fill('no address at all')
     await page.getByRole('button', { name: 'Send invitations' }).click()
-    await page.getByText('No e-mail address was found').waitFor()
-    // Invited by their role.
+    await page.getByText('This text contains no e-mail address').waitFor()
+    // Invites a person with the role of a billing manager.
     await page.getByLabel('E-mail addresses').fill(dora)
     await page.getByRole('radio', { name: /Billing manager/ }).check()
     await page.getByRole('button', { name: 'Send invitations' }).click()
     await row(dora).waitFor()
     expect(await row(dora).innerText()).toContain('Billing manager')
 
-    // Without a seat, and then no longer one of them.
+    // Takes the seat back, then removes the person from the team.
     await open(dora)
     await row(dora).getByText('Take the seat back').click()
     await row(dora).getByRole('button', { name: 'Yes, take it back' }).click()
@@ -168,11 +168,11 @@ for (const script of [true, false])
     await close()
   })
 
-test('unseen: a price that was not seen is not bought, whatever the form says', async () => {
+test('refuses to buy at an unseen price, even if the form claims one', async () => {
   const team = await portals.team({ seats: 3 })
   const { page, go, at, close } = await portals.enter(team)
   await go('/team')
-  // What is left of the period does not shrink while this is tried.
+  // Stops the clock, so that the prorated price does not change during the test.
   world.clock.hold()
   onTestFinished(() => world.clock.release())
   const csrf = await page.locator('input[name=csrf]').first().inputValue()
@@ -213,7 +213,7 @@ describe('pages', () => {
   }
 
   for (const [look, options] of Object.entries(looks))
-    test(`each of them, ${look}: axe finds nothing, the policy is not broken, nothing hangs over the edge`, async () => {
+    test(`has accessible pages without policy violations or horizontal overflow, ${look}`, async () => {
       const { team, order_id } = await (shared ??= many())
       const { page, go, violations, close } = await portals.enter(team, { return_url: 'https://shop.example/account' }, options)
       const shown = async (name: string) => {
@@ -242,7 +242,7 @@ describe('pages', () => {
       await close()
     })
 
-  test('a team of twenty-five is a small page', async () => {
+  test('keeps the team page small for a team of twenty-five', async () => {
     const team = await portals.team({ seats: 30 })
     for (let at = 0; at < 25; at++) await teams.assign(team, { email: fresh(`colleague${at}`) })
     const { page, go, close } = await portals.enter(team)
@@ -254,7 +254,7 @@ describe('pages', () => {
     await close()
   })
 
-  test('a plain member is told whose part this is, on every one of them', async () => {
+  test('refuses management pages to a plain member, and refers to the owner or a billing manager', async () => {
     const team = await portals.team({ seats: 3 })
     const { page, go, at, close } = await portals.enter(team, { role: 'member', email: fresh('plain') })
     for (const path of ['/overview', '/team', '/subscriptions', '/orders', `/orders/${team.order_id}`, '/billing', '/subscriptions?flow=cancel']) {

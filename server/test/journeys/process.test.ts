@@ -41,10 +41,11 @@ const json = async <T>(...args: string[]): Promise<T> => {
 const serve = async (extra: Record<string, string> = {}) => {
   const program = launch(['serve'], { ...settings, ...extra })
   programs.push(program)
+  await program.line('serving')
   return { program, port: portOf(await program.line('listening')), admin: portOf(await program.line('admin_listening')) }
 }
 
-test('from nothing to a served request, by the commands of the manual; no secret reaches the output [S1-06]', async () => {
+test('serves a first request by the commands of the manual, and no secret reaches the output [S1-06]', async () => {
   expect((await run('migrate')).output).toContain('up to date')
   const operator = await json<{ token: string }>('operator', 'create', '--email', 'operator@people.test')
   const seeded = await json<{ organization_id: string; token: string }>('seed')
@@ -65,7 +66,7 @@ test('from nothing to a served request, by the commands of the manual; no secret
   const { program, port, admin } = await serve()
   const get = (path: string, token: string) => exchange(port, 'GET', path, { authorization: `Bearer ${token}` })
   for (const { token } of [operator, seeded, made]) expect((await get('/v1/organizations/', token)).status).toBe(200)
-  // Secrets in every place where a careless client could put them.
+  // Sends secrets in every part of a request into which a careless client could put them.
   await get(`/v1/organizations/${seeded.token}`, seeded.token)
   await get(`/v1/organizations/?slug=${seeded.token}&token=${operator.token}`, made.token)
   await get(`/v1/${operator.token}`, operator.token)
@@ -118,7 +119,7 @@ test('from nothing to a served request, by the commands of the manual; no secret
   expect(everything).not.toContain('operator@people.test')
 })
 
-test('on SIGTERM it finishes what is under way, takes nothing new, and says that it is draining', async () => {
+test('finishes pending requests, refuses new ones and reports draining on SIGTERM', async () => {
   const { token, organization_id } = await database.owner(async (owner) => ({
     organization_id: (await owner.query('select id from organizations')).rows[0].id as string,
     token: (await json<{ token: string }>('token', 'create', '--organization', 'acme', '--comment', 'drain', '--scopes', 'organizations:write')).token,
@@ -136,7 +137,7 @@ test('on SIGTERM it finishes what is under way, takes nothing new, and says that
     '{"name":"Drained"}',
   )
   await eventually(
-    'the request waits for the row',
+    'the request waits for the row lock',
     async () =>
       (await database.owner((owner) => owner.query(`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`))).rows
         .length > 0,
@@ -151,7 +152,7 @@ test('on SIGTERM it finishes what is under way, takes nothing new, and says that
   expect(await program.exited).toBe(0)
 })
 
-test('traces go to the collector: operations and statements, without a value, an address or a secret', async () => {
+test('sends traces of operations and statements to the collector, without a value, an address or a secret', async () => {
   const bodies: string[] = []
   const collector = createServer((request, response) => {
     const chunks: Buffer[] = []
@@ -183,14 +184,14 @@ test('traces go to the collector: operations and statements, without a value, an
   expect(text).not.toContain(token.slice(-43))
 })
 
-test('it refuses to start wrongly, and says why [S1-09]', async () => {
+test('refuses to start with wrong settings, and says why [S1-09]', async () => {
   const refused = async (args: string[], extra: Record<string, string>) => {
     const program = launch(args, { ...settings, ...extra })
     return { code: await program.exited, output: program.output() }
   }
   expect(await refused(['serve', '--env', 'production'], {})).toMatchObject({
     code: 1,
-    output: expect.stringContaining('this database belongs to sandbox, and this process runs as production'),
+    output: expect.stringContaining('this database belongs to sandbox, but this process runs as production'),
   })
   expect(await refused(['serve'], { BURSAR_PEPPERS: '' })).toMatchObject({ code: 1, output: expect.stringContaining('BURSAR_PEPPERS: missing') })
   expect(await refused(['serve'], { BURSAR_TURBO: 'on' })).toMatchObject({
@@ -202,13 +203,13 @@ test('it refuses to start wrongly, and says why [S1-09]', async () => {
   expect(await refused(['--help'], {})).toMatchObject({ code: 0, output: expect.stringContaining('bursar serve') })
   const taken = createServer().listen(0, '127.0.0.1')
   await once(taken, 'listening')
-  // A start that fails half-way ends: nothing goes on serving without its other half.
+  // The admin port is in use. The process must end, so that the API does not serve without the admin port.
   expect(await refused(['serve'], { BURSAR_ADMIN_LISTEN: `127.0.0.1:${(taken.address() as AddressInfo).port}` })).toMatchObject({
     code: 1,
-    output: expect.stringContaining('the port is taken'),
+    output: expect.stringContaining('the port is in use'),
   })
   taken.close()
-  // One that fails with connections open ends as well: nothing stays that serves nobody.
+  // A start that fails with open connections ends the process too, so that no idle process remains.
   await database.owner((owner) => owner.query(`revoke insert, select on licence_signing_keys from bursar_api`))
   expect(await refused(['serve', '--roles', 'api'], {})).toMatchObject({ code: 1, output: expect.stringContaining('permission denied') })
   await database.owner((owner) => owner.query(`grant insert, select on licence_signing_keys to bursar_api`))
@@ -229,7 +230,7 @@ test('it refuses to start wrongly, and says why [S1-09]', async () => {
   await database.owner((owner) => owner.query(`update schema_migrations set version = '0002_identity' where version = '0002_other'`))
 })
 
-test('the operator opens and closes the doors of the deployment', async () => {
+test('opens and closes sign-up and organization creation by operator commands', async () => {
   const doors = () => database.owner(async (owner) => (await owner.query('select sign_up_open, organization_creation_open from deployment')).rows[0])
   expect(await doors()).toEqual({ sign_up_open: false, organization_creation_open: false })
   await json('operator', 'open', 'sign-up')

@@ -7,7 +7,7 @@ import { openWorld } from '../harness/world.ts'
 const guide = readFileSync(new URL('../../../docs/guides/customer-state.md', import.meta.url), 'utf8')
 const [script = '', printed = ''] = [...guide.matchAll(/^```(?:js|text)\n(.*?)^```$/gms)].map(([, text]) => text!)
 
-test('the lines of the guide to the state of a customer check a token as it says', async () => {
+test('checks a token as documented with the code of the customer state guide', async () => {
   const world = await openWorld({ browser: true })
   try {
     const { organization } = await world.shop()

@@ -15,8 +15,8 @@ import { openPortals } from '../harness/portals.ts'
 import { openStripeStandIn, type StripeStandIn } from '../harness/stripe.ts'
 import { eventually, exchange, openClock, openWorld, type World } from '../harness/world.ts'
 
-// The pages on which a real card is entered, with a real browser, against the stand-in of Stripe. Their script is never
-// fetched from outside: one stands in for it, which does what the pages ask of it and nothing else.
+// Tests the pages with Stripe's card form in a real browser, against the stand-in for Stripe. The browser never fetches
+// Stripe's script. A replacement script implements only the functions that the pages call.
 let world: World
 let browser: Browser
 let processor: StripeStandIn
@@ -43,7 +43,7 @@ const standIn = `window.Stripe = (key) => ({
 
 type Account = ReturnType<StripeStandIn['account']>
 
-/** A browser in which somebody types this card, and answers their bank in this way. */
+/** Prepares a browser in which the buyer types this card and gives these answers to the bank. */
 const withStripe = async (context: BrowserContext, account: Account, card: string, answers: boolean[]) => {
   const details: string[] = []
   await context.route('https://js.stripe.com/**', (route) => route.fulfill({ contentType: 'text/javascript', body: standIn }))
@@ -59,11 +59,13 @@ const shopWithStripe = async () => {
   const shop = await world.shop()
   const account = processor.account()
   const { secret_key, publishable_key, webhook_secret } = account
-  const { events_url } = await shop.api.call(connectPaymentAccount, {
+  const { events_url } = await (
+    await shop.dashboard()
+  ).call(connectPaymentAccount, {
     params: { id: shop.organization.id },
     body: { secret_key, publishable_key, webhook_secret },
   })
-  /** What has happened at Stripe is told to the address of the account. */
+  /** Delivers Stripe's events to the account's webhook address. */
   const tell = () => processor.deliver((_, headers, body) => exchange(world.port, 'POST', new URL(events_url).pathname, headers, body))
   return { ...shop, account, tell }
 }
@@ -77,7 +79,7 @@ const expectPolicy = (headers: Record<string, string>) => {
   expect(permissions).toContain('payment=(self "https://js.stripe.com"')
 }
 
-test('at the checkout: the form is named in the policy, brings a token, and a bank that asks is answered in its own way', async () => {
+test("pays at the checkout with Stripe's form and its bank authentication, under our content policy", async () => {
   const { api, account, tell } = await shopWithStripe()
   const product = await api.call(createProduct, {
     body: { name: 'Field guide', prices: [{ amount_type: 'fixed', price_amount: 2900, price_currency: 'usd' }] },
@@ -98,7 +100,7 @@ test('at the checkout: the form is named in the policy, brings a token, and a ba
     await page.getByRole('button', { name: 'Pay $29.00' }).click()
   }
   await pay()
-  // The bank said no, and Stripe says so: nothing is paid, everything else is still filled in, and it can be tried again.
+  // The bank refuses and Stripe reports it. Nothing is paid, the form keeps its input, and the buyer can try again.
   await page.getByText('Your payment is on its way').waitFor()
   await tell()
   await page.getByRole('button', { name: 'Pay $29.00' }).waitFor()
@@ -107,14 +109,14 @@ test('at the checkout: the form is named in the policy, brings a token, and a ba
   await pay()
   await page.getByText('Your payment is on its way').waitFor()
   await tell()
-  await eventually('it is paid', async () => (await api.call(getCheckout, { params: { id: made.id } })).status === 'succeeded')
+  await eventually('the checkout is paid', async () => (await api.call(getCheckout, { params: { id: made.id } })).status === 'succeeded')
   expect(JSON.parse(details[0]!)).toMatchObject({ payment_method_data: { billing_details: { email: 'card@people.test', address: { country: 'DE' } } } })
   expect(account.books().charges).toHaveLength(1)
   await close()
   expect(violations).toEqual([])
 })
 
-test('what a code makes free needs no card, and what costs again asks for one', async () => {
+test('asks for no card while a discount code makes the product free, and asks again after the code is removed', async () => {
   const { api, account } = await shopWithStripe()
   const product = await api.call(createProduct, {
     body: { name: 'Field guide', prices: [{ amount_type: 'fixed', price_amount: 2900, price_currency: 'usd' }] },
@@ -142,13 +144,13 @@ test('what a code makes free needs no card, and what costs again asks for one', 
   await form.waitFor()
   await code()
   await page.getByRole('button', { name: 'Get it', exact: true }).click()
-  await eventually('it is given', async () => (await api.call(getCheckout, { params: { id: made.id } })).status === 'succeeded')
+  await eventually('the free checkout succeeds', async () => (await api.call(getCheckout, { params: { id: made.id } })).status === 'succeeded')
   expect(account.books().charges).toEqual([])
   await close()
   expect(violations).toEqual([])
 })
 
-test('in the portal: a card is kept once its bank has said yes, and nothing of it stays in an address', async () => {
+test('saves a card in the portal after the bank confirms, and leaves no client secret in the URL', async () => {
   const { api, account, organization } = await shopWithStripe()
   const customer = await api.call(createCustomer, { body: { email: 'ada@people.test' } })
   const [owner] = (await api.call(listCustomerMembers, { params: { id: customer.id } })).items
@@ -169,7 +171,7 @@ test('in the portal: a card is kept once its bank has said yes, and nothing of i
   await page.getByText('The card was added.').waitFor()
   expect(await kept()).toMatchObject([{ is_default: true, method_metadata: { last4: '3155' } }])
   expect(page.url()).not.toContain('secret')
-  // Their form asks for what it needs; nothing is told of the customer that they did not type.
+  // Stripe's form asks for the details it needs. We pass it no customer data that was not typed there.
   expect(details).toEqual(['null', 'null'])
   await expectAccessible(page)
   await close()

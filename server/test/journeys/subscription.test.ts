@@ -14,7 +14,7 @@ import {
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openTravels } from '../harness/clocks.ts'
-import { openDeployment, openLife } from '../harness/doom.ts'
+import { openDeployment, openLife } from '../harness/crashes.ts'
 import { readBooks } from '../harness/books.ts'
 import { openWorld, type World } from '../harness/world.ts'
 
@@ -29,7 +29,7 @@ afterAll(async () => {
   await world.close()
 })
 
-test('a year of one subscription, told by moving one clock: trial, paid, upgraded, card expired, dunned, rescued, canceled', async () => {
+test('plays a year of one subscription on a test clock: trial, payment, upgrade, expired card, dunning, recovery and cancellation', async () => {
   const { api, organization, events } = await world.shop()
   const plan = (name: string, price_amount: number, more = {}) =>
     api.call(createProduct, {
@@ -38,7 +38,7 @@ test('a year of one subscription, told by moving one clock: trial, paid, upgrade
   const basic = await plan('Basic', 1000, { trial_interval: 'day', trial_interval_count: 14 })
   const grand = await plan('Grand', 3000)
 
-  // A customer who lives by a clock of their own, and begins with two weeks for nothing.
+  // A customer on a test clock, with a free trial of two weeks.
   const clock = await api.call(createTestClock, { body: { name: 'A year', now: '2026-01-17T09:00:00.000Z' } })
   const { travel } = openTravels(world, deployment)
   const to = (moment: string) => travel(api, clock.id, moment)
@@ -71,19 +71,19 @@ test('a year of one subscription, told by moving one clock: trial, paid, upgrade
   expect(await charged()).toEqual([1000])
   expect(await news()).toEqual(['subscription.updated', 'subscription.cycled', 'order.created', 'order.updated', 'order.paid'])
 
-  // Half of the month is over: the better plan, charged at once.
+  // After half of the month the customer upgrades, and is charged at once.
   await to('2026-02-14T09:00:00Z')
   await api.call(updateSubscription, { params, body: { product_id: grand.id, proration_behavior: 'invoice' } })
   expect(await charged()).toEqual([1000, 1000])
   expect(await news()).toEqual(['order.created', 'order.updated', 'order.paid', 'subscription.updated'])
 
-  // The card has expired: the new month is owed, and on the 31st comes the next one, owed as well.
+  // The card has expired, so the renewal is unpaid. The new period ends on the 31st, because the first period began on a 31st.
   await to('2026-03-01T00:00:00Z')
   expect(await seen()).toMatchObject({ status: 'past_due', past_due_at: '2026-02-28T09:00:00.000Z', current_period_end: '2026-03-31T09:00:00.000Z' })
   expect(await charged()).toEqual([1000, 1000])
   expect(await news()).toEqual(['subscription.updated', 'subscription.cycled', 'order.created', 'subscription.updated', 'subscription.past_due'])
 
-  // It is no use to try an expired card again before the last day; a week before that, Anna pays with another one.
+  // An expired card is retried only on the last day. A week before that, Anna pays with another card.
   await to('2026-03-14T09:00:00Z')
   expect(await charged()).toEqual([1000, 1000])
   const portal = world.client({ token: (await api.call(createCustomerSession, { body: { customer_id: anna.id } })).token })
@@ -92,7 +92,7 @@ test('a year of one subscription, told by moving one clock: trial, paid, upgrade
   expect(await seen()).toMatchObject({ status: 'active', past_due_at: null })
   expect(await news()).toEqual(['order.updated', 'order.paid', 'subscription.updated', 'subscription.active'])
 
-  // The new card pays from now on; in April Anna cancels, and May is the month that never comes.
+  // The new card pays from now on. Anna cancels in April, so no order for May follows.
   await to('2026-04-10T00:00:00Z')
   await api.call(updateSubscription, { params, body: { cancel_at_period_end: true, customer_cancellation_reason: 'unused' } })
   await to('2027-01-01T00:00:00Z')

@@ -18,7 +18,7 @@ const places: Place[] = [
   { kind: 'slack', workspace_id: 'W1', channel_id: 'C1' },
 ]
 
-test('who is let in is there once, who is shown out is gone, and the record outlives whoever wrote it', async () => {
+test('admits and removes accounts idempotently, and keeps its record of effects across restarts', async () => {
   const local = openLocalCommunities({ folder, clock: systemClock })
   for (const place of places) {
     expect(await local.inspect(place)).toBe('ready')
@@ -33,7 +33,7 @@ test('who is let in is there once, who is shown out is gone, and the record outl
   expect(later.books().length).toBe(9)
 })
 
-test('an absent place, a place that is closed to us and an unknown account are refused; silence may have done it', async () => {
+test('refuses missing places, forbidden places and unknown accounts, and admits an account once if the call is repeated after a lost response', async () => {
   const local = openLocalCommunities({ folder, clock: systemClock })
   const discord = (guild_id: string): Place => ({ kind: 'discord', guild_id, role_id: '2' })
   await expect(local.admit(discord('absent'), 'ada')).rejects.toThrow(CommunityRefusal)

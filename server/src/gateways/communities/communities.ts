@@ -1,19 +1,19 @@
-/** Somewhere outside that a benefit lets people into. */
+/** An external place that a benefit gives access to: a GitHub repository, a Discord role or a Slack channel. */
 export type Place =
   | { readonly kind: 'github'; readonly repository_owner: string; readonly repository_name: string; readonly permission: string }
   | { readonly kind: 'discord'; readonly guild_id: string; readonly role_id: string }
   | { readonly kind: 'slack'; readonly workspace_id: string; readonly channel_id: string }
 
 export interface Communities {
-  /** Whether the place is there and we may let people in, as its own service sees it now. */
+  /** Returns `ready` if the place exists and we may admit accounts to it, otherwise the reason why not. */
   readonly inspect: (place: Place) => Promise<'ready' | 'absent' | 'forbidden'>
-  /** Lets an account in. Said twice, it changes nothing the second time. */
+  /** Admits an account. Idempotent. */
   readonly admit: (place: Place, account: string) => Promise<void>
-  /** Shows an account out. Of somebody who is not there, it changes nothing. */
+  /** Removes an account. Idempotent: an absent account changes nothing. */
   readonly dismiss: (place: Place, account: string) => Promise<void>
 }
 
-/** The service said no, for good: asking again will not help. */
+/** GitHub, Discord or Slack refused the call. A retry will not help. */
 export class CommunityRefusal extends Error {
   readonly code: 'absent' | 'forbidden' | 'unknown_account'
   constructor(code: CommunityRefusal['code'], message: string) {
@@ -22,5 +22,5 @@ export class CommunityRefusal extends Error {
   }
 }
 
-/** No answer: it may have been done or not. Admitting and dismissing can be repeated. */
+/** GitHub, Discord or Slack did not respond. The effect may or may not have happened, so `admit` and `dismiss` can be retried. */
 export class CommunitySilent extends Error {}

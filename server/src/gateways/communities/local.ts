@@ -3,8 +3,8 @@ import { join } from 'node:path'
 import type { Clock } from '../../platform/clock.ts'
 import { CommunityRefusal, CommunitySilent, type Communities, type Place } from './communities.ts'
 
-/** One line of the stand-in's own record: what it did, not what it was asked. */
-export interface Deed {
+/** One effect that the simulated service has recorded. Requests without an effect are not recorded. */
+export interface CommunityAction {
   readonly at: string
   readonly did: 'admitted' | 'dismissed'
   readonly place: string
@@ -12,16 +12,16 @@ export interface Deed {
 }
 
 export interface LocalCommunities extends Communities {
-  /** Who is where, by its own record. */
+  /** Returns the accounts that have access to a place, according to the recorded effects. */
   readonly present: (place: Place) => readonly string[]
-  readonly books: () => readonly Deed[]
+  readonly books: () => readonly CommunityAction[]
 }
 
 interface LocalOptions {
-  /** Where it keeps its record, so that it outlives the process. */
+  /** Folder in which the effects are recorded. The record survives restarts. */
   readonly folder: string
   readonly clock: Clock
-  /** Falls silent before or after what it was asked to do. */
+  /** For tests: returns whether a call gets no response, and whether that happens before or after its effect. */
   readonly misbehave?: (call: 'admit' | 'dismiss') => 'before' | 'after' | undefined
 }
 
@@ -37,19 +37,19 @@ const nameOf = (place: Place): string => {
 }
 
 /**
- * GitHub, Discord and Slack of the sandbox: a stand-in that keeps its own record on disk. Places and accounts that
- * contain `absent` do not exist, places that contain `forbidden` do not let us in.
+ * Simulates GitHub, Discord and Slack in the sandbox, and records their effects on disk. Places and accounts whose
+ * names contain `absent` do not exist. Places whose names contain `forbidden` refuse access.
  */
 export const openLocalCommunities = ({ folder, clock, misbehave = () => undefined }: LocalOptions): LocalCommunities => {
   mkdirSync(folder, { recursive: true })
   const file = join(folder, 'communities.jsonl')
-  // Read each time: another process may have written.
-  const books = (): Deed[] =>
+  // Reads the file on every call, because another process may have written to it.
+  const books = (): CommunityAction[] =>
     existsSync(file)
       ? readFileSync(file, 'utf8')
           .split('\n')
           .filter((line) => line !== '')
-          .map((line) => JSON.parse(line) as Deed)
+          .map((line) => JSON.parse(line) as CommunityAction)
       : []
   const present = (place: Place): string[] => {
     const inside = new Set<string>()
@@ -66,10 +66,11 @@ export const openLocalCommunities = ({ folder, clock, misbehave = () => undefine
     const trouble = misbehave(call)
     if (trouble === 'before') throw new CommunitySilent(`${call}: no answer`)
     const state = await inspect(place)
-    if (state !== 'ready') throw new CommunityRefusal(state, state === 'absent' ? 'There is no such place.' : 'We may not let people in there.')
-    if (account.includes('absent')) throw new CommunityRefusal('unknown_account', 'There is nobody of this name.')
+    if (state !== 'ready')
+      throw new CommunityRefusal(state, state === 'absent' ? 'This place does not exist.' : 'This app may not invite people to this place.')
+    if (account.includes('absent')) throw new CommunityRefusal('unknown_account', 'There is no account with this name.')
     if (present(place).includes(account) !== (call === 'admit')) {
-      const deed: Deed = { at: clock.wall().toISOString(), did: call === 'admit' ? 'admitted' : 'dismissed', place: nameOf(place), account }
+      const deed: CommunityAction = { at: clock.wall().toISOString(), did: call === 'admit' ? 'admitted' : 'dismissed', place: nameOf(place), account }
       appendFileSync(file, `${JSON.stringify(deed)}\n`)
     }
     if (trouble === 'after') throw new CommunitySilent(`${call}: no answer`)

@@ -3,7 +3,10 @@ import type { Config } from '../../platform/config.ts'
 import { CommunityRefusal, type Communities } from './communities.ts'
 import { openLocalCommunities } from './local.ts'
 
-/** GitHub, Discord and Slack of this deployment: in a sandbox with a folder the stand-in that keeps its record there, elsewhere none that is built in yet. */
+/**
+ * Opens GitHub, Discord and Slack for this deployment. If a folder is configured, they are simulated by
+ * `openLocalCommunities`. Otherwise every call is refused, because real connections are not implemented yet.
+ */
 export const openCommunities = (config: Config, { clock }: { clock: Clock }): Communities => {
   if (config.communities_dir !== undefined) return openLocalCommunities({ folder: config.communities_dir, clock })
   const refuse = async (): Promise<never> => {

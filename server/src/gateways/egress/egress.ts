@@ -6,6 +6,7 @@ import { networkInterfaces } from 'node:os'
 import { seconds, type Clock } from '../../platform/clock.ts'
 import type { Config } from '../../platform/config.ts'
 import { isPublic, readTarget, TargetRefused, type Target } from './targets.ts'
+import { trimEndOf } from '../../kernel/texts.ts'
 
 export interface Outgoing {
   readonly headers: Readonly<Record<string, string>>
@@ -16,27 +17,29 @@ export interface Outgoing {
 export interface Incoming {
   readonly status: number
   readonly retry_after: string | undefined
-  /** The beginning of the answer, made harmless to show. */
+  /** The first part of the response body, with control characters removed. */
   readonly excerpt: string
 }
 
-/** The one way out to addresses that other people give us. Throws `TargetRefused` before any socket is opened, or whatever went wrong on the way. */
+/**
+ * The only way to send requests to URLs that users provide. Throws `TargetRefused` before opening a socket if the URL
+ * is not allowed. Otherwise throws network errors.
+ */
 export interface Egress {
   post(target: string, outgoing: Outgoing): Promise<Incoming>
   close(): void
 }
 
-export const outOfTime = 'no answer in time'
+export const outOfTime = 'the server did not answer in time'
 const answerLimit = 64 * 1024
 const excerptLimit = 2048
 const cacheFor = 10 * seconds
-/** How many are under way is decided by whoever calls; here only what lies idle is limited. */
+/** Settings of the connection pool. They limit idle sockets; the caller limits concurrent requests. */
 const kept = { keepAlive: true, maxFreeSockets: 16, maxTotalSockets: 2048, timeout: 60 * seconds }
 
 /**
- * Opens the way out: https to public addresses only. All addresses that a name resolves to must be public, the
- * connection goes to the very address that was looked at, redirects are not followed, and of the answer only the
- * beginning is read.
+ * Opens the egress client: HTTPS to public addresses only. All addresses of a host name must be public. The connection
+ * uses the address that was checked. Redirects are not followed, and only the first part of the response is read.
  */
 export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
   const resolver = new Resolver({ timeout: 3 * seconds, tries: 2 })
@@ -48,7 +51,7 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
   const known = new Map<string, { address: string; until: number }>()
   let own: { addresses: Set<string>; until: number } | undefined
 
-  /** This machine, and where our own public name leads. */
+  /** Returns the IP addresses of this machine and of our own public host name. Requests to these addresses are refused. */
   const ownAddresses = async (): Promise<Set<string>> => {
     const now = clock.wall().getTime()
     if (own && own.until > now) return own.addresses
@@ -59,7 +62,7 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
   }
   const refuseOwn = async (addresses: readonly string[]): Promise<string> => {
     const ours = await ownAddresses()
-    if (addresses.some((address) => ours.has(address))) throw new TargetRefused('The address is our own.')
+    if (addresses.some((address) => ours.has(address))) throw new TargetRefused('The address belongs to this deployment. Give another one.')
     return addresses[0]!
   }
   const lookUp = async (host: string): Promise<string[]> => {
@@ -67,7 +70,7 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
     return answers.flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []))
   }
 
-  /** The address to connect to. One private address among the answers spoils them all. */
+  /** Returns the address to connect to. Refuses the host if any of its addresses is private. */
   const resolve = async ({ host }: Target): Promise<string> => {
     if (isIP(host) !== 0) return refuseOwn([host])
     const now = clock.wall().getTime()
@@ -75,8 +78,8 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
     if (cached && cached.until > now) return cached.address
     const addresses = await lookUp(host)
     const [address] = addresses
-    if (address === undefined) throw new Error('the name does not resolve')
-    if (!addresses.every(isPublic)) throw new TargetRefused('The name resolves to an address that is not a public one.')
+    if (address === undefined) throw new Error('the host name does not resolve')
+    if (!addresses.every(isPublic)) throw new TargetRefused('The host name resolves to an address that is not public.')
     await refuseOwn(addresses)
     if (known.size > 10_000) known.clear()
     known.set(host, { address, until: now + cacheFor })
@@ -84,7 +87,7 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
   }
 
   const targets = new Map<string, Target>()
-  /** Reading an address takes a while, and the same few come again and again. */
+  /** Parses a URL with a cache, because parsing is slow and the same few URLs recur. */
   const targetOf = (text: string): Target => {
     const found = targets.get(text)
     if (found) return found
@@ -120,10 +123,10 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
         request.destroy()
       }
       request.on('error', fail)
-      // Whoever wants to talk another protocol has not accepted anything.
+      // A response that switches to another protocol is treated as a failure.
       request.on('upgrade', (_, socket) => {
         socket.destroy()
-        fail(new Error('the server asked for another protocol'))
+        fail(new Error('the server requested another protocol'))
       })
       request.on('response', (answer) => {
         const chunks: Buffer[] = []
@@ -136,14 +139,14 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
           if (size < excerptLimit) chunks.push(chunk.subarray(0, excerptLimit - size))
           size += chunk.length
           if (size <= answerLimit) return
-          // Enough: whoever sends more is let go of. A status that came counts, whatever becomes of the rest.
+          // The size limit is reached, so the connection is closed. The received status is the result.
           done()
           request.destroy()
         })
-        answer.on('end', () => (answer.complete ? done() : fail(new Error('the answer was cut off'))))
-        // Cut off in the middle of a good answer: whether it was meant is not known, so it does not count.
+        answer.on('end', () => (answer.complete ? done() : fail(new Error('the answer ended early'))))
+        // A 2xx response that was cut off is ambiguous, so it is treated as a failure.
         answer.on('error', (error) => (answer.statusCode! >= 200 && answer.statusCode! <= 299 ? fail(error) : done()))
-        answer.on('aborted', () => fail(new Error('the answer was cut off')))
+        answer.on('aborted', () => fail(new Error('the answer ended early')))
       })
       request.end(outgoing.body)
     })
@@ -167,7 +170,10 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
   }
 }
 
-/** A connection that was kept had been closed by the other side at this very moment: no failure of theirs, and worth one more go. */
+/**
+ * The server closed a kept-alive connection at the moment of the request. That is not a failure of the server, so the
+ * request is retried once.
+ */
 class StaleConnection extends Error {}
 
 const inTime = async <T>(work: Promise<T>, milliseconds: number): Promise<T> => {
@@ -180,6 +186,6 @@ const inTime = async <T>(work: Promise<T>, milliseconds: number): Promise<T> => 
   }
 }
 
-/** Text that can be stored and shown anywhere. */
+/** Removes control characters, so that the text can be stored and shown. */
 // oxlint-disable-next-line no-control-regex -- these are what is taken out
-const sanitise = (text: string): string => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029]/g, '').replace(/\ufffd+$/, '')
+const sanitise = (text: string): string => trimEndOf(text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029]/g, ''), '\ufffd')

@@ -1,16 +1,16 @@
 import { BlockList, isIP } from 'node:net'
 
 export interface EgressPolicy {
-  /** For development: this machine may be called, by http too. */
+  /** For development: allows requests to this machine, also over HTTP. */
   readonly loopback: boolean
-  /** Our own public name: a deployment does not call itself. */
+  /** Our own public host name. Requests to it are refused, because a deployment must not call itself. */
   readonly own_host: string
 }
 
-/** Why an address may not be called, in words for whoever gave it. */
+/** Reason why a URL is refused, in words for the user who entered it. */
 export class TargetRefused extends Error {}
 
-// A list of its own for each family: one list would take an IPv4 address for the IPv6 address that it maps to.
+// One list per address family. A shared list would treat an IPv4 address as its IPv4-mapped IPv6 address.
 const notPublic = { 4: new BlockList(), 6: new BlockList() }
 for (const [network, prefix] of [
   ['0.0.0.0', 8],
@@ -32,7 +32,7 @@ for (const [network, prefix] of [
   ['224.0.0.0', 3],
 ] as const)
   notPublic[4].addSubnet(network, prefix, 'ipv4')
-// Of IPv6 only the global unicast block is public, less the parts of it that are tunnels, tests or documentation.
+// In IPv6 only the global unicast block is public, except its ranges for tunnels, tests and documentation.
 for (const [network, prefix] of [
   ['::', 3],
   ['4000::', 2],
@@ -58,14 +58,14 @@ const name = /^(?=.{4,253}$)([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)+([a-z]{2,6
 
 export interface Target {
   readonly url: URL
-  /** The name to be resolved, or the address as it stands in the URL. */
+  /** The host name to resolve, or the IP address in the URL. */
   readonly host: string
   readonly loopback: boolean
 }
 
 /**
- * Reads an outbound address, and refuses every one that cannot lead to a public server: what a name resolves to is
- * looked at again when it is called.
+ * Parses an outbound URL and refuses those that cannot lead to a public server. The addresses of a host name are
+ * checked again for each request.
  */
 export const readTarget = (text: string, policy: EgressPolicy): Target => {
   // oxlint-disable-next-line no-control-regex -- these are what is refused
@@ -81,11 +81,11 @@ export const readTarget = (text: string, policy: EgressPolicy): Target => {
   if (!ports.includes(url.port)) throw new TargetRefused('The port must be 443 or 8443.')
   const host = url.hostname.replace(/^\[|\]$/g, '')
   if (isIP(host) !== 0) {
-    if (!isPublic(host)) throw new TargetRefused('The address is not a public one.')
+    if (!isPublic(host)) throw new TargetRefused('The address is not public.')
   } else {
     if (!name.test(host)) throw new TargetRefused('The host is not a full public name such as example.com.')
-    if (privateNames.includes(host.slice(host.lastIndexOf('.') + 1))) throw new TargetRefused('The host is a name for private use.')
-    if (host === policy.own_host) throw new TargetRefused('The address is our own.')
+    if (privateNames.includes(host.slice(host.lastIndexOf('.') + 1))) throw new TargetRefused('The host name is reserved for private use.')
+    if (host === policy.own_host) throw new TargetRefused('The address belongs to this deployment. Give another one.')
   }
   return { url, host, loopback: false }
 }

@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, readFile } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -10,7 +10,7 @@ import { openMail, readLetters } from './mail.ts'
 const from = 'Bursar <bursar@bursar.test>'
 const common = { to: 'anna@people.test', subject: 'Hello', text: 'First.\n\nSecond.' }
 
-/** What somebody may call themselves, and what is to be read of it. */
+/** Sender names: a description for the test title, the name, and the name that a mail client must show. */
 const names: readonly [string, string, string][] = [
   ['a plain one', 'Acme', 'Acme'],
   ['quotes and backslashes', 'The "Best" \\ Shop', 'The "Best" \\ Shop'],
@@ -22,11 +22,11 @@ const names: readonly [string, string, string][] = [
   ['a line break', 'Evil\r\nBcc: spy@people.test', 'Evil Bcc: spy@people.test'],
   ['a lone line feed', 'Evil\nBcc: spy@people.test\n\nText', 'Evil Bcc: spy@people.test Text'],
   ['a lone carriage return', 'Evil\rBcc: spy@people.test', 'Evil Bcc: spy@people.test'],
-  ['separators of lines and paragraphs', 'Evil\u2028Bcc: spy@people.test\u2029', 'Evil Bcc: spy@people.test '],
-  ['a very long one', 'Long '.repeat(51).trim(), 'Long '.repeat(51).trim()],
+  ['Unicode line and paragraph separators', 'Evil\u2028Bcc: spy@people.test\u2029', 'Evil Bcc: spy@people.test '],
+  ['a very long name', 'Long '.repeat(51).trim(), 'Long '.repeat(51).trim()],
 ]
 
-describe('through a mail server', () => {
+describe('SMTP', () => {
   let mailbox: Mailbox
   let mail: ReturnType<typeof openMail>
   beforeAll(async () => {
@@ -38,14 +38,14 @@ describe('through a mail server', () => {
     await mailbox.close()
   })
 
-  test('a mail in nobody’s name comes from the deployment, and answers go there', async () => {
+  test("sends a mail without a sender name from the deployment's address, without reply-to", async () => {
     await mail.send(common)
     const letter = await mailbox.next(common.to)
     expect(letter).toMatchObject({ from: { name: 'Bursar', address: 'bursar@bursar.test' }, reply_to: [], subject: 'Hello' })
     expect(letter.text.trim()).toBe(common.text)
   })
 
-  test.each(names)('%s is a name and nothing else: it reaches nobody and adds no header', async (_, name, read) => {
+  test.each(names)('sends a mail with an unusual or hostile sender name without additional recipients or headers: %s', async (_, name, read) => {
     await mail.send(common)
     const usual = (await mailbox.next(common.to)).headers.toSorted()
     await mail.send({ ...common, subject: `Receipt from ${name}`, from_name: name, reply_to: 'help@acme.test' })
@@ -58,7 +58,7 @@ describe('through a mail server', () => {
     expect(mailbox.letters).toEqual([])
   })
 
-  test('an address that hides a second one reaches nobody else', async () => {
+  test('ignores a second recipient hidden in an address', async () => {
     const sent = await mail.send({ ...common, to: 'anna@people.test\r\nBcc: spy@people.test', reply_to: 'help@acme.test\r\nBcc: spy@people.test' }).then(
       () => true,
       () => false,
@@ -72,8 +72,15 @@ describe('through a mail server', () => {
   })
 })
 
-describe('into a folder', () => {
-  test.each(names)('%s stays on its line', async (_, name, read) => {
+describe('mail folder', () => {
+  test('writes files that only their owner can read, because they contain sign-in codes and links', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'bursar-mail-'))
+    await openMail({ from, directory, readable: true }, openClock()).send(common)
+    const [name] = await readdir(directory)
+    expect((await stat(join(directory, name!))).mode & 0o777).toBe(0o600)
+  })
+
+  test.each(names)('writes a sender name on one header line: %s', async (_, name, read) => {
     const directory = await mkdtemp(join(tmpdir(), 'mail-'))
     const mail = openMail({ from, directory, readable: false }, openClock())
     await mail.send({ ...common, subject: `Receipt from ${name}`, from_name: name, reply_to: 'help@acme.test' })
@@ -89,7 +96,7 @@ describe('into a folder', () => {
     expect(await readLetters(directory, 5)).toMatchObject([{ ...common, subject: `Receipt from ${read}` }])
   })
 
-  test('a mail in nobody’s name comes from the deployment', async () => {
+  test("sends a mail without a sender name from the deployment's address", async () => {
     const directory = await mkdtemp(join(tmpdir(), 'mail-'))
     await openMail({ from: 'plain@bursar.test', directory, readable: false }, openClock()).send(common)
     const [file] = await readdir(directory)

@@ -9,31 +9,31 @@ export interface Message {
   readonly to: string
   readonly subject: string
   readonly text: string
-  /** In whose name it is sent; the address stays the deployment's. */
+  /** Sender name. The sender address is always the deployment's. */
   readonly from_name?: string | undefined
-  /** Where an answer goes. */
+  /** Address for replies. */
   readonly reply_to?: string | undefined
 }
 
-/** Sends mail, or throws: the job that called tries again later. */
+/** Sends mail. Throws on failure, and the calling job retries later. */
 export interface Mail {
   send(message: Message): Promise<void>
-  /** Throws where mail could not be sent now; sends none. */
+  /** Checks the connection to the mail server without sending mail. Throws if mail cannot be sent now. */
   check(): Promise<void>
   close(): void
 }
 
-/** A mail server when one is configured, otherwise a folder into which every message is laid. */
+/** Opens the configured mail server, or otherwise a folder that stores each message as a file. */
 export const openMail = (config: Config['mail'], clock: Clock): Mail =>
   config.smtp_url ? smtp(config.smtp_url.reveal(), config.from) : folder(config.directory!, config.from, clock)
 
 const smtp = (url: string, from: string): Mail => {
-  // Codes and links travel by mail: off this machine, only over an encrypted connection.
+  // Mails contain codes and links, so connections to other machines must be encrypted.
   const loopback = ['127.0.0.1', '[::1]', 'localhost'].includes(new URL(url).hostname)
   const transport = createTransport({ url, requireTLS: !loopback, connectionTimeout: 5_000, greetingTimeout: 5_000, socketTimeout: 10_000 }, { from })
   return {
     send: async ({ to, subject, text, from_name, reply_to }) => {
-      // Names and addresses are given apart, never as header text: whatever a name holds, it stays a name.
+      // Passes names and addresses as separate values, never as header text. This prevents header injection by a name.
       await transport.sendMail({
         to: { name: '', address: to },
         subject,
@@ -59,7 +59,7 @@ const folder = (directory: string, from: string, clock: Clock): Mail => ({
     }
     const head = Object.entries(headers).flatMap(([name, value]) => (value === undefined ? [] : [`${name}: ${line(value)}`]))
     await mkdir(directory, { recursive: true })
-    await writeFile(join(directory, `${newId(clock.wall())}.txt`), `${head.join('\n')}\n\n${text}\n`)
+    await writeFile(join(directory, `${newId(clock.wall())}.txt`), `${head.join('\n')}\n\n${text}\n`, { mode: 0o600 })
   },
   check: async () => {
     await mkdir(directory, { recursive: true })
@@ -68,20 +68,20 @@ const folder = (directory: string, from: string, clock: Clock): Mail => ({
   close: () => {},
 })
 
-/** A header is one line: whatever could end it is a space. */
+/** Replaces line breaks and control characters by spaces, because a header is one line. */
 const line = (text: string): string => text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]+/gu, ' ')
 
-/** The address of a sender that may have a name. */
+/** Returns the address of a sender such as `Name <address>`. */
 const addressOf = (sender: string): string => /<([^<>]*)>\s*$/.exec(sender)?.[1] ?? sender
 
 export interface Letter extends Message {
   readonly at: Date
 }
 
-/** The newest messages that were laid into a folder: the mailbox of a development machine. */
+/** Returns the newest messages of a mail folder, the mailbox of a development machine. */
 export const readLetters = async (directory: string, most: number): Promise<Letter[]> => {
   const names = (await readdir(directory).catch(() => [])).filter((name) => name.endsWith('.txt'))
-  // Ids begin with the moment, so names sort by time.
+  // File names are ids, which start with a timestamp. Sorting by name therefore sorts by time.
   return Promise.all(
     names
       .toSorted()

@@ -5,7 +5,10 @@ import { ProcessorRefusal, type Payments } from './payments.ts'
 import { openStripe } from './stripe/processor.ts'
 import { openTestProcessor, type TestProcessorOptions } from './test/processor.ts'
 
-/** The processors of this deployment: Stripe, for accounts that were connected, and in the sandbox the test processor for all others. */
+/**
+ * Opens the processors of this deployment: Stripe for connected accounts, and in the sandbox the test processor for all
+ * others.
+ */
 export const openPayments = (
   config: Config,
   { clock, log, misbehave }: { clock: Clock; log: Log; misbehave?: TestProcessorOptions['misbehave'] },
@@ -16,7 +19,7 @@ export const openPayments = (
       ? null
       : openTestProcessor({
           url: config.database_url,
-          patience_ms: config.database_patience_ms,
+          timeout_ms: config.database_timeout_ms,
           environment: config.environment,
           clock,
           log,
@@ -42,7 +45,7 @@ export const openPayments = (
       try {
         await test?.completeAction(intent_client_secret, confirms)
       } catch (error) {
-        // Answered before, or too late: what became of it is told by the processor.
+        // The 3-D Secure challenge was answered before or has expired. The processor's events report the result.
         if (!(error instanceof ProcessorRefusal)) throw error
       }
     },

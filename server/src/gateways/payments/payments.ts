@@ -1,10 +1,13 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Secret } from '../../kernel/secrets.ts'
 
-/** What is charged: a card just entered, known by the token that the page was given for it, or one that was kept. */
+/** The instrument to charge: the token of a new card, which the processor's form created, or a saved payment method. */
 export type Instrument = { readonly kind: 'token'; readonly token: string } | { readonly kind: 'method'; readonly id: string }
 
-/** What paid, in words to show. It can be charged again when its intent was a setup or reusable, and succeeded. */
+/**
+ * The payment method of an intent, with its display data. The method can be charged again if the intent succeeded and
+ * was a setup or reusable.
+ */
 export interface KeptMethod {
   readonly id: string
   readonly type: string
@@ -13,39 +16,42 @@ export interface KeptMethod {
   readonly exp_month: number | null
   readonly exp_year: number | null
   readonly wallet: string | null
-  /** The same for the same card, whoever enters it. */
+  /** Identifies the card. The same card has the same fingerprint for every customer of the account. */
   readonly fingerprint: string
 }
 
 export interface Decline {
   readonly code: string
   readonly message: string
-  /** Trying the same card again will not help. */
+  /** True for a hard decline: another attempt with the same card will not succeed. */
   readonly final: boolean
 }
 
 export type IntentKind = 'payment' | 'setup'
 export type IntentStatus = 'requires_confirmation' | 'requires_action' | 'processing' | 'succeeded' | 'failed' | 'canceled'
 
-/** One payment, or one card to be kept. It is charged at most once, however often it is confirmed. */
+/**
+ * An intent: one payment, or the setup of one card without a payment. An intent is charged at most once, regardless of
+ * the number of confirmations.
+ */
 export interface Intent {
   readonly id: string
   readonly kind: IntentKind
   readonly status: IntentStatus
   readonly amount: number
   readonly currency: string
-  /** For the payer's own page, which finishes what a bank asks of the payer. */
+  /** Secret for the payer's page, which completes a 3-D Secure challenge with it. */
   readonly client_secret: string
   readonly metadata: Readonly<Record<string, string>>
   readonly method: KeptMethod | null
-  /** Why the last confirmation failed. A failed intent can be confirmed again, with something else. */
+  /** Reason why the last confirmation failed. A failed intent can be confirmed again with another card. */
   readonly decline: Decline | null
   readonly charged_at: Date | null
 }
 
 export type RefundStatus = 'pending' | 'succeeded' | 'failed' | 'canceled'
 
-/** Money on its way back. One that succeeded can still fail later. */
+/** A refund at the processor. A refund that succeeded can still fail later. */
 export interface ProcessorRefund {
   readonly id: string
   readonly intent_id: string
@@ -57,7 +63,7 @@ export interface ProcessorRefund {
 
 export type DisputeStatus = 'early_warning' | 'needs_response' | 'under_review' | 'won' | 'lost' | 'prevented'
 
-/** A payer asked their bank for the money back. */
+/** A dispute: the payer asked the bank for the money back. */
 export interface ProcessorDispute {
   readonly id: string
   readonly intent_id: string
@@ -65,19 +71,22 @@ export interface ProcessorDispute {
   readonly amount: number
   readonly currency: string
   readonly reason: string
-  /** Until when it can be answered; null where nothing can be. */
+  /** Deadline for a response; null if no response is possible. */
   readonly respond_by: Date | null
-  /** The time to answer has passed. */
+  /** True if the deadline for a response has passed. */
   readonly past_due: boolean
-  /** It was prevented by giving the money back. One that was only fended off has cost nothing. */
+  /** Concerns prevented disputes. True if the money was returned to the payer, false if the dispute was blocked at no cost. */
   readonly given_back: boolean
-  /** Nothing more is expected of it: if anything comes all the same, it is told. */
+  /** True if the dispute is unlikely to change, so that it need not be polled. If it changes nevertheless, the processor sends an event. */
   readonly asleep: boolean
 }
 
 export type ProcessorEventKind = 'intent.succeeded' | 'intent.failed' | 'intent.requires_action' | 'refund.updated' | 'dispute.updated' | 'method.updated'
 
-/** A hint that something happened: it may come late, twice or never, so whoever gets one reads the object itself. */
+/**
+ * An event: a hint that an object at the processor changed. Events may arrive late, twice or never, so the receiver
+ * must read the object itself.
+ */
 export interface ProcessorEvent {
   readonly id: string
   readonly kind: ProcessorEventKind
@@ -86,38 +95,39 @@ export interface ProcessorEvent {
 }
 
 /**
- * One payment account at a processor. Whoever charges creates an intent, which moves no money, commits its id, and only
- * then confirms it: whatever is lost on the way is found again under that id. The same key with the same request gives
- * the same answer, for a day. Calls throw `ProcessorRefusal` or `ProcessorSilent`; a decline is an answer.
+ * One payment account at a processor. To charge, a caller creates an intent (which moves no money), commits its id, and
+ * then confirms it. After a lost request or response, the caller finds the intent by that id. A repeated request with
+ * the same idempotency key returns the same response for a day. Calls throw `ProcessorRefusal` or `ProcessorSilent`. A
+ * decline is a normal response.
  */
 export interface Processor {
-  /** Absent where customers are known by our own names. Gives the processor's name of a customer, which intents are then made for. */
+  /** Creates a customer and returns the processor's id, which intents require. Absent if the processor uses our own customer ids. */
   createCustomer?(request: { readonly key: string; readonly metadata: Readonly<Record<string, string>> }): Promise<string>
   createIntent(request: {
     readonly key: string
     readonly kind: IntentKind
-    /** Nothing for a setup. */
+    /** Zero for a setup. */
     readonly amount: number
     readonly currency: string
     readonly customer: string
     readonly metadata: Readonly<Record<string, string>>
-    /** Keeps what pays, so that it can be charged when the payer is away. */
+    /** True if the payment method is saved for off-session charges. */
     readonly reusable: boolean
   }): Promise<Intent>
   confirmIntent(
     id: string,
     request: {
       readonly key: string
-      readonly means: Instrument
-      /** The payer is away: what would need them is declined. */
+      readonly deps: Instrument
+      /** True if the payer is absent. A charge that needs the payer is then declined. */
       readonly off_session: boolean
       readonly require_3ds: boolean
     },
   ): Promise<Intent>
   readIntent(id: string): Promise<Intent>
-  /** Every intent of a customer that carries this metadata, oldest first: how one whose id was lost is found again. */
+  /** Returns every intent of a customer with this metadata, oldest first. Used to find an intent whose id was lost. */
   findIntents(search: { readonly customer: string; readonly metadata: Readonly<Record<string, string>> }): Promise<Intent[]>
-  /** After this it can no longer be charged. */
+  /** Cancels the intent, so that it can no longer be charged. */
   cancelIntent(id: string): Promise<Intent>
   createRefund(request: {
     readonly key: string
@@ -126,51 +136,57 @@ export interface Processor {
     readonly metadata: Readonly<Record<string, string>>
   }): Promise<ProcessorRefund>
   readRefund(id: string): Promise<ProcessorRefund>
-  /** Every refund of an intent that carries this metadata, oldest first. */
+  /** Returns every refund of an intent with this metadata, oldest first. */
   findRefunds(search: { readonly intent_id: string; readonly metadata: Readonly<Record<string, string>> }): Promise<ProcessorRefund[]>
   readDispute(id: string): Promise<ProcessorDispute>
-  /** Gives the money up instead of answering. Saying it again changes nothing. */
+  /** Accepts the dispute, so that the payer keeps the money. Idempotent. */
   acceptDispute(id: string, request: { readonly key: string }): Promise<ProcessorDispute>
-  /** Every dispute about an intent, oldest first. */
+  /** Returns every dispute about an intent, oldest first. */
   findDisputes(search: { readonly intent_id: string }): Promise<ProcessorDispute[]>
-  /** After this it can no longer be charged. */
+  /** Deletes the payment method at the processor, so that it can no longer be charged. */
   forgetMethod(id: string): Promise<void>
-  /** What was kept, as it is now; nothing where it cannot be charged any more. Absent where nothing of it ever changes. */
+  /** Reads the current state of a saved method; null if it can no longer be charged. Absent if the processor's methods never change. */
   readMethod?(id: string): Promise<KeptMethod | null>
-  /** What a token stands for, before anything is charged; nothing for one that is not known. */
+  /** Returns the payment method behind a token before any charge; null for an unknown token. */
   previewToken(token: string): Promise<{ readonly type: string; readonly fingerprint: string; readonly name: string | null } | null>
-  /** A page of what it has told since a moment, and where the next one goes on. Absent where nothing that is told can be missed. */
+  /** Returns a page of the events since a time and the cursor of the next page. Absent if the processor delivers every event reliably. */
   listEvents?(since: Date, after: string | null): Promise<{ readonly events: readonly ProcessorEvent[]; readonly next: string | null }>
-  /** Reads what was posted to us, or throws `EventRefused` when this account did not sign it just now; null: nothing that concerns us. */
+  /**
+   * Verifies and parses an event that the processor posted. Returns null for an irrelevant type. Throws `EventRefused`
+   * if the signature is invalid or old.
+   */
   readEvent(headers: IncomingHttpHeaders, body: Buffer): ProcessorEvent | null
 }
 
-/** Whose money: one of an organization's accounts, with the secret that its callbacks are signed with. */
+/** A payment account of an organization, with the secret that signs its events. */
 export interface PaymentAccount {
   readonly id: string
   readonly processor: 'test' | 'stripe'
   readonly secret: Secret
-  /** What opens the account at its processor; null where that is on this machine. */
+  /** API key of the account; null for the built-in test processor. */
   readonly key: Secret | null
 }
 
 /** The processors of this deployment, by account. */
 export interface Payments {
-  /** The processor that accounts are with unless another is connected: an account with the test processor is made when it is needed. */
+  /** The default processor of new accounts. An account of the test processor is created on first use. */
   readonly preferred: PaymentAccount['processor']
   readonly of: (account: PaymentAccount) => Processor
-  /** Which account at Stripe a key opens. Throws `ProcessorRefusal` where it opens none. */
+  /** Returns the Stripe account of a key. Throws `ProcessorRefusal` if the key is not valid. */
   readonly inspect: (key: Secret) => Promise<{ readonly id: string }>
-  /** What a processor on this machine wants to tell us: real ones call by themselves. */
+  /** Returns the pending events of the built-in test processor. Real processors post their events to our endpoint. */
   readonly calls: (
     secretOf: (account_id: string) => Promise<Secret | undefined>,
   ) => Promise<{ account_id: string; headers: Readonly<Record<string, string>>; body: string }[]>
-  /** Where the processor plays the payer's bank as well: the payer's answer to it. Knowing the intent's secret is enough. */
+  /**
+   * Answers the 3-D Secure challenge on behalf of the payer's bank, which the test processor simulates. The intent's
+   * client secret suffices.
+   */
   readonly playBank: (intent_client_secret: string, confirms: boolean) => Promise<void>
   readonly close: () => Promise<void>
 }
 
-/** A definite no: nothing was done, and nothing will be. */
+/** The processor rejected the request. The request had no effect and will have none. */
 export class ProcessorRefusal extends Error {
   override readonly name = 'ProcessorRefusal'
   readonly code: string
@@ -180,15 +196,18 @@ export class ProcessorRefusal extends Error {
   }
 }
 
-/** No answer: it may have been done or not. Ask again under the same key, or read the object. */
+/**
+ * The processor did not respond, so the effect may or may not have happened. The caller must retry with the same key or
+ * read the object.
+ */
 export class ProcessorSilent extends Error {
   override readonly name = 'ProcessorSilent'
   constructor(call: string, options?: ErrorOptions) {
-    super(`the processor did not answer ${call}`, options)
+    super(`the processor did not answer the request ${call}`, options)
   }
 }
 
-/** An event that was not signed by the account it claims to come from, or long ago. */
+/** The signature of an event is not valid for this account, or is too old. */
 export class EventRefused extends Error {
   override readonly name = 'EventRefused'
 }
@@ -200,5 +219,5 @@ const finalCodes = new Set(
   security_violation stolen_card stop_payment_order blocklist`.split(/\s+/),
 )
 
-/** Whether a decline with this code will be the same next time, at whatever processor. */
+/** True if this code is a hard decline at any processor. */
 export const isFinal = (code: string): boolean => finalCodes.has(code)

@@ -2,28 +2,31 @@ import { createHash } from 'node:crypto'
 import { isContentType } from './headers.ts'
 import { largestPart, mostParts, StorageRefusal, type UploadedPart } from './storage.ts'
 
-/** A mark as it is compared: some send it in quotes, some do not. */
+/** Normalizes an etag for comparison. Some clients send it with quotes, some without. */
 export const bare = (etag: string): string => etag.replaceAll(/^"|"$/g, '').toLowerCase()
 
-/** The mark of an object made of parts, as S3 makes it: the MD5 of the parts' MD5s, and their number. */
+/** Returns the etag of a multipart object as S3 calculates it: the MD5 of the parts' MD5s, and their number. */
 export const etagOfParts = (parts: readonly Pick<UploadedPart, 'etag'>[]): string => {
   const marks = createHash('md5')
   for (const { etag } of parts) marks.update(Buffer.from(bare(etag), 'hex'))
   return `${marks.digest('hex')}-${parts.length}`
 }
 
-/** What a client names at the end of its upload: at least one part, in rising order, each by a mark that could be one. */
+/**
+ * Validates the parts that a client names to complete its upload: at least one, in ascending order, with well-formed
+ * etags.
+ */
 export const checkParts = (parts: readonly UploadedPart[]): void => {
-  if (parts.length === 0) throw new StorageRefusal('wrong_part', 'An upload has at least one part, and none was named.')
+  if (parts.length === 0) throw new StorageRefusal('wrong_part', 'Received no parts; an upload has at least one.')
   for (const [at, { number, etag }] of parts.entries()) {
     const before = parts[at - 1]?.number ?? 0
-    if (number <= before) throw new StorageRefusal('wrong_part', `Parts are named in rising order: part ${number} came after part ${before}.`)
+    if (number <= before) throw new StorageRefusal('wrong_part', `Received part ${number} after part ${before}; list the parts in ascending order.`)
     if (!/^[0-9a-f]{32}$/.test(bare(etag)))
-      throw new StorageRefusal('wrong_part', `The etag of part ${number} is not one: send it as the upload of the part answered it.`)
+      throw new StorageRefusal('wrong_part', `The ETag of part ${number} is not valid. Send the ETag from the answer to its upload.`)
   }
 }
 
-// What follows is ours to get right: whoever gets it wrong is a bug, and hears so at once.
+// The checks below detect bugs of our own code, so they throw plain errors instead of `StorageRefusal`.
 
 export const checkPart = ({ number, size }: { readonly number: number; readonly size?: number | undefined }): void => {
   if (!Number.isInteger(number) || number < 1 || number > mostParts) throw new RangeError(`parts are numbered from 1 to ${mostParts}, not ${number}`)
@@ -33,12 +36,12 @@ export const checkPart = ({ number, size }: { readonly number: number; readonly 
 
 export const checkLife = (expires_in: number, longest: number): void => {
   if (!Number.isInteger(expires_in) || expires_in < 1 || expires_in > longest)
-    throw new RangeError(`a link lives from 1 to ${longest} seconds, not ${expires_in}`)
+    throw new RangeError(`a link is valid for 1 to ${longest} seconds, not ${expires_in}`)
 }
 
 export const checkRange = ({ start = 0, end = start }: { readonly start?: number; readonly end?: number }): void => {
   if (!Number.isInteger(start) || !Number.isInteger(end) || start < 0 || end < start)
-    throw new RangeError(`bytes are counted from 0, and end where they begin or later: not from ${start} to ${end}`)
+    throw new RangeError(`a range starts at 0 or later and does not end before its start: not ${start} to ${end}`)
 }
 
 export const checkMetadata = (metadata: Readonly<Record<string, string>>): void => {
@@ -54,5 +57,5 @@ export const checkType = (content_type: string): void => {
 }
 
 export const checkLimit = (limit: number): void => {
-  if (!Number.isInteger(limit) || limit < 1 || limit > 1000) throw new RangeError(`a page holds from 1 to 1000, not ${limit}`)
+  if (!Number.isInteger(limit) || limit < 1 || limit > 1000) throw new RangeError(`a page has 1 to 1000 entries, not ${limit}`)
 }

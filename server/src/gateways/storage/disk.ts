@@ -4,25 +4,25 @@ import { checkLife, checkPart, checkType } from './checks.ts'
 import { checkKey } from './keys.ts'
 import { pathOf, signLink, type BucketName, type LinkKeys } from './links.ts'
 import { serveLinks } from './serve.ts'
-import { openShelf } from './shelf.ts'
+import { openShelf } from './local-store.ts'
 import { longestDownload, longestUpload, type Bucket, type Storage } from './storage.ts'
 
 interface DiskOptions {
-  /** Everything lies in here, in one file system: renaming is what makes things appear at once. */
+  /** Root folder of all objects. All its subfolders must be on one file system, because changes are made atomic by renames. */
   readonly folder: string
-  /** Where people reach this server, which answers the links. */
+  /** Public URL of this server, which serves the links. */
   readonly url: URL
   readonly keys: LinkKeys
   readonly clock: Clock
 }
 
 /**
- * Objects in a folder. An object is one file: a block that says what it is, then its bytes; so it appears, is replaced
- * and goes at once, and whoever has it open reads on to its end. An upload is a folder of parts.
+ * Stores objects in a folder. An object is one file: a metadata block, then its bytes. An object is therefore created,
+ * replaced and deleted atomically, and open readers can finish. An upload is a folder of parts.
  */
 export const openDisk = ({ folder, url, keys, clock }: DiskOptions): Storage => {
   const shelves = { private: openShelf(join(folder, 'private'), clock), public: openShelf(join(folder, 'public'), clock) }
-  for (const one of Object.values(shelves)) one.tidy().catch(() => undefined) // Only what was left over: the next start finds it again.
+  for (const one of Object.values(shelves)) one.tidy().catch(() => undefined) // Errors are ignored: temporary files that remain are removed at the next start.
 
   const address = (path: string) => new URL(path, url).href
   const bucket = (name: BucketName): Bucket => {
@@ -63,5 +63,5 @@ export const openDisk = ({ folder, url, keys, clock }: DiskOptions): Storage => 
   }
 }
 
-/** Links end on a full second: that is how they are written. */
+/** Returns the time at which a link expires, in whole seconds, because links contain seconds. */
 const endOf = (clock: Clock, expires_in: number): Date => later(new Date(Math.floor(clock.wall().getTime() / 1000) * 1000), expires_in * seconds)

@@ -1,19 +1,19 @@
-/** Pictures that cannot carry a script. SVG can. */
+/** Image types that cannot contain a script. SVG is missing, because it can. */
 const inlineTypes: readonly string[] = ['image/jpeg', 'image/png', 'image/gif', 'image/webp']
 
-/** Whether this can be said in a header as what a file is: `type/subtype`, perhaps with parameters. */
+/** True for a valid content type: `type/subtype`, optionally with parameters. */
 export const isContentType = (text: string): boolean =>
   text.length <= 255 && /^[0-9A-Za-z!#$&^_.+-]+\/[0-9A-Za-z!#$&^_.+-]+( ?; ?[0-9A-Za-z_.+-]+=([0-9A-Za-z_.+-]+|"[ !#-[\]-~]*"))*$/.test(text)
 
-/** Whether a browser shows an object of the public bucket in place; all else it saves. */
+/** True if browsers display a public object of this type inline. All other types are downloaded. */
 export const isShownInPlace = (content_type: string): boolean => inlineTypes.includes(content_type.toLowerCase().split(';')[0]!.trim())
 
-/** An object is never changed under its address, but may be removed. */
+/** Cache-Control of public objects. A public object never changes, but it may be deleted, so caches keep it for an hour only. */
 export const publicCaching = 'public, max-age=3600'
 
 /**
- * Saved under this name, never shown in place. RFC 6266: the name in plain letters for whoever reads no other, and as it
- * is, in UTF-8 (RFC 5987), where that differs.
+ * Content-Disposition for a download under this name, never inline. By RFC 6266 it contains the name in ASCII, and in
+ * UTF-8 (RFC 5987) if that differs.
  */
 export const contentDisposition = (name: string): string => {
   const line = name.toWellFormed().replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, ' ')
@@ -25,5 +25,5 @@ export const contentDisposition = (name: string): string => {
   return `attachment; filename="${plain}"${plain === line ? '' : `; filename*=UTF-8''${extended(line)}`}`
 }
 
-/** Everything but the letters that RFC 5987 lets stand. */
+/** Percent-encodes all characters that RFC 5987 does not allow. */
 const extended = (text: string): string => encodeURIComponent(text).replaceAll(/['()*]/g, (letter) => `%${letter.charCodeAt(0).toString(16).toUpperCase()}`)

@@ -5,7 +5,7 @@ import { LinkRefused } from './storage.ts'
 
 export type BucketName = 'private' | 'public'
 
-/** What one link is good for, and nothing else. */
+/** The one operation that a link permits. */
 export type LinkUse = { readonly bucket: BucketName; readonly key: string } & (
   | {
       readonly method: 'PUT'
@@ -17,12 +17,12 @@ export type LinkUse = { readonly bucket: BucketName; readonly key: string } & (
   | { readonly method: 'GET'; readonly name: string; readonly content_type: string }
 )
 
-/** Newest first: the first signs, and what any of them signed is still good. */
+/** Signing keys, newest first. The first one signs, and all of them verify. */
 export type LinkKeys = readonly [Buffer, ...Buffer[]]
 
 export const linkRoot = '/storage/'
 
-/** Where this use is made, until then: path and query, to be put behind the address of this server. */
+/** Returns the path and query of a signed link that permits this operation until it expires. */
 export const signLink = (keys: LinkKeys, use: LinkUse, expires_at: Date): string => {
   const query = new URLSearchParams(fieldsOf(use))
   query.set('expires', String(Math.floor(expires_at.getTime() / 1000)))
@@ -32,20 +32,20 @@ export const signLink = (keys: LinkKeys, use: LinkUse, expires_at: Date): string
 
 export const pathOf = (bucket: BucketName, key: string): string => `${linkRoot}${bucket}/${key}`
 
-/** Which object a path names; nothing where it names none. */
+/** Parses the path of a storage URL into bucket and key. Returns undefined for an invalid path. */
 export const readPath = (path: string): { bucket: BucketName; key: string } | undefined => {
   const [, bucket, key = ''] = /^\/storage\/(private|public)\/(.+)$/.exec(path) ?? []
   return bucket !== undefined && isKey(key) ? { bucket: bucket as BucketName, key } : undefined
 }
 
-/** What a link that came back may do. One that we did not sign so, or that has ended, may nothing. */
+/** Verifies a link and returns the permitted operation. Throws if the signature is invalid or the link has expired. */
 export const readLink = (keys: LinkKeys, method: string, { bucket, key }: { bucket: BucketName; key: string }, query: URLSearchParams, now: Date): LinkUse => {
   const signature = query.get('signature') ?? ''
   if (!keys.some((one) => sameText(signatureOf(one, method, bucket, key, query), signature)))
-    throw new LinkRefused('not_permitted', 'This link was not made here, or was changed since. Ask for a new one.')
-  // Only what we wrote comes this far.
+    throw new LinkRefused('not_permitted', 'The signature of this link is not valid. Request a new link.')
+  // The signature is valid, so the fields of the link were written by this server and need no validation.
   const ends = new Date(Number(query.get('expires')) * 1000)
-  if (now >= ends) throw new LinkRefused('not_permitted', `This link ended at ${ends.toISOString()}. Ask for a new one.`)
+  if (now >= ends) throw new LinkRefused('not_permitted', `This link expired at ${ends.toISOString()}. Request a new one.`)
   if (method === 'GET') return { method, bucket, key, name: query.get('name')!, content_type: query.get('type')! }
   return {
     method: 'PUT',
@@ -70,7 +70,7 @@ const fieldsOf = (use: LinkUse): Record<string, string> =>
 
 const signed = ['name', 'type', 'upload', 'part', 'size', 'sha256', 'expires']
 
-/** Over what is meant rather than how it is written: an address may be escaped anew on its way. */
+/** Signs the decoded values, because a URL may be re-encoded in transit. */
 const signatureOf = (key: Buffer, method: string, bucket: BucketName, path: string, query: URLSearchParams): string =>
   createHmac('sha256', key)
     .update(JSON.stringify([method, bucket, path, ...signed.map((name) => query.get(name))]))

@@ -6,7 +6,10 @@ import { openDisk } from './disk.ts'
 import { pathOf, type LinkKeys } from './links.ts'
 import { StorageRefusal, type Bucket, type Storage } from './storage.ts'
 
-/** The storage of this deployment: a folder, a store that speaks S3, or none. What one deployment keeps, another that shares the place never meets. */
+/**
+ * Opens the storage of this deployment: a folder, an S3-compatible store, or none. Deployments that share a store have
+ * separate prefixes.
+ */
 export const openStorage = async (
   { storage, public_url, sealing_keys }: Pick<Config, 'storage' | 'public_url' | 'sealing_keys'>,
   { clock, deployment_id }: { clock: Clock; deployment_id: string },
@@ -19,17 +22,17 @@ export const openStorage = async (
       keys: sealing_keys.map(({ key }) => createHmac('sha256', key).update('links to the storage').digest()) as unknown as LinkKeys,
       clock,
     })
-  // Large, and read only where it is needed.
+  // Imports the S3 client only for deployments that use it, because the module is large.
   const { openS3 } = await import('./s3.ts')
   return openS3({ ...storage, root: `${deployment_id}/`, clock })
 }
 
-/** Where nothing is configured, nothing is kept, and whoever tries is told what to set. */
+/** Storage for deployments without configuration. Every call throws an error that names the required settings. */
 const nowhere = (public_url: URL): Storage => {
   const refuse = async (): Promise<never> => {
     throw new StorageRefusal(
       'misconfigured',
-      'No storage for files is set up: set BURSAR_STORAGE_DIR (a folder), or BURSAR_S3_BUCKET, BURSAR_S3_PUBLIC_BUCKET, BURSAR_S3_ACCESS_KEY_ID and BURSAR_S3_SECRET_ACCESS_KEY (a store).',
+      'File storage is not configured. Set BURSAR_STORAGE_DIR for a local folder. For S3, set BURSAR_S3_BUCKET, BURSAR_S3_PUBLIC_BUCKET, BURSAR_S3_ACCESS_KEY_ID and BURSAR_S3_SECRET_ACCESS_KEY.',
     )
   }
   const bucket: Bucket = {
@@ -45,6 +48,6 @@ const nowhere = (public_url: URL): Storage => {
     list: refuse,
     listUploads: refuse,
   }
-  // What speaks of an object can still be shown, though the object cannot.
+  // Public URLs are still returned, so that records with a URL can be shown. The objects cannot be loaded.
   return { private: bucket, public: { ...bucket, publicUrl: (key) => new URL(pathOf('public', key), public_url).href }, close: () => undefined }
 }

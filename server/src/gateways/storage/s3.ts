@@ -21,54 +21,56 @@ import { contentDisposition, isShownInPlace, publicCaching } from './headers.ts'
 import { checkKey, checkPrefix } from './keys.ts'
 import { longestDownload, longestUpload, StorageRefusal, StorageSilent, type Bucket, type Storage, type StoredObject } from './storage.ts'
 import { wholeOf } from './streams.ts'
+import { trimEndOf } from '../../kernel/texts.ts'
 
 export interface S3Options {
-  /** None for Amazon's own, of the region. */
+  /** Endpoint of the store. Undefined for Amazon S3, whose endpoint follows from the region. */
   readonly endpoint: URL | undefined
-  /** Where clients reach the store, if by another address than we do. */
+  /** Endpoint in the links for clients, if it differs from `endpoint`. */
   readonly link_endpoint: URL | undefined
   readonly region: string
-  /** The bucket in the path rather than in the name of the host. */
+  /** True if the bucket is part of the path instead of the host name. */
   readonly path_style: boolean
   readonly access_key_id: string
   readonly secret_access_key: Secret
   readonly bucket: string
   readonly public_bucket: string
-  /** Where the public bucket is served to everybody. */
+  /** Public base URL of the public bucket. */
   readonly public_url: URL | undefined
-  /** Under what all keys lie, so that two deployments may share a bucket and never meet. */
+  /** Prefix of all keys. It separates deployments that share a bucket. */
   readonly root: string
   readonly clock: Clock
 }
 
-/** How long the store may take to answer; to make one object of ten thousand parts takes longer. */
-const patience = 15 * seconds
+/** Timeout for a response of the store. The completion of an upload with 10,000 parts may take longer. */
+const timeout = 15 * seconds
 const composing = 3 * minutes
 
-/** Objects in a store that speaks S3. */
+/** Stores objects in an S3-compatible store. */
 export const openS3 = (options: S3Options): Storage => {
   const connect = (endpoint: URL | undefined) =>
     new S3Client({
       region: options.region,
       ...(endpoint ? { endpoint: endpoint.href } : {}),
-      // What is set is what counts: nothing from the machine's own AWS settings.
+      // Uses only the given settings and ignores the machine's AWS configuration.
       ignoreConfiguredEndpointUrls: true,
       forcePathStyle: options.path_style,
       credentials: { accessKeyId: options.access_key_id, secretAccessKey: options.secret_access_key.reveal() },
-      // Otherwise every link carries the CRC32 of an empty body, and stores that are not Amazon's refuse it.
+      // The default would add the CRC32 of an empty body to every link, and stores other than Amazon S3 refuse such links.
       requestChecksumCalculation: 'WHEN_REQUIRED',
       responseChecksumValidation: 'WHEN_REQUIRED',
       maxAttempts: 3,
       requestHandler: {
         connectionTimeout: 3 * seconds,
-        // A socket is idle as well while we take our time to read: how long the store may be silent is counted in `ask` and `wholeOf`.
+        // The socket timeout is disabled, because a socket is also idle while we read slowly. `ask` and `wholeOf` limit
+        // the time that the store may take instead.
         socketTimeout: 0,
         httpAgent: { keepAlive: true, maxSockets: 64 },
         httpsAgent: { keepAlive: true, maxSockets: 64 },
       },
     })
   const client = connect(options.endpoint)
-  // It only signs.
+  // A client for the endpoint that users reach. It only signs links.
   const signer = options.link_endpoint ? connect(options.link_endpoint) : client
   return {
     private: bucketOf(options, client, signer, 'private'),
@@ -81,7 +83,7 @@ export const openS3 = (options: S3Options): Storage => {
 }
 
 const publicRoot = ({ public_url, link_endpoint, endpoint, path_style, public_bucket, region }: S3Options): string => {
-  const plain = (url: URL) => url.href.replace(/\/+$/, '')
+  const plain = (url: URL) => trimEndOf(url.href, '/')
   if (public_url) return plain(public_url)
   const host = link_endpoint ?? endpoint ?? new URL(`https://s3.${region}.amazonaws.com`)
   return path_style ? `${plain(host)}/${public_bucket}` : `${host.protocol}//${public_bucket}.${host.host}`
@@ -95,7 +97,7 @@ const bucketOf = ({ bucket, public_bucket, root, clock }: S3Options, client: S3C
   const head = async (key: string): Promise<StoredObject | undefined> => {
     const place = at(key)
     try {
-      const found = await ask('head', patience, (abortSignal) => client.send(new HeadObjectCommand(place), { abortSignal }))
+      const found = await ask('head', timeout, (abortSignal) => client.send(new HeadObjectCommand(place), { abortSignal }))
       return {
         etag: bare(found.ETag ?? ''),
         version: found.VersionId ?? null,
@@ -110,11 +112,11 @@ const bucketOf = ({ bucket, public_bucket, root, clock }: S3Options, client: S3C
     }
   }
 
-  /** Whether the store says that this upload is not open; while it says nothing, nobody knows. */
+  /** True if the store confirms that this upload is not open. False if it does not answer. */
   const isGone = async (key: string, upload_id: string): Promise<boolean> => {
     const command = new ListPartsCommand({ ...at(key), UploadId: upload_id, MaxParts: 1 })
     try {
-      await ask('completeUpload', patience, (abortSignal) => client.send(command, { abortSignal }))
+      await ask('completeUpload', timeout, (abortSignal) => client.send(command, { abortSignal }))
       return false
     } catch (error) {
       return isClosed(error)
@@ -130,11 +132,12 @@ const bucketOf = ({ bucket, public_bucket, root, clock }: S3Options, client: S3C
         ContentType: content_type,
         Metadata: { ...metadata },
         ...(checksums ? { ChecksumAlgorithm: 'SHA256' } : {}),
-        // The store answers the public by itself: what it may show in place is said here.
+        // The store serves public objects itself. The header must therefore be stored with the object, to decide
+        // whether browsers display it inline.
         ...(name === 'public' && isShownInPlace(content_type) ? {} : { ContentDisposition: 'attachment' }),
         ...(name === 'public' ? { CacheControl: publicCaching } : {}),
       })
-      const { UploadId } = await ask('beginUpload', patience, (abortSignal) => client.send(command, { abortSignal }))
+      const { UploadId } = await ask('beginUpload', timeout, (abortSignal) => client.send(command, { abortSignal }))
       if (!UploadId) throw new StorageSilent('beginUpload: the store answered without an id')
       return UploadId
     },
@@ -149,11 +152,11 @@ const bucketOf = ({ bucket, public_bucket, root, clock }: S3Options, client: S3C
         ...at(key),
         UploadId: upload_id,
         PartNumber: number,
-        // Signed, so that a body of another length is refused; every client sends its length by itself.
+        // The size is signed, so that a body of another length is refused. Clients send the length automatically.
         ...(size === undefined ? {} : { ContentLength: size }),
         ...(checksum_sha256_base64 === undefined ? {} : { ChecksumSHA256: checksum_sha256_base64, ChecksumAlgorithm: 'SHA256' }),
       })
-      // As headers, where a store looks for them, rather than in the query.
+      // Keeps these headers out of the signed query, because stores read them only from the headers of the request.
       const url = await getSignedUrl(signer, command, { expiresIn: expires_in, signingDate, unhoistableHeaders: new Set(Object.keys(headers)) })
       return { url, headers, expires_at: later(signingDate, expires_in * seconds) }
     },
@@ -174,12 +177,13 @@ const bucketOf = ({ bucket, public_bucket, root, clock }: S3Options, client: S3C
       try {
         const { VersionId } = await ask('completeUpload', composing, (abortSignal) => client.send(command, { abortSignal }))
         const there = await head(key)
-        if (!there) throw new StorageSilent('completeUpload: done, and then gone')
+        if (!there) throw new StorageSilent('completeUpload: the upload was completed, but its object is missing')
         return { ...there, version: VersionId ?? there.version }
       } catch (error) {
-        // Ceph fails with a fault of its own where there is no such upload: then it is asked whether it is open.
+        // Ceph returns an internal error for an unknown upload. A second request then checks whether the upload is
+        // open.
         if (!(error instanceof StorageSilent ? await isGone(key, upload_id) : isClosed(error))) throw error
-        // Perhaps it was done, and the answer lost.
+        // An earlier call may have completed the upload although its response was lost. Then the object has the etag of these parts.
         const there = await head(key)
         if (there?.etag === etagOfParts(parts)) return there
         throw new StorageRefusal('no_such_upload', words.no_such_upload, { cause: error })
@@ -189,7 +193,7 @@ const bucketOf = ({ bucket, public_bucket, root, clock }: S3Options, client: S3C
     abortUpload: async ({ key, upload_id }) => {
       const command = new AbortMultipartUploadCommand({ ...at(key), UploadId: upload_id })
       try {
-        await ask('abortUpload', patience, (abortSignal) => client.send(command, { abortSignal }))
+        await ask('abortUpload', timeout, (abortSignal) => client.send(command, { abortSignal }))
       } catch (error) {
         if (!isClosed(error)) throw error
       }
@@ -204,7 +208,7 @@ const bucketOf = ({ bucket, public_bucket, root, clock }: S3Options, client: S3C
         ...(name === 'public' && isShownInPlace(content_type) ? {} : { ContentDisposition: 'attachment' }),
         ...(name === 'public' ? { CacheControl: publicCaching } : {}),
       })
-      await ask('put', patience, (abortSignal) => client.send(command, { abortSignal }))
+      await ask('put', timeout, (abortSignal) => client.send(command, { abortSignal }))
     },
 
     head,
@@ -213,9 +217,9 @@ const bucketOf = ({ bucket, public_bucket, root, clock }: S3Options, client: S3C
       checkRange(range)
       const { start = 0, end } = range
       const command = new GetObjectCommand({ ...at(key), ...(start === 0 && end === undefined ? {} : { Range: `bytes=${start}-${end ?? ''}` }) })
-      const { Body, ContentLength } = await ask('read', patience, (abortSignal) => client.send(command, { abortSignal }))
+      const { Body, ContentLength } = await ask('read', timeout, (abortSignal) => client.send(command, { abortSignal }))
       if (!Body || ContentLength === undefined) throw new StorageSilent('read: the store answered without a body')
-      return wholeOf(Body as Readable, ContentLength, patience)
+      return wholeOf(Body as Readable, ContentLength, timeout)
     },
 
     presignDownload: async ({ key, name: as, content_type = 'application/octet-stream', expires_in }) => {
@@ -232,7 +236,7 @@ const bucketOf = ({ bucket, public_bucket, root, clock }: S3Options, client: S3C
 
     delete: async (key) => {
       const command = new DeleteObjectCommand(at(key))
-      await ask('delete', patience, (abortSignal) => client.send(command, { abortSignal }))
+      await ask('delete', timeout, (abortSignal) => client.send(command, { abortSignal }))
     },
 
     list: async ({ prefix, after, limit }) => {
@@ -243,7 +247,7 @@ const bucketOf = ({ bucket, public_bucket, root, clock }: S3Options, client: S3C
         MaxKeys: limit,
         ...(after === undefined ? {} : { StartAfter: `${root}${after}` }),
       })
-      const { Contents = [], IsTruncated } = await ask('list', patience, (abortSignal) => client.send(command, { abortSignal }))
+      const { Contents = [], IsTruncated } = await ask('list', timeout, (abortSignal) => client.send(command, { abortSignal }))
       const objects = Contents.map(({ Key, Size, LastModified }) => ({ key: keyOf(Key), size: Size ?? 0, last_modified_at: LastModified ?? clock.wall() }))
       return { objects, next: IsTruncated ? (objects.at(-1)?.key ?? null) : null }
     },
@@ -257,7 +261,7 @@ const bucketOf = ({ bucket, public_bucket, root, clock }: S3Options, client: S3C
         MaxUploads: limit,
         ...(key === undefined ? {} : { KeyMarker: `${root}${key}`, UploadIdMarker: upload_id }),
       })
-      const answer = await ask('listUploads', patience, (abortSignal) => client.send(command, { abortSignal }))
+      const answer = await ask('listUploads', timeout, (abortSignal) => client.send(command, { abortSignal }))
       const uploads = (answer.Uploads ?? []).map(({ Key, UploadId, Initiated }) => ({
         key: keyOf(Key),
         upload_id: UploadId ?? '',
@@ -268,10 +272,10 @@ const bucketOf = ({ bucket, public_bucket, root, clock }: S3Options, client: S3C
   }
 }
 
-/** That an upload is not open; Ceph sometimes says that its key is not there. */
+/** True if an upload is not open. Ceph sometimes reports a missing key instead. */
 const isClosed = (error: unknown): boolean => error instanceof StorageRefusal && (error.code === 'no_such_upload' || error.code === 'absent')
 
-/** Asks the store, and waits so long for the answer; what then streams in is no longer under this clock. */
+/** Runs a request with a timeout for the response. The streaming of the body is not included. */
 const ask = async <T>(what: string, milliseconds: number, work: (signal: AbortSignal) => Promise<T>): Promise<T> => {
   const ends = new AbortController()
   const timer = setTimeout(() => ends.abort(), milliseconds)
@@ -298,22 +302,22 @@ const refusals: Record<string, StorageRefusal['code'] | undefined> = {
   InvalidRange: 'out_of_range',
 }
 const words: Record<StorageRefusal['code'], string> = {
-  no_such_upload: 'There is no open upload of this id for this file: it was completed, aborted, or opened for another.',
-  wrong_part: 'A part is not what was uploaded, or all but the last do not have at least 5 MiB.',
-  absent: 'There is no object under this key.',
-  out_of_range: 'The object ends before the bytes that were asked for.',
-  misconfigured: 'The store does not let us in: check BURSAR_S3_ENDPOINT, the region, the buckets and the keys.',
+  no_such_upload: 'This file has no open upload with this id. It was completed, aborted, or belongs to another file.',
+  wrong_part: 'A part differs from its upload, or a part other than the last is smaller than 5 MiB.',
+  absent: 'There is no object with this key.',
+  out_of_range: 'The object is shorter than the requested range.',
+  misconfigured: 'The storage rejects our credentials or settings. Check BURSAR_S3_ENDPOINT, the region, the buckets and the keys.',
 }
-/** Refused now, and perhaps not the next time. */
+/** Temporary errors that may succeed on retry. */
 const passing = ['RequestTimeout', 'SlowDown', 'OperationAborted', 'ConditionalRequestConflict', 'TooManyRequestsException']
 
-/** What the store said is a refusal; that it said nothing, or that it cannot now, is silence. */
+/** Maps an error of the store. A definite error becomes a `StorageRefusal`. No answer, or a temporary error, becomes `StorageSilent`. */
 const told = (what: string, error: unknown): Error => {
   const { name, $metadata } = error as { name: string; $metadata?: { httpStatusCode?: number } }
   const status = $metadata?.httpStatusCode
   const code = refusals[name]
   if (code) return new StorageRefusal(code, words[code], { cause: error })
   if (status !== undefined && status >= 300 && status < 500 && status !== 408 && status !== 429 && !passing.includes(name))
-    return new StorageRefusal('misconfigured', `${words.misconfigured} It said ${name} (${status}) to ${what}.`, { cause: error })
-  return new StorageSilent(`${what}: no answer from the store (${(error as NodeJS.ErrnoException).code ?? name})`, { cause: error })
+    return new StorageRefusal('misconfigured', `${words.misconfigured} It answered ${name} (${status}) to ${what}.`, { cause: error })
+  return new StorageSilent(`${what}: no answer from the storage (${(error as NodeJS.ErrnoException).code ?? name})`, { cause: error })
 }

@@ -4,15 +4,15 @@ import { contentDisposition, isShownInPlace, publicCaching } from './headers.ts'
 import { readLink, readPath, type BucketName, type LinkKeys, type LinkUse } from './links.ts'
 import { LinkRefused, StorageRefusal, type LinkAnswer, type LinkRequest, type ServeLink, type StoredObject } from './storage.ts'
 
-/** An object that is open: it is read once, or closed. */
+/** An open object. The caller must either read it once or close it. */
 export interface OpenObject {
   readonly stored: StoredObject
-  /** Both ends included; closes with the stream. */
+  /** Reads a range, both ends included. The object is closed with the stream. */
   readonly read: (start: number, end: number) => Promise<Readable>
   readonly close: () => Promise<void>
 }
 
-/** Keeps one part of an upload, and answers its mark. */
+/** Stores one part of an upload and returns its etag. */
 export type PartWriter = (use: Extract<LinkUse, { method: 'PUT' }>, body: Readable) => Promise<string>
 
 interface Served {
@@ -22,12 +22,12 @@ interface Served {
   readonly writePart: PartWriter
 }
 
-/** From any page, because the link alone decides. */
+/** CORS headers for all origins, because the link alone grants access. */
 const shared = { 'access-control-allow-origin': '*', 'access-control-expose-headers': 'etag', 'cross-origin-resource-policy': 'cross-origin' }
-/** Whatever is served here was made by somebody else: it runs nothing, and is taken for nothing but what it is called. */
+/** Headers that prevent script execution and content sniffing, because users upload the content. */
 const harmless = { 'content-security-policy': "default-src 'none'; sandbox", 'x-content-type-options': 'nosniff', 'referrer-policy': 'no-referrer' }
 
-/** Answers the links of a store that has no server of its own, and shows what is public. */
+/** Serves the links and the public objects of a store that has no server of its own. */
 export const serveLinks =
   ({ keys, clock, openObject, writePart }: Served): ServeLink =>
   async (request) => {
@@ -49,12 +49,12 @@ export const serveLinks =
     const use = open ? undefined : readLink(keys, request.method, place, parameters, clock.wall())
     request.admitted?.()
     if (use?.method === 'PUT') {
-      // As with S3, where it is signed: what the link promises is said again with the body.
+      // The client must send the checksum of the link as a header. S3 requires this too, because it signs the header.
       if (use.checksum_sha256_base64 !== null && request.headers['x-amz-checksum-sha256'] !== use.checksum_sha256_base64)
-        throw new LinkRefused('not_permitted', `This link asks for the header x-amz-checksum-sha256: ${use.checksum_sha256_base64}.`)
+        throw new LinkRefused('not_permitted', `This link requires the header x-amz-checksum-sha256: ${use.checksum_sha256_base64}.`)
       const announced = request.headers['content-length']
       if (use.size !== null && announced !== undefined && Number(announced) !== use.size)
-        throw new LinkRefused('wrong_body', `The part has ${Number(announced)} bytes, and was announced with ${use.size}.`)
+        throw new LinkRefused('wrong_body', `The part has ${Number(announced)} bytes, but was announced with ${use.size}.`)
       return { status: 200, headers: { ...shared, etag: `"${await writePart(use, request.body)}"` } }
     }
     const found = await openObject(place.bucket, place.key)
@@ -62,9 +62,9 @@ export const serveLinks =
     return show(request, found, use)
   }
 
-const absent = () => new LinkRefused('absent', 'There is nothing at this address.')
+const absent = () => new LinkRefused('absent', 'There is nothing at this path.')
 
-/** An object as a link or the public sees it: whole, a part of it, or that it has not changed. */
+/** Responds with an object: completely, as a range, or as not modified. */
 const show = async (request: LinkRequest, found: OpenObject, use: { name: string; content_type: string } | undefined): Promise<LinkAnswer> => {
   const { etag, size, last_modified_at, content_type } = found.stored
   const headers: Record<string, string> = {
@@ -96,13 +96,16 @@ const show = async (request: LinkRequest, found: OpenObject, use: { name: string
   }
 }
 
-/** The one range that was asked for; nothing where none was, or it is of another version, or in a form that need not be served. */
+/**
+ * Returns the requested range. Undefined if the request has no range, if `If-Range` names another version, or if the
+ * range has an unsupported form.
+ */
 const rangeOf = ({ headers }: LinkRequest, etag: string, size: number): { start: number; end: number } | undefined => {
   const [, from, to] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(String(headers.range ?? '')) ?? []
   if (from === undefined || to === undefined || (from === '' && to === '') || size === 0) return undefined
   if (headers['if-range'] !== undefined && headers['if-range'] !== etag) return undefined
   if (from === '') return { start: Math.max(0, size - Number(to)), end: size - 1 }
   const end = to === '' ? size - 1 : Math.min(Number(to), size - 1)
-  // A range that ends before it begins is none; one that begins beyond the end is refused.
+  // A range that ends before its start is ignored. A range that starts after the end of the object is refused by the caller.
   return to !== '' && Number(to) < Number(from) ? undefined : { start: Number(from), end }
 }

@@ -32,12 +32,15 @@ import { measure } from './streams.ts'
 const letters = 'abcdefghijklmnopqrstuvwxyz'
 const mebibyte = 1024 * 1024
 
-/** A store, as whoever uses it sees it: the same tests hold for each. */
+/** A store under test. All tests run against each store. */
 interface Store {
   readonly name: string
-  /** Whether it compares a part with its checksum when the part comes, rather than leaving that to whoever reads it back. */
+  /**
+   * True if the store verifies the checksum of a part on upload. For other stores, the test verifies the checksum by
+   * reading the object back.
+   */
   readonly looks: boolean
-  /** Opens it, perhaps in another time or as another deployment. */
+  /** Opens the store, optionally with another clock or as another deployment. */
   readonly open: (options?: { clock?: Clock; root?: string }) => Promise<Storage>
   readonly close: () => Promise<void>
 }
@@ -46,7 +49,7 @@ const diskStore = async (): Promise<Store> => {
   const folder = mkdtempSync(join(tmpdir(), 'storage-'))
   const keys: LinkKeys = [randomBytes(32)]
   const servers = new Map<string, { url: URL; close: () => Promise<unknown> }>()
-  /** Each deployment has a server of its own, which is mounted as the real one is. */
+  /** Starts one server per deployment, mounted like the real one. */
   const serverOf = async (root: string) => {
     const known = servers.get(root)
     if (known) return known.url
@@ -123,7 +126,7 @@ const put = async ({ url, headers }: Pick<Link, 'url' | 'headers'>, body: Buffer
 
 const newKey = (name = 'guide.pdf') => `downloadable/${randomText(10, letters)}/${name}`
 
-/** Everything from the first byte to the last, as a seller would send it. */
+/** Uploads a file with all steps of a seller's client. */
 const upload = async (bucket: Bucket, key: string, parts: Buffer[], { content_type = 'application/pdf', metadata = {}, checksums = true } = {}) => {
   const upload_id = await bucket.beginUpload({ key, content_type, metadata, checksums })
   const sent = []
@@ -141,7 +144,7 @@ const bytesOf = async (body: Readable): Promise<Buffer> => Buffer.concat(await b
 
 setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
-/** What is really held, after everything that is not was thrown away. */
+/** Memory in use after a garbage collection. */
 const live = () => {
   collect()
   const { heapUsed, arrayBuffers } = process.memoryUsage()
@@ -151,7 +154,7 @@ const large = Number(process.env.BURSAR_TEST_FILE_MIB ?? 64) * mebibyte
 
 const stores = [diskStore, ...(process.env.BURSAR_TEST_S3 === 'off' ? [] : [radosStore])]
 
-describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', open] as const))('a store on %s', (_, openStore) => {
+describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', open] as const))('store on %s', (_, openStore) => {
   let store: Store
   let storage: Storage
   let bucket: Bucket
@@ -162,14 +165,14 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
   })
   afterAll(() => store.close())
 
-  test('an upload in parts appears whole when it is completed, and not before; completed twice, it is the same', async () => {
+  test('makes a multipart upload visible only after its completion, and completes idempotently', async () => {
     const key = newKey()
     const parts = [randomBytes(smallestPart), randomBytes(smallestPart + 1), randomBytes(100)]
     const upload_id = await bucket.beginUpload({ key, content_type: 'application/pdf', metadata: { 'bursar-file': 'f1' }, checksums: true })
     const links = await Promise.all(
       parts.map((part, at) => bucket.presignPart({ key, upload_id, number: at + 1, size: part.length, checksum_sha256_base64: sha256(part), expires_in: 600 })),
     )
-    // In any order, as clients do.
+    // Uploads the parts in another order than their numbers.
     const sent = []
     for (const at of [2, 0, 1]) {
       const { status, etag } = await put(links[at]!, parts[at]!)
@@ -210,7 +213,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     expect((await bucket.listUploads({ prefix: '', limit: 1000 })).uploads.filter((one) => one.key === key)).toEqual([])
   })
 
-  test('a part of another size than its link was made for is refused, shorter or longer', async () => {
+  test('rejects a part that is shorter or longer than its link allows', async () => {
     const key = newKey()
     const upload_id = await bucket.beginUpload({ key, content_type: 'text/plain', metadata: {}, checksums: false })
     const link = await bucket.presignPart({ key, upload_id, number: 1, size: 1000, expires_in: 600 })
@@ -222,7 +225,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     expect((await bucket.completeUpload({ key, upload_id, parts: [{ ...wrong, etag: right.etag }] })).size).toBe(1000)
   })
 
-  test('a part that is not what its checksum promised is refused, or told by reading it back; another promise than the link is refused', async () => {
+  test("rejects a part with a wrong checksum or detects it on reading, and rejects a checksum other than the link's", async () => {
     const key = newKey()
     const right = Buffer.alloc(1000, 1)
     const wrong = Buffer.alloc(1000, 2)
@@ -242,7 +245,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     expect(parts[0]!.toString('base64')).toBe(sha256(wrong))
   })
 
-  test('parts must be those that came, in order, and large enough; a refused completion can be mended', async () => {
+  test('completes an upload only with uploaded parts in order and of sufficient size, and allows a corrected retry', async () => {
     const key = newKey()
     const upload_id = await bucket.beginUpload({ key, content_type: 'text/plain', metadata: {}, checksums: false })
     const send = async (number: number, body: Buffer) => {
@@ -262,7 +265,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
       [first, { ...last, etag: '../../upload.json' }],
     ])
       await expect(bucket.completeUpload({ key, upload_id, parts })).rejects.toMatchObject({ name: 'StorageRefusal', code: 'wrong_part' })
-    // What is sent again under the same number takes the place of what was there.
+    // Uploading a part again replaces the earlier part.
     const again = await send(2, Buffer.alloc(smallestPart, 4))
     for (const parts of [
       [first, small, last],
@@ -274,7 +277,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     expect(parts[1]!.toString('base64')).toBe(sha256(Buffer.alloc(smallestPart, 4)))
   })
 
-  test('the id of an upload is worth nothing under another key', async () => {
+  test('rejects an upload id that was issued for another key', async () => {
     const [mine, theirs] = [newKey(), newKey()]
     const upload_id = await bucket.beginUpload({ key: theirs, content_type: 'text/plain', metadata: {}, checksums: false })
     const body = Buffer.from('theirs')
@@ -290,7 +293,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
       await expect(bucket.completeUpload({ key: mine, upload_id: made_up || 'none', parts })).rejects.toMatchObject({ code: 'no_such_upload' })
   })
 
-  test('after an upload was aborted its links are dead and nothing of it is left; aborting again changes nothing', async () => {
+  test('invalidates the links of an aborted upload, deletes its parts, and aborts idempotently', async () => {
     const key = newKey()
     const upload_id = await bucket.beginUpload({ key, content_type: 'text/plain', metadata: {}, checksums: false })
     const link = await bucket.presignPart({ key, upload_id, number: 1, size: 3, expires_in: 600 })
@@ -304,7 +307,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     expect((await bucket.listUploads({ prefix: '', limit: 1000 })).uploads.filter((one) => one.key === key)).toEqual([])
   })
 
-  test('a link is good for one thing, until it ends', async () => {
+  test('permits one operation per link until the link expires', async () => {
     const key = newKey()
     await upload(bucket, key, [Buffer.from('to be sold')])
     const link = await bucket.presignDownload({ key, name: 'guide.pdf', expires_in: 300 })
@@ -332,7 +335,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     for (const number of [0, 10_001]) await expect(bucket.presignPart({ key, upload_id, number, expires_in: 60 })).rejects.toThrow(RangeError)
   })
 
-  test('a download is saved under its name in whatever script, and never shown in place', async () => {
+  test('downloads a file under its name in any script, and never inline', async () => {
     const key = newKey('page.html')
     const body = Buffer.from('<script>alert(1)</script>')
     await upload(bucket, key, [body], { content_type: 'text/html' })
@@ -359,7 +362,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     }
   })
 
-  test('what the server itself puts down is there at once and whole, in place of what was there', async () => {
+  test('atomically writes an object that the server itself has created, and replaces an existing object under the same key', async () => {
     const { private: bucket } = await store.open()
     const key = 'made/here.pdf'
     for (const text of ['%PDF one', '%PDF another']) await bucket.put({ key, content_type: 'application/pdf', bytes: Buffer.from(text) })
@@ -371,7 +374,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     await bucket.delete(key)
   })
 
-  test('bytes are read from where to where, and never too few', async () => {
+  test('returns exactly the requested byte range', async () => {
     const key = newKey()
     const parts = [randomBytes(smallestPart), randomBytes(1000)]
     await upload(bucket, key, parts)
@@ -396,7 +399,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     await expect(bucket.read(empty, { start: 0, end: 5 })).rejects.toMatchObject({ code: 'out_of_range' })
   })
 
-  test('a large file goes in and comes back in memory that does not grow with it', { timeout: 600_000 }, async () => {
+  test('transfers a large file in constant memory', { timeout: 600_000 }, async () => {
     const key = newKey('large.bin')
     const chunk = randomBytes(64 * 1024)
     const size = large / 2
@@ -450,7 +453,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     expect(passed).toBe(2 * large)
     expect(most).toBeLessThan(24 * mebibyte)
 
-    // Whoever stops taking is not sent more.
+    // A consumer that stops reading receives no more data.
     const unread = await bucket.read(key)
     await once(unread, 'readable')
     const held = live()
@@ -460,7 +463,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     await bucket.delete(key)
   })
 
-  test('a file that is deleted while it is read is read to its end or breaks off, and is gone for everybody else', async () => {
+  test('lets an open reader finish or fail if the file is deleted meanwhile, and later readers do not find the file', async () => {
     const key = newKey()
     const parts = [randomBytes(smallestPart * 2), randomBytes(smallestPart)]
     await upload(bucket, key, parts)
@@ -488,7 +491,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     expect((await fetch(link.url)).status).toBe(404)
   })
 
-  test('whoever completes under a key that is taken replaces what was there, for those who read afterwards', async () => {
+  test('replaces an existing object when an upload under its key is completed', async () => {
     const key = newKey()
     await upload(bucket, key, [Buffer.from('old')], { content_type: 'text/old' })
     await upload(bucket, key, [Buffer.from('newer')], { content_type: 'text/new' })
@@ -496,7 +499,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     expect(await bytesOf(await bucket.read(key))).toEqual(Buffer.from('newer'))
   })
 
-  test('completing twice at once, or while it is aborted, makes the whole object or none', async () => {
+  test('creates the whole object or none if completions race with each other or with an abort', async () => {
     for (let round = 0; round < 10; round++) {
       const key = newKey()
       const upload_id = await bucket.beginUpload({ key, content_type: 'text/plain', metadata: {}, checksums: false })
@@ -520,7 +523,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     }
   })
 
-  test('lists come in pages, by the beginning of the key and within one deployment; what was abandoned can be swept', async () => {
+  test('lists objects and open uploads in pages, by prefix and per deployment', async () => {
     const root = `swept-${randomText(8, letters)}`
     const one = await store.open({ root })
     const other = await store.open({ root: `${root}x` })
@@ -567,7 +570,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     await other.private.abortUpload({ key: 'a/left', upload_id: kept })
   })
 
-  test('anybody sees what is public: pictures in place, SVG and all else only to be saved', async () => {
+  test('serves public images inline, and SVG and other types as downloads', async () => {
     for (const [content_type, disposition] of [
       ['image/png', null],
       ['image/svg+xml', 'attachment'],
@@ -590,7 +593,7 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
     expect((await fetch(place)).status).toBe(403)
   })
 
-  test('what could lead out of its place is no key', async () => {
+  test('rejects object keys that could refer to a file outside their folder', async () => {
     for (const key of [
       '',
       '/',
@@ -629,10 +632,10 @@ describe.each(stores.map((open) => [open === diskStore ? 'disk' : 'radosgw', ope
   })
 })
 
-describe('a store that fails', () => {
+describe('failing store', () => {
   const options = s3Options('t-nowhere')
   const failing = (changes: Partial<S3Options>) => openS3({ ...options, ...changes }).private
-  /** Answers every connection with these bytes, and then does with it what it is told. */
+  /** Starts a server that answers every connection with these bytes, and then ends, breaks or keeps the connection. */
   const pretend = async (answer: string, after: 'end' | 'destroy' | 'wait') => {
     const server = createServer((socket) => {
       socket.on('error', () => undefined)
@@ -646,7 +649,7 @@ describe('a store that fails', () => {
     return { url: new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}`), close: () => server.close() }
   }
 
-  test('nobody there, or nothing but errors, is silence; what breaks off is never taken for the whole', async () => {
+  test('throws StorageSilent if the store is unreachable, answers with a server error or sends a truncated body', async () => {
     await expect(failing({ endpoint: new URL('http://127.0.0.1:1') }).head('a/b')).rejects.toThrow(StorageSilent)
     const broken = await pretend('HTTP/1.1 503 Slow Down\r\ncontent-length: 0\r\n\r\n', 'end')
     await expect(failing({ endpoint: broken.url }).delete('a/b')).rejects.toThrow(StorageSilent)
@@ -657,7 +660,7 @@ describe('a store that fails', () => {
     short.close()
   })
 
-  test.runIf(process.env.BURSAR_TEST_S3 !== 'off')('a wrong key or no such bucket is for whoever runs the deployment to mend', async () => {
+  test.runIf(process.env.BURSAR_TEST_S3 !== 'off')('reports a wrong key or bucket as a misconfiguration', async () => {
     for (const changes of [{ secret_access_key: new Secret('wrong') }, { access_key_id: 'nobody' }, {}]) {
       const bucket = failing(changes)
       const error = await bucket.list({ prefix: '', limit: 1 }).catch((error: unknown) => error)
@@ -667,7 +670,7 @@ describe('a store that fails', () => {
     }
   })
 
-  test('where nothing is set up everything refuses and says what to set, and what speaks of a file can still be shown', async () => {
+  test('refuses every call without configuration, names the settings, and still returns public URLs', async () => {
     const config = readConfig({
       ...variables({ url: 'postgres://x@127.0.0.1/x', owner_url: 'postgres://x@127.0.0.1/x' }, 'smtp://127.0.0.1:1'),
       BURSAR_STORAGE_DIR: '',
@@ -693,28 +696,29 @@ describe('links and names', () => {
     return readLink(under, method, readPath(path!)!, new URLSearchParams(query), at)
   }
 
-  test('a link says what was signed, and nothing that was changed; older keys still read, and only they', () => {
+  test('verifies signed links, rejects every modified link, and accepts signatures of older keys', () => {
     const end = new Date('2026-04-01T12:05:00Z')
     const url = signLink(keys, use, end)
     expect(read(url)).toEqual(use)
     expect(read(url, { under: [Buffer.alloc(32, 2), ...keys] })).toEqual(use)
-    expect(() => read(url, { under: [Buffer.alloc(32, 2)] })).toThrow('not made here')
-    expect(() => read(url, { method: 'GET' })).toThrow('not made here')
+    expect(() => read(url, { under: [Buffer.alloc(32, 2)] })).toThrow('signature of this link is not valid')
+    expect(() => read(url, { method: 'GET' })).toThrow('signature of this link is not valid')
     expect(read(url, { at: new Date(end.getTime() - 1) })).toEqual(use)
-    expect(() => read(url, { at: end })).toThrow('ended at 2026-04-01T12:05:00.000Z')
+    expect(() => read(url, { at: end })).toThrow('expired at 2026-04-01T12:05:00.000Z')
     const fields = new URLSearchParams(url.split('?')[1])
     for (const name of fields.keys()) {
       const changed = new URLSearchParams(fields)
       changed.set(name, `${fields.get(name)}1`)
-      expect(() => read(`/storage/private/a/b?${changed.toString()}`), name).toThrow('not made here')
+      expect(() => read(`/storage/private/a/b?${changed.toString()}`), name).toThrow('signature of this link is not valid')
       changed.delete(name)
-      expect(() => read(`/storage/private/a/b?${changed.toString()}`), name).toThrow('not made here')
+      expect(() => read(`/storage/private/a/b?${changed.toString()}`), name).toThrow('signature of this link is not valid')
     }
-    for (const path of ['/storage/public/a/b', '/storage/private/a/c']) expect(() => read(`${path}?${fields.toString()}`)).toThrow('not made here')
+    for (const path of ['/storage/public/a/b', '/storage/private/a/c'])
+      expect(() => read(`${path}?${fields.toString()}`)).toThrow('signature of this link is not valid')
     for (const path of ['/storage/private/a/../b', '/storage/other/a', '/storage/private/', '/storage/private/a%2Fb']) expect(readPath(path)).toBeUndefined()
   })
 
-  test('whatever a file is called: its link survives, its header is one, and its key leads nowhere else', () => {
+  test('creates valid links, headers and keys for any file name', () => {
     fc.assert(
       fc.property(fc.oneof(fc.string({ unit: 'grapheme' }), fc.string({ unit: 'binary' })), (name) => {
         const asked: LinkUse = { method: 'GET', bucket: 'private', key: 'a/b', name, content_type: 'text/plain' }
@@ -737,7 +741,7 @@ describe('links and names', () => {
     expect(contentDisposition('Größe.pdf')).toBe(`attachment; filename="Gro_e.pdf"; filename*=UTF-8''Gr%C3%B6%C3%9Fe.pdf`)
   })
 
-  test('the folder of a disk holds nothing after everything was deleted and aborted', async () => {
+  test('leaves no files in the folder after all deletions and aborts', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'storage-'))
     const disk = openDisk({ folder, url: new URL('http://localhost'), keys, clock: systemClock })
     const upload_id = await disk.private.beginUpload({ key: 'a/b/c', content_type: 'text/plain', metadata: {}, checksums: false })

@@ -1,16 +1,16 @@
 import type { Readable } from 'node:stream'
 
-/** A part as it was uploaded: the store's own mark of it, and the checksum that was promised for it, if one was. */
+/** An uploaded part: its number, the etag that the store returned, and the checksum that the client announced, if any. */
 export interface UploadedPart {
   readonly number: number
   readonly etag: string
   readonly checksum_sha256_base64: string | null
 }
 
-/** What the store says of an object that is there. */
+/** Properties of a stored object. */
 export interface StoredObject {
   readonly etag: string
-  /** Only where the store keeps versions. */
+  /** The version id of the object. Null if the store does not keep versions. */
   readonly version: string | null
   readonly size: number
   readonly last_modified_at: Date
@@ -18,10 +18,10 @@ export interface StoredObject {
   readonly metadata: Readonly<Record<string, string>>
 }
 
-/** An address that may be used without any other credential, until it ends. */
+/** A URL that grants access without other credentials until it expires. */
 export interface Link {
   readonly url: string
-  /** What has to be sent along, as it stands. */
+  /** Headers that a request to this URL must contain unchanged. */
   readonly headers: Readonly<Record<string, string>>
   readonly expires_at: Date
 }
@@ -32,7 +32,7 @@ export interface OpenUpload {
   readonly began_at: Date
 }
 
-/** So much of a list at a time; `next` is given back as `after`, and is null at the end. */
+/** The request for one page of a list. Pass the `next` of a page as `after` to get the following page; `next` is null at the end. */
 export interface Paging {
   readonly prefix: string
   readonly after?: string | undefined
@@ -41,27 +41,27 @@ export interface Paging {
 }
 
 /**
- * One shelf of objects, each under a key. An object appears whole, when its upload is completed, or not at all; who
- * completes under a key that is taken replaces what was there. Keys are what `isKey` allows; `keySegment` makes a part
- * of one out of a file's name. Calls throw `StorageRefusal` or `StorageSilent`.
+ * One bucket of objects, each under a key. An object appears completely, when its upload is completed, or not at all.
+ * Completion under an existing key replaces the object. `isKey` defines valid keys, and `keySegment` converts a file
+ * name to a part of one. Calls throw `StorageRefusal` or `StorageSilent`.
  */
 export interface Bucket {
   /**
-   * Opens an upload in parts. Nothing is there to see until it is completed. Silent, it may be open all the same: the
-   * sweeper finds it by its key.
+   * Opens a multipart upload. The object is visible only after completion. After `StorageSilent` the upload may be
+   * open; the periodic cleanup finds it by its key.
    */
   beginUpload(upload: {
     readonly key: string
-    /** As `isContentType` allows. */
+    /** Valid by `isContentType`. */
     readonly content_type: string
-    /** Names in small letters, digits and hyphens; values in ASCII; 2 KiB together. */
+    /** Names consist of lower-case letters, digits and hyphens, values of ASCII characters. The maximum is 2 KiB in total. */
     readonly metadata: Readonly<Record<string, string>>
-    /** Whether every part will come with its checksum. All do, or none: stores refuse a mixture. */
+    /** True if every part has a checksum. Either all parts have one or none, because stores refuse a mixture. */
     readonly checksums: boolean
   }): Promise<string>
   /**
-   * Where one part is sent, by PUT, with exactly the headers that come along. With a size, a body of another size is
-   * refused; with a checksum, one of other content is, by stores that look: not all do, so what counts is read back.
+   * Returns the link for the PUT of one part, with the required headers. A body of another size than the given one is
+   * refused. A wrong checksum is refused only by some stores, so the object must be verified by reading it back.
    */
   presignPart(part: {
     readonly key: string
@@ -74,36 +74,36 @@ export interface Bucket {
     readonly expires_in: number
   }): Promise<Link>
   /**
-   * Makes the object of its parts: every one that came is named, in rising order, and all but the last have at least
-   * 5 MiB. Refused as `no_such_upload` when this upload was not opened for this key, as `wrong_part` when a part is not
-   * what came. Said again after it was done, with the same parts, it answers the same.
+   * Creates the object from its parts. All uploaded parts must be named, in ascending order, and all but the last have
+   * at least 5 MiB. Throws `no_such_upload` if the upload was not opened for this key, and `wrong_part` if a part
+   * differs. Idempotent for the same parts.
    */
   completeUpload(upload: { readonly key: string; readonly upload_id: string; readonly parts: readonly UploadedPart[] }): Promise<StoredObject>
-  /** Throws away an upload and its parts. Of one that is not open, it changes nothing. */
+  /** Deletes an upload and its parts. Idempotent. */
   abortUpload(upload: { readonly key: string; readonly upload_id: string }): Promise<void>
-  /** Puts down what this server has made itself, and is small: at once and whole, in place of what was there. */
+  /** Writes a small object that this server created. Atomic, replaces an existing one. */
   put(object: { readonly key: string; readonly content_type: string; readonly bytes: Uint8Array }): Promise<void>
-  /** What is under this key now, or nothing. */
+  /** Returns the object under this key, or undefined. */
   head(key: string): Promise<StoredObject | undefined>
   /**
-   * The bytes, no faster than they are taken; from `start` to `end`, both included. It ends only after the last byte:
-   * whatever comes between is an error of the stream, `StorageSilent`. Whoever does not read to the end destroys it.
+   * Streams the bytes from `start` to `end`, both included, with backpressure. The stream ends only after the last
+   * byte; otherwise it fails with `StorageSilent`. A consumer that stops early must destroy it.
    */
   read(key: string, range?: { readonly start?: number; readonly end?: number }): Promise<Readable>
-  /** Where the object can be fetched, as a file to be saved: never shown in place. */
+  /** Returns a link that downloads the object, never inline. */
   presignDownload(download: {
     readonly key: string
-    /** What it is saved as, in whatever script. */
+    /** File name of the download, in any script. */
     readonly name: string
     readonly content_type?: string | undefined
     /** Seconds, at most 300. */
     readonly expires_in: number
   }): Promise<Link>
-  /** Removes an object. Of one that is not there, it changes nothing. */
+  /** Deletes an object. Idempotent. */
   delete(key: string): Promise<void>
-  /** Objects whose keys begin so, in the order of their keys. */
+  /** Lists the objects with this prefix, ordered by key. */
   list(paging: Paging): Promise<{ readonly objects: readonly ListedObject[]; readonly next: string | null }>
-  /** Uploads that are open under keys that begin so. */
+  /** Lists the open uploads whose keys have this prefix. */
   listUploads(paging: Paging): Promise<{ readonly uploads: readonly OpenUpload[]; readonly next: string | null }>
 }
 
@@ -114,27 +114,27 @@ export interface ListedObject {
 }
 
 export interface PublicBucket extends Bucket {
-  /** Where anybody can see the object, for good. Pictures are shown in place, SVG and all else is saved. */
+  /** Returns the permanent public URL of the object. Images are displayed inline; SVG and other types are downloaded. */
   publicUrl(key: string): string
 }
 
-/** The stores of this deployment: what only a link opens, and what anybody may see. */
+/** The stores of this deployment: a private one with access by links, and a public one. */
 export interface Storage {
   readonly private: Bucket
   readonly public: PublicBucket
-  /** Answers the links, where the store has no address of its own and this server has to. */
+  /** Serves the links if the store has no server of its own. */
   readonly serve?: ServeLink
   readonly close: () => void
 }
 
-/** What is asked of a link, and what it answers: the store knows no web framework. */
+/** A request to a link, independent of the web framework. */
 export interface LinkRequest {
   readonly method: string
-  /** Path and query, as they came. */
+  /** Path and query as received. */
   readonly url: string
   readonly headers: Readonly<Record<string, string | string[] | undefined>>
   readonly body: Readable
-  /** Told once the link is known to be good: from here on the request may take its time. */
+  /** Called once the link of an upload is verified. The request may then exceed the request timeout. */
   readonly admitted?: () => void
 }
 export interface LinkAnswer {
@@ -145,7 +145,7 @@ export interface LinkAnswer {
 /** Throws `LinkRefused`. */
 export type ServeLink = (request: LinkRequest) => Promise<LinkAnswer>
 
-/** A link that is not, or no longer, good; or a body that is not what its link was made for. */
+/** An invalid or expired link, or a body that does not match its link. */
 export class LinkRefused extends Error {
   override readonly name = 'LinkRefused'
   readonly code: 'not_permitted' | 'absent' | 'wrong_body' | 'too_large' | 'out_of_range'
@@ -155,10 +155,10 @@ export class LinkRefused extends Error {
   }
 }
 
-/** A definite no: nothing was done, and asking again will not help. */
+/** The store rejected the request. The request had no effect, and a retry will not help. */
 export class StorageRefusal extends Error {
   override readonly name = 'StorageRefusal'
-  /** `misconfigured` is for whoever runs this deployment to mend; all else is about what was asked. */
+  /** `misconfigured` must be fixed by the operator. All other codes concern the request. */
   readonly code: 'no_such_upload' | 'wrong_part' | 'absent' | 'out_of_range' | 'misconfigured'
   constructor(code: StorageRefusal['code'], message: string, options?: ErrorOptions) {
     super(message, options)
@@ -166,7 +166,7 @@ export class StorageRefusal extends Error {
   }
 }
 
-/** No answer: it may have been done or not. Everything here but beginning an upload can be repeated. */
+/** The store did not respond, so the effect may or may not have happened. All calls except `beginUpload` can be retried. */
 export class StorageSilent extends Error {
   override readonly name = 'StorageSilent'
 }
@@ -174,6 +174,6 @@ export class StorageSilent extends Error {
 export const smallestPart = 5 * 1024 * 1024
 export const largestPart = 5 * 1024 * 1024 * 1024
 export const mostParts = 10_000
-/** Seconds. Downloads are handed out one at a time: a link that leaks is soon worth nothing. */
+/** Maximum lifetime of a download link in seconds. It is short, because each download gets its own link and a link may leak. */
 export const longestDownload = 300
 export const longestUpload = 3600

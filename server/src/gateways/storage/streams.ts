@@ -3,10 +3,10 @@ import { Transform, type Readable } from 'node:stream'
 import { StorageSilent } from './storage.ts'
 
 /**
- * The same bytes, and either all of them or an error: a store that falls silent half-way must not look like a shorter
- * file. Whoever takes them slowly is not mistaken for a store that is slow.
+ * Passes the bytes of the source through, and fails unless exactly `size` bytes arrive. Otherwise an interrupted
+ * transfer would look like a shorter file. The timeout measures the source only, not a slow consumer.
  */
-export const wholeOf = (source: Readable, size: number, patience: number): Readable => {
+export const wholeOf = (source: Readable, size: number, timeout: number): Readable => {
   let seen = 0
   const out = new Transform({
     transform: (chunk: Buffer, _, done) => {
@@ -14,15 +14,15 @@ export const wholeOf = (source: Readable, size: number, patience: number): Reada
       timer.refresh()
       done(null, chunk)
     },
-    flush: (done) => done(seen === size ? null : new StorageSilent(`the store ended after ${seen} of ${size} bytes`)),
+    flush: (done) => done(seen === size ? null : new StorageSilent(`the storage ended after ${seen} of ${size} bytes`)),
   })
   const timer = setTimeout(() => {
     if (out.writableNeedDrain) timer.refresh()
-    else out.destroy(new StorageSilent(`the store stopped after ${seen} of ${size} bytes`))
-  }, patience).unref()
-  source.on('error', (cause) => out.destroy(new StorageSilent(`the store broke off after ${seen} of ${size} bytes`, { cause })))
+    else out.destroy(new StorageSilent(`the storage stopped sending after ${seen} of ${size} bytes`))
+  }, timeout).unref()
+  source.on('error', (cause) => out.destroy(new StorageSilent(`the storage broke the connection after ${seen} of ${size} bytes`, { cause })))
   source.on('close', () => {
-    if (!source.readableEnded) out.destroy(new StorageSilent(`the store broke off after ${seen} of ${size} bytes`))
+    if (!source.readableEnded) out.destroy(new StorageSilent(`the storage broke the connection after ${seen} of ${size} bytes`))
   })
   out.on('close', () => {
     clearTimeout(timer)
@@ -35,15 +35,15 @@ export const wholeOf = (source: Readable, size: number, patience: number): Reada
 export interface Measured {
   readonly size: number
   readonly sha256: Buffer
-  /** Of each part, in their order; empty where no sizes were given. */
+  /** SHA-256 of each part, in order. Empty if the caller gave no part sizes. */
   readonly parts: readonly Buffer[]
-  /** How it begins, up to 4 KiB: enough to tell what it really is. */
+  /** The first bytes, up to 4 KiB, enough to detect the real type. */
   readonly beginning: Buffer
 }
 
 /**
- * What an object really is, by reading it through once, in memory that does not grow with it. With the sizes that its
- * parts were declared with, each part's SHA-256 as well; bytes beyond them count into the last.
+ * Computes the size and checksums of an object by reading it once, in constant memory. If the sizes of the parts are
+ * given, also hashes each part. Bytes beyond these sizes count as part of the last one.
  */
 export const measure = async (body: AsyncIterable<Buffer>, sizes: readonly number[] = []): Promise<Measured> => {
   const whole = createHash('sha256')
@@ -57,7 +57,7 @@ export const measure = async (body: AsyncIterable<Buffer>, sizes: readonly numbe
     whole.update(chunk)
     size += chunk.length
     if (kept < 4096) {
-      // A copy: what is kept must not keep the whole chunk.
+      // Copies the bytes, so that the memory of the chunk can be freed.
       beginning.push(Buffer.from(chunk.subarray(0, 4096 - kept)))
       kept += beginning.at(-1)!.length
     }

@@ -7,16 +7,16 @@ export interface TaxRate {
   readonly state: string | null
   /** Parts per million. */
   readonly rate: number
-  /** A business of this country accounts for the tax itself. */
+  /** True if business buyers in this country account for the tax themselves (reverse charge). */
   readonly reverse_charge: boolean
 }
 
-/** What a seller has said about a country, and where the seller is. */
+/** Returns the seller's tax rates for a country, and the country of the seller. */
 export type FindRates = (organization_id: string, country: string) => Promise<{ readonly seller_country: string | null; readonly rates: readonly TaxRate[] }>
 
 /**
- * Quotes from a seller's own list. A state's rate counts before its country's; so where states are told apart, a buyer
- * whose state is not known gets no quote.
+ * Quotes tax from the seller's own list. The rate of a state overrides the rate of its country. If a country has rates
+ * per state and the buyer's state is unknown, there is no quote.
  */
 export const openRates = (find: FindRates): TaxProvider => ({
   quote: async (question) => {
@@ -42,10 +42,13 @@ export const openRates = (find: FindRates): TaxProvider => ({
 
 const union = 'AT BE BG CY CZ DE DK EE ES FI FR GR HR HU IE IT LT LU LV MT NL PL PT RO SE SI SK'.split(' ')
 
-/** Numbers that people have too, or that say nothing about the tax of the country. */
+/** Formats of tax ids that do not identify a business: individuals have them too, or they concern a provincial tax. */
 const notOfBusinesses: readonly string[] = ['br_cpf', 'ca_pst_bc', 'ca_pst_mb', 'ca_pst_sk', 'ca_qst']
 
-/** Whether the buyer has a number that businesses of the buyer's country are known by. In the European Union that is the one for VAT, which names its country. */
+/**
+ * True if the buyer has a tax number that identifies businesses of its country. In the European Union that is the VAT
+ * number, which starts with the country code.
+ */
 const isBusiness = ({ address: { country }, tax_id }: PlacedQuestion): boolean => {
   if (!tax_id) return false
   if (union.includes(country)) return tax_id.format === 'eu_vat' && tax_id.value.startsWith(country === 'GR' ? 'EL' : country)

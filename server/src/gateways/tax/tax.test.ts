@@ -35,26 +35,26 @@ test.each([
   ['JP', 'location', 'inclusive'],
   ['US', 'inclusive', 'inclusive'],
   ['DE', 'exclusive', 'exclusive'],
-] as const)('in %s a price is, by %s, %s of tax', (country, behavior_option, behavior) => {
+] as const)('prices for a buyer in %s with the tax behavior %s are %s of tax', (country, behavior_option, behavior) => {
   expect(behaviorOf(question(country, null, { behavior_option }))).toBe(behavior)
 })
 
-test('without a provider nothing is collected, and the quote says so', async () => {
+test('quotes zero tax with the reason not_collecting for a seller without a tax provider', async () => {
   expect(await none.quote(question('US', 'NY'))).toEqual({ rate: 0, behavior: 'exclusive', jurisdiction: 'US', reason: 'not_collecting' })
 })
 
-describe("a seller's own rates", () => {
+describe("the seller's own rates", () => {
   test.each([
     ['a country', 'DE', null, 190_000, 'DE', 'standard_rated'],
     ['a state', 'US', 'US-NY', 88_750, 'US-NY', 'standard_rated'],
-    ['a state by its letters', 'US', ' ny ', 88_750, 'US-NY', 'standard_rated'],
-    ['a state before its country', 'CA', 'ON', 130_000, 'CA-ON', 'standard_rated'],
-    ['the country of a state without one', 'CA', 'CA-AB', 50_000, 'CA', 'standard_rated'],
-    ['a state of a country without one', 'US', 'TX', 0, 'US-TX', 'not_collecting'],
-    ['no state where there are none', 'DE', 'BY', 190_000, 'DE', 'standard_rated'],
+    ['a state by its short code', 'US', ' ny ', 88_750, 'US-NY', 'standard_rated'],
+    ['a state rate before the rate of its country', 'CA', 'ON', 130_000, 'CA-ON', 'standard_rated'],
+    ['the country rate for a state without a rate', 'CA', 'CA-AB', 50_000, 'CA', 'standard_rated'],
+    ['no rate for the state or its country', 'US', 'TX', 0, 'US-TX', 'not_collecting'],
+    ['a state of a country without state taxes', 'DE', 'BY', 190_000, 'DE', 'standard_rated'],
     ['a country that is not listed', 'JP', null, 0, 'JP', 'not_collecting'],
     ['a country without tax', 'AE', null, 0, 'AE', 'not_subject_to_tax'],
-  ])('%s', async (_, country, state, parts, jurisdiction, reason) => {
+  ])("quotes the seller's own rates: %s", async (_, country, state, parts, jurisdiction, reason) => {
     expect(await rates.quote(question(country, state))).toMatchObject({ rate: parts, jurisdiction, reason })
   })
 
@@ -64,25 +64,25 @@ describe("a seller's own rates", () => {
     ['US', 'US-ON'],
     ['CA', null],
     ['CA', 'NY'],
-  ])('no quote for %s with a state of %s: another rate may be due there', async (country, state) => {
+  ])('gives no quote for %s with the state %s, because another rate may apply there', async (country, state) => {
     expect(await rates.quote(question(country, state))).toBeNull()
   })
 
   test.each([
     ['a business abroad', 'DE', business('DE136695976', 'eu_vat'), 0, 'reverse_charge'],
-    ['a business in Greece, which spells itself otherwise', 'GR', business('EL094259216', 'eu_vat'), 0, 'reverse_charge'],
-    ['a business outside the union', 'CH', business('CHE107787577IVA', 'ch_vat'), 0, 'reverse_charge'],
+    ['a business in Greece, whose VAT prefix is EL', 'GR', business('EL094259216', 'eu_vat'), 0, 'reverse_charge'],
+    ['a business outside the EU', 'CH', business('CHE107787577IVA', 'ch_vat'), 0, 'reverse_charge'],
     ['a Brazilian business', 'BR', business('16727230000197', 'br_cnpj'), 0, 'reverse_charge'],
-    ['nobody', 'DE', {}, 190_000, 'standard_rated'],
-    ['a number of another country', 'DE', business('FR40303265045', 'eu_vat'), 190_000, 'standard_rated'],
-    ['a number of a person', 'BR', business('39053344705', 'br_cpf'), 170_000, 'standard_rated'],
-    ['a number that is not for VAT', 'DE', business('18181508155', 'de_stn'), 190_000, 'standard_rated'],
-    ["the seller's own country", 'FR', business('FR40303265045', 'eu_vat'), 200_000, 'standard_rated'],
-  ])('reverse charge: %s', async (_, country, given, parts, reason) => {
+    ['a buyer without a tax number', 'DE', {}, 190_000, 'standard_rated'],
+    ['a tax number of another country', 'DE', business('FR40303265045', 'eu_vat'), 190_000, 'standard_rated'],
+    ['a tax number of a natural person', 'BR', business('39053344705', 'br_cpf'), 170_000, 'standard_rated'],
+    ['a tax number that is not a VAT number', 'DE', business('18181508155', 'de_stn'), 190_000, 'standard_rated'],
+    ["a business in the seller's own country", 'FR', business('FR40303265045', 'eu_vat'), 200_000, 'standard_rated'],
+  ])('applies the reverse charge only to a foreign buyer with a business tax number of its country: %s', async (_, country, given, parts, reason) => {
     expect(await rates.quote(question(country, null, given))).toMatchObject({ rate: parts, reason })
   })
 
-  test('no reverse charge where it is not allowed, nor at home, nor for a seller who is nowhere', async () => {
+  test("applies no reverse charge if it is not allowed, within the seller's country, or without a seller country", async () => {
     const buyer = question('DE', null, business('DE136695976', 'eu_vat'))
     const quote = async (seller_country: string | null, allowed: boolean) =>
       (await openRates(async () => ({ seller_country, rates: [rate('DE', null, 190_000, allowed)] })).quote(buyer))!.reason
@@ -90,7 +90,7 @@ describe("a seller's own rates", () => {
     expect([await quote('FR', false), await quote('DE', true), await quote(null, true)]).toEqual(['standard_rated', 'standard_rated', 'standard_rated'])
   })
 
-  test('a list that cannot be read is no list', async () => {
+  test("throws if the seller's rates cannot be read", async () => {
     const broken = openRates(async () => {
       throw new Error('gone')
     })

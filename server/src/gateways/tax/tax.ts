@@ -8,17 +8,17 @@ export interface TaxAddress {
 export interface TaxQuestion {
   readonly organization_id: string
   readonly currency: string
-  /** Where the buyer is. Null: not known yet. */
+  /** Location of the buyer. Null if it is not known yet. */
   readonly address: TaxAddress | null
   readonly tax_id: { readonly value: string; readonly format: TaxIDFormat } | null
-  /** Whether prices hold the tax: as the seller says, or as is usual where the buyer is. */
+  /** Whether prices include tax. `location` follows the custom of the buyer's country; otherwise the seller has decided. */
   readonly behavior_option: 'location' | 'inclusive' | 'exclusive'
 }
 
-/** A question about a place. */
+/** A tax question with a known address of the buyer. */
 export type PlacedQuestion = TaxQuestion & { readonly address: TaxAddress }
 
-/** How the tax came about. */
+/** Reason for the quoted tax. */
 export type TaxReason = 'standard_rated' | 'not_collecting' | 'product_exempt' | 'reverse_charge' | 'not_subject_to_tax' | 'not_supported' | 'customer_exempt'
 
 export interface TaxQuote {
@@ -31,28 +31,28 @@ export interface TaxQuote {
 }
 
 /**
- * Says what tax is due on a sale. Null where the address does not tell enough; a provider that cannot find out throws
- * `TaxUnavailable`. No tax is an answer with a reason, never what is left when something went wrong.
+ * Quotes the tax on a sale. Returns null if the address is not sufficient, and throws `TaxUnavailable` if the tax
+ * cannot be determined. Zero tax is a quote with a reason, never the result of a failure.
  */
 export interface TaxProvider {
   quote(question: PlacedQuestion): Promise<TaxQuote | null>
 }
 
-/** Nobody can say now what tax is due. It is asked again later; the sale waits. */
+/** The tax cannot be determined now. The sale waits, and the quote is retried later. */
 export class TaxUnavailable extends Error {
   override readonly name = 'TaxUnavailable'
   constructor(why: string, options?: ErrorOptions) {
-    super(`no tax could be quoted: ${why}`, options)
+    super(`the tax could not be computed: ${why}`, options)
   }
 }
 
-/** Where people expect prices without tax. */
+/** Countries in which prices usually exclude tax. */
 const onTop: readonly string[] = ['US', 'CA', 'IN']
 
 export const behaviorOf = ({ behavior_option, address }: Pick<PlacedQuestion, 'behavior_option' | 'address'>): TaxQuote['behavior'] =>
   behavior_option === 'location' ? (onTop.includes(address.country) ? 'exclusive' : 'inclusive') : behavior_option
 
-/** A seller who collects no tax. */
+/** Provider for a seller who collects no tax. */
 export const none: TaxProvider = {
   quote: async (question) => ({ rate: 0, behavior: behaviorOf(question), jurisdiction: question.address.country, reason: 'not_collecting' }),
 }

@@ -6,9 +6,9 @@ import * as methods from './methods/methods.api.ts'
 import { operations as orders } from './orders/orders.api.ts'
 import { operations as paying } from './renewals/paying.api.ts'
 import * as renewals from './renewals/renewals.api.ts'
-import { operations as accounts } from './payments/accounts.api.ts'
+import * as accounts from './payments/accounts.api.ts'
 import * as attempts from './payments/attempts.api.ts'
-import * as hearing from './payments/hearing.api.ts'
+import * as hearing from './payments/processor-events.api.ts'
 import { operations as payments } from './payments/payments.api.ts'
 import * as refunding from './refunds/refunding.api.ts'
 import { operations as refunds } from './refunds/refunds.api.ts'
@@ -16,7 +16,7 @@ import { operations as subscriptions } from './subscriptions/subscriptions.api.t
 import { operations as changing } from './subscriptions/changing.api.ts'
 import { operations as portal } from './subscriptions/portal.api.ts'
 import { operations as previewing } from './subscriptions/previewing.api.ts'
-import { jobs as mails } from './mails/mails.api.ts'
+import { jobs as mails } from './emails/emails.api.ts'
 import * as seats from './seats/seats.api.ts'
 import { operations as sellers } from './sellers/sellers.api.ts'
 import { operations as taxes } from './taxes/taxes.api.ts'
@@ -33,7 +33,7 @@ export const area: Area = {
     ...documents.operations,
     ...paying,
     ...payments,
-    ...accounts,
+    ...accounts.operations,
     ...hearing.operations,
     ...refunds,
     ...refunding.operations,
@@ -44,9 +44,19 @@ export const area: Area = {
     ...sellers,
     ...wallets,
   ],
-  jobs: [...mails, ...documents.jobs, ...seats.jobs, ...attempts.jobs, ...renewals.jobs, ...refunding.jobs, ...disputes.jobs, ...methods.jobs],
+  jobs: [
+    ...mails,
+    ...accounts.jobs,
+    ...documents.jobs,
+    ...seats.jobs,
+    ...attempts.jobs,
+    ...renewals.jobs,
+    ...refunding.jobs,
+    ...disputes.jobs,
+    ...methods.jobs,
+  ],
   sweeps: [...renewals.sweeps, ...seats.sweeps, ...attempts.sweeps, ...hearing.sweeps, ...refunding.sweeps, ...disputes.sweeps],
-  chores: [...hearing.chores, ...seats.chores],
+  periodicTasks: [...hearing.periodicTasks, ...seats.periodicTasks],
   personal: {
     subscriptions: {
       of: 'customer_id',
@@ -55,7 +65,7 @@ export const area: Area = {
     orders: {
       of: 'customer_id',
       columns: {
-        // An invoice says who was billed for as long as it must be kept.
+        // An invoice must name the billed customer for its whole retention period.
         billing_name: 'kept',
         billing_address: 'kept',
         tax_id: 'kept',
@@ -64,45 +74,48 @@ export const area: Area = {
         custom_field_data: 'empty',
       },
     },
-    // Brand and last digits of a card belong to the books.
+    // The brand and the last four digits of a card belong to the accounting records, so they are kept.
     payments: { of: 'customer_id', columns: { processor_method: 'nothing', method_metadata: 'kept' } },
-    // What is kept to pay with is deleted with whoever kept it; its processor forgets it by its name.
+    // A saved payment method is deleted with its customer. The row keeps the processor's id, with which the method is
+    // then deleted at the processor.
     payment_methods: { of: 'customer_id', columns: { method_metadata: 'empty', fingerprint: 'nothing' } },
     seats: { of: 'buyer_customer_id', also: 'holder_customer_id', columns: { email: 'address', metadata: 'empty' } },
-    // What an invoice said of who sold and who was billed, it says as long as it must be kept.
+    // An invoice must name the seller and the billed customer for its whole retention period.
     seller_identities: { columns: { legal_name: 'kept', address: 'kept', tax_id: 'kept', email: 'kept' } },
     documents: { of: 'customer_id', through: { column: 'order_id', table: 'orders' }, columns: { facts: 'kept' } },
     refunds: { of: 'customer_id', columns: { comment: 'nothing', metadata: 'empty' } },
   },
-  secret: { payment_accounts: ['secret_sealed', 'key_sealed'], ended_invitations: ['hash'] },
+  secret: { payment_accounts: ['secret_sealed', 'key_sealed'], ended_invitations: ['hash'], seat_recipients: ['address'] },
 }
 
-export { applicable } from './engine/discounts.ts'
-export { anchorOf, nextPeriod, trialEnd } from './engine/periods.ts'
-export { QuantityBeyondTiers, tierAmount, upfrontLines, type UpfrontLine } from './engine/prices.ts'
-export { totalsOf, type Totals } from './engine/totals.ts'
-export { insertDispute, type DisputeRow } from './disputes/disputes.sql.ts'
-export { issue, reductionOf } from './orders/issuing.ts'
-export { insertOrder, type NewOrderItem, type NewOrderTax, type OrderRow } from './orders/orders.sql.ts'
+export { applicable } from './calc/discounts.ts'
+export { anchorOf, nextPeriod, trialEnd } from './calc/periods.ts'
+export { QuantityBeyondTiers, tierAmount, upfrontLines, type UpfrontLine } from './calc/prices.ts'
+export { totalsOf, type Totals } from './calc/totals.ts'
+export { insertDispute, type DisputeRow } from './records/disputes.sql.ts'
+export { issue, reductionOf } from './invoicing/issuing.ts'
+export { insertOrder, type NewOrderItem, type NewOrderTax, type OrderRow } from './records/orders.sql.ts'
 export { charge, look, openAttempt, processorOf, settle } from './payments/attempts.ts'
 export { assignPayment, defaultAccount, keepMethod, readPayment } from './payments/attempts.sql.ts'
 export { keepNothing } from './methods/methods.ts'
-export { formOf, publishableKeyOf } from './payments/accounts.sql.ts'
+export { formOf } from './payments/accounts.sql.ts'
 export { type PaymentAccountRow, type PaymentRow } from './payments/payments.sql.ts'
+export type { UpfrontPrice } from './calc/prices.ts'
+export { recordImportedPeriods } from './prorations/crediting.ts'
 export { cardKey, personKey } from './redemptions/persons.ts'
 export { insertRedemption, reserveUse, type RedemptionTable } from './redemptions/redemptions.sql.ts'
-export { insertRefund, type RefundRow } from './refunds/refunds.sql.ts'
+export { insertRefund, type RefundRow } from './records/refunds.sql.ts'
 export { seatBuyer } from './seats/assigning.ts'
 export { claimedSeats, claimedSeatsOf, containersOf, holdContainer, readSeat, seatsOf, type Container, type ContainerKey } from './seats/reading.sql.ts'
-export { findSeat, type SeatRow } from './seats/seats.sql.ts'
-export { show as showSeats } from './seats/seats.ts'
-export { findSubscription, hasBillableSubscription, insertSubscription, loadSubscriptions, type SubscriptionRow } from './subscriptions/subscriptions.sql.ts'
-export { labelOf } from './subscriptions/applying.ts'
-export { dueOf as subscriptionDue } from './subscriptions/telling.ts'
-export { presentSubscription } from './subscriptions/subscriptions.ts'
-export { isUpgradable, start as startSubscription, untouched, upgrade as upgradeSubscription } from './subscriptions/creating.ts'
+export { findLoadedSeat, type SeatRow } from './seats/seats.sql.ts'
+export { presentSeat } from './seats/seats.ts'
+export { findSubscription, hasBillableSubscription, insertSubscription, type SubscriptionRow } from './records/subscriptions.sql.ts'
+export { labelOf } from './invoicing/applying.ts'
+export { subscriptionDue } from './records/subscription-events.ts'
+export { presentSubscription } from './records/subscriptions.ts'
+export { isUpgradable, startSubscription, untouched, upgradeSubscription } from './subscriptions/creating.ts'
 export { hasPending } from './payments/attempts.sql.ts'
-export { AccountsSilent, dismissStray, findStrays } from './payments/strays.ts'
-export { listStrays, type StrayRow } from './payments/strays.sql.ts'
+export { AccountsSilent, dismissUnmatchedCharge, findUnmatchedCharges } from './payments/unmatched-charges.ts'
+export { listUnmatchedCharges, type UnmatchedChargeRow } from './payments/unmatched-charges.sql.ts'
 export { quoteTax } from './taxes/taxes.ts'
 export type { TaxQuote } from '../../gateways/tax/tax.ts'

@@ -11,11 +11,11 @@ export const area: Area = {
   operations: [...products, ...customFields, ...meters, ...discounts, ...benefits, ...storefront, ...files.operations],
   jobs: [],
   sweeps: files.sweeps,
-  chores: [],
+  periodicTasks: [],
 }
 
 export { readAnswers } from './custom-fields/answers.ts'
-export { create as createCustomField } from './custom-fields/custom-fields.ts'
+export { createCustomField } from './custom-fields/custom-fields.ts'
 export {
   findBenefit,
   givesBenefits,
@@ -26,21 +26,12 @@ export {
   replaceBenefits,
   type BenefitTable,
 } from './benefits/benefits.sql.ts'
-export { create as createBenefit, keepFiles as keepBenefitFiles, present as presentBenefit, settle as settleBenefit } from './benefits/benefits.ts'
-export { create as createDiscount, present as presentDiscount, presentBase as presentDiscountBase } from './discounts/discounts.ts'
-export {
-  findByCode as findDiscountByCode,
-  findDiscount,
-  findDiscountEver,
-  knownProducts as holdProducts,
-  loadDiscounts,
-  type DiscountRow,
-  type DiscountTable,
-} from './discounts/discounts.sql.ts'
+export { createBenefit, keepBenefitFiles, presentBenefit, settleBenefit } from './benefits/benefits.ts'
+export { createDiscount, presentDiscount, presentDiscountBase } from './discounts/discounts.ts'
+export { findDiscountByCode, findDiscount, findDiscountEver, type DiscountRow, type DiscountTable } from './discounts/discounts.sql.ts'
 export { loadFiles, type FileRow } from './files/files.sql.ts'
-export { commonOf as presentFileBase, presentDownloadable } from './files/presenting.ts'
-export { loadMeters } from './meters/meters.sql.ts'
-export { create as createMeter } from './meters/meters.ts'
+export { presentFileBase, presentDownloadable } from './files/presenting.ts'
+export { createMeter } from './meters/meters.ts'
 export {
   insertPrices,
   insertProduct,
@@ -49,17 +40,14 @@ export {
   loadProductRows,
   loadProducts,
   priceRow,
-  type Loaded as LoadedProduct,
+  productFromJson,
+  productJson,
+  productRowFromJson,
+  productRowJson,
+  type JsonProduct,
+  type LoadedProduct,
   type PriceRow,
   type ProductRow,
 } from './products/products.sql.ts'
 export { priceProblems } from './products/prices.ts'
-export {
-  create as createProduct,
-  leading as leadingPrice,
-  metersOf,
-  present as presentProduct,
-  presentBare as presentBareProduct,
-  presentPrice,
-  presentPrices,
-} from './products/products.ts'
+export { createProduct, leadingPrice, metersOf, presentProduct, presentBareProduct, presentPrice, presentPrices } from './products/products.ts'

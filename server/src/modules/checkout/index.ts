@@ -6,7 +6,7 @@ export const area: Area = {
   operations: [...checkouts.operations, ...links.operations],
   jobs: [...checkouts.jobs, ...links.jobs],
   sweeps: checkouts.sweeps,
-  chores: [],
+  periodicTasks: [],
   personal: {
     checkouts: {
       of: 'customer_id',
@@ -29,6 +29,6 @@ export const area: Area = {
   secret: { checkouts: ['secret_sealed', 'confirmed_with'], checkout_links: ['secret_sealed'] },
 }
 
-export { create as createCheckout } from './checkouts/checkouts.ts'
-export { create as createCheckoutLink } from './links/links.ts'
+export { createCheckout } from './checkouts/creating.ts'
+export { createCheckoutLink } from './links/links.ts'
 export { isConfirming } from './checkouts/checkouts.sql.ts'

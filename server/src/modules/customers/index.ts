@@ -1,5 +1,5 @@
 import type { Area } from '../handlers.ts'
-import * as forgetting from './forgetting/forgetting.api.ts'
+import * as forgetting from './customers/forgetting.api.ts'
 import { operations as customers } from './customers/customers.api.ts'
 import { operations as members } from './members/members.api.ts'
 import * as portal from './portal/portal.api.ts'
@@ -10,7 +10,7 @@ export const area: Area = {
   operations: [...customers, ...members, ...sessions.operations, ...portal.operations, ...testClocks],
   jobs: [...sessions.jobs, ...portal.jobs, ...forgetting.jobs],
   sweeps: [],
-  chores: sessions.chores,
+  periodicTasks: sessions.periodicTasks,
   personal: {
     customers: {
       of: 'id',
@@ -27,7 +27,7 @@ export const area: Area = {
     },
     members: { of: 'customer_id', columns: { email: 'address', name: 'nothing', external_id: 'nothing' } },
     customer_email_changes: { of: 'customer_id', columns: { email: 'address', previous_email: 'address' } },
-    // Deleted with the person: see forgetting.
+    // The anonymization deletes these rows: see `customers/forgetting.sql.ts`.
     customer_session_codes: { columns: { email: 'address' } },
   },
 }
@@ -39,26 +39,28 @@ export {
   findCustomers,
   holdAddress,
   loadCustomers,
-  lockByEmail as lockCustomerByEmail,
+  lockCustomerByEmail,
   lockCustomers,
   touchState,
-  type CustomerRow,
-} from './customers/customers.sql.ts'
+  touchStates,
+} from './records/customers.sql.ts'
+export { customerColumns, customerFromJson, customerJson, exists, type CustomerRow, type Marked } from './records/customer-rows.sql.ts'
 export {
   becomeBuyer,
-  change as changeCustomer,
+  changeCustomer,
   changeBilling,
-  complete as completeAddress,
-  create as createCustomer,
+  completeAddress,
+  createCustomer,
   createHolder,
-  find as findCustomer,
   lookAfterDeleted,
-  present as presentCustomer,
+  presentCustomer,
 } from './customers/customers.ts'
-export { noticeFiltered, ofCustomers, shownCustomer } from './lens.sql.ts'
-export { findMember, findMemberByEmail, findOwner as findOwnerOf, loadMembers, loadOwners, ownedBy, type MemberRow } from './members/members.sql.ts'
-export { add as addMember, insert as insertMember, nameMember, present as presentMember } from './members/members.ts'
+export { customerShownOn, noticeFiltered, ofCustomers, shownCustomer, shownWithCustomer } from './records/member-phase.sql.ts'
+export { findMember, findOwnerOf, loadMembers, memberColumns, memberFromJson, ownedBy, ownerWhere } from './records/members.sql.ts'
+export { type MemberRow } from './records/member-rows.sql.ts'
+export { addMember, memberWithAddress, presentMember } from './members/members.ts'
 export { holdStanding, presentOwn } from './portal/portal.ts'
 export { allow, allows } from './portal/roles.ts'
-export { endUnproved, open as openCustomerSession } from './sessions/sessions.ts'
-export { create as createTestClock } from './test-clocks/test-clocks.ts'
+export { endUnproved, openCustomerSession } from './sessions/sessions.ts'
+export { createTestClock } from './test-clocks/test-clocks.ts'
+export { findCustomer, permittedOne } from './records/customers.ts'

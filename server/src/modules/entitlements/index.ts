@@ -8,12 +8,12 @@ export const area: Area = {
   operations: [...downloadables, ...licenseKeys, ...grants.operations, ...state.operations],
   jobs: grants.jobs,
   sweeps: [...grants.sweeps, ...state.sweeps],
-  chores: [],
+  periodicTasks: [],
   personal: {
-    // Under which name somebody was let in elsewhere. The account stays until it has been shown out, and is gone with that.
+    // `account` and `properties` name an external account. `account` is kept until the account has been removed from the community, and is then cleared.
     benefit_grants: { of: 'buyer_customer_id', also: 'holder_customer_id', columns: { account: 'kept', properties: 'empty' } },
     license_keys: { of: 'buyer_customer_id', also: 'holder_customer_id', columns: {} },
-    // What somebody called the place where they use a key.
+    // Labels that customers gave to their devices.
     license_key_activations: {
       through: { column: 'license_key_id', table: 'license_keys' },
       of: 'buyer_customer_id',
@@ -24,12 +24,12 @@ export const area: Area = {
   secret: { license_keys: ['hash', 'pepper', 'key_sealed'] },
 }
 
-export { findGrant } from './grants/grants.sql.ts'
-export { loadGrants, presentGrant } from './grants/presenting.ts'
+export { presentGrant } from './grants/presenting.ts'
 export { grantByHand } from './grants/grants.ts'
-export { saveGrants, type GrantRow } from './grants/grants.sql.ts'
+export { findLoadedGrant } from './records/grant-lists.sql.ts'
+export { saveGrants, type GrantRow } from './records/grants.sql.ts'
 export { insertDownloadables } from './downloadables/downloadables.sql.ts'
-export { lockAway as lockKeyAway, settingsOf as keySettings } from './license-keys/giving.ts'
-export { insertActivation, saveKeys, type LicenseKeyRow } from './license-keys/license-keys.sql.ts'
-export { activate as activateKey } from './license-keys/using.ts'
+export { lockKeyAway, keySettings } from './issuing/license-keys.ts'
+export { insertActivation, saveKeys, type LicenseKeyRow } from './records/license-keys.sql.ts'
+export { activateKey } from './license-keys/using.ts'
 export { ensureLicenceKeys, rotateLicenceKeys } from './license-keys/offline.ts'

@@ -1,7 +1,7 @@
 import type { Area } from '../handlers.ts'
 import * as clients from './clients/clients.api.ts'
-import * as grants from './grants/grants.api.ts'
-import * as invitations from './invitations/invitations.api.ts'
+import * as grants from './oauth/grants.api.ts'
+import * as invitations from './memberships/invitations.api.ts'
 import * as leaks from './leaks/leaks.api.ts'
 import * as memberships from './memberships/memberships.api.ts'
 import * as oauth from './oauth/oauth.api.ts'
@@ -21,7 +21,7 @@ export const area: Area = {
   ],
   jobs: [...oauth.jobs, ...sessions.jobs, ...invitations.jobs, ...leaks.jobs],
   sweeps: invitations.sweeps,
-  chores: [...sessions.chores, ...oauth.chores],
+  periodicTasks: [...sessions.periodicTasks, ...oauth.periodicTasks],
   personal: {
     users: { columns: { email: 'address' } },
     organization_invitations: { columns: { email: 'address' } },
@@ -34,10 +34,38 @@ export { InvalidToken, openUsage, resolve, type Keys, type Usage } from './crede
 export { addCredential, dropCredentials, findSubject, forgetSubjects, takeSubject } from './credentials/credentials.sql.ts'
 export { managersOf } from './leaks/leaks.sql.ts'
 export { vouch } from './clients/clients.ts'
-export { openKeys, rotate as rotateKeys, signClaims } from './keys/keys.ts'
-export { openOAuth, protocolPaths, type OAuth } from './oauth/provider.ts'
-export { pagesOf } from './pages/pages.page.ts'
-export { cookieName, hostCookie, portalCookiePrefix, readCookie, setCookie } from './sessions/cookies.ts'
-export { createUser, personBehind, startSession } from './sessions/sessions.ts'
-export { findUserByEmail } from './sessions/sessions.sql.ts'
-export { issueOrganizationToken, issuePersonalToken, revokeTokenOf, tokensOf } from './tokens/tokens.ts'
+export { findClient } from './clients/clients.sql.ts'
+export { beginFactor, confirmFactor, endFactor, factorOf, pendingFactor } from './factors/factors.ts'
+export { isPending } from './factors/factors.sql.ts'
+export { allowApp, withdrawApp } from './grants/grants.ts'
+export { findGrant, listGrantsOf, organizationsOf } from './grants/grants.sql.ts'
+export { openKeys, rotateKeys, signClaims } from './keys/keys.ts'
+export { openOAuth, type Interaction, type OAuth } from './oauth/provider.ts'
+export { documentationPath, protocolPaths } from './oauth/options.ts'
+export { callerOf, codeBrowserOf, codeLife, keepCodeBrowser, originOf, readCodeBrowser, recogniseBrowser, type Caller } from './sessions/browsers.ts'
+export { matchCode, requestMailedCode, triesPerCode } from './sessions/codes.ts'
+export { cookieName, hostCookie, pendingCookieName, portalCookiePrefix, readCookie, setCookie } from './sessions/cookies.ts'
+export {
+  createUser,
+  personBehind,
+  requestCode,
+  restartSessions,
+  sessionLife,
+  signIn,
+  signInFully,
+  signOut,
+  signOutEverywhere,
+  startSession,
+} from './sessions/sessions.ts'
+export { countSessions, findUserByEmail } from './sessions/sessions.sql.ts'
+export {
+  findOrganizationToken,
+  findPersonalToken,
+  issueOrganizationToken,
+  issuePersonalToken,
+  revokeOrganizationToken,
+  revokePersonalToken,
+  revokeTokenOf,
+  tokensOf,
+} from './tokens/tokens.ts'
+export { listOrganizationTokens, listPersonalTokens } from './tokens/tokens.sql.ts'

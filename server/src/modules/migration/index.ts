@@ -10,7 +10,7 @@ export const area: Area = {
   operations: [...members, ...ids, ...readiness],
   jobs: [],
   sweeps: [sweep('migration.work', work)],
-  chores: [],
+  periodicTasks: [],
 }
 
 export { importLegacy, type Imported } from './importing/importing.ts'

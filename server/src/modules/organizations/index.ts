@@ -6,7 +6,7 @@ export const area: Area = {
   operations: [...organizations, ...auditLog],
   jobs: [],
   sweeps: [],
-  chores: [],
+  periodicTasks: [],
   personal: { organizations: { columns: { email: 'address', details: 'nothing', legal_entity: 'nothing' } } },
 }
 
@@ -15,13 +15,20 @@ export {
   changePhase,
   chooseOne,
   chooseOrganization,
-  create as createOrganization,
-  createLegacy as createLegacyOrganization,
+  createOrganization,
+  createLegacyOrganization,
   capabilities,
   dropAvatar,
   findSeller,
-  present as presentOrganization,
+  presentOrganization,
   presentSeller,
 } from './organizations/organizations.ts'
 export { confine, permit, permits, permissions, type Permission } from './permissions.ts'
-export { findLiving as findLivingOrganization, findOrganization, holdPhase, insertMembership, type OrganizationRow } from './organizations/organizations.sql.ts'
+export {
+  findLivingOrganization,
+  findOrganization,
+  findSeatSellers,
+  holdPhase,
+  insertMembership,
+  type OrganizationRow,
+} from './organizations/organizations.sql.ts'

@@ -1,11 +1,11 @@
 import { NotPermitted, type OrganizationRole } from '@bursar/contract'
-import type { Reach } from '../../kernel/actors.ts'
+import type { TenantScope } from '../../kernel/actors.ts'
 
 const everyone = ['owner', 'admin', 'finance', 'member'] as const
 const crew = ['owner', 'admin', 'member'] as const
 const heads = ['owner', 'admin'] as const
 
-/** Who, among the people of an organization, may do what. */
+/** Roles that have each permission in an organization. */
 export const permissions = {
   'organization:manage': heads,
   'members:read': crew,
@@ -27,21 +27,21 @@ export const permissions = {
 
 export type Permission = keyof typeof permissions
 
-/** Whether the caller's role in the organization allows this. A machine acts with the organization's own authority. */
-export const permits = (reach: Reach, organization_id: string, permission: Permission): boolean => {
-  const role = reach.organizations.get(organization_id)
+/** Returns true if the caller's role has the permission. A machine token acts with the authority of the organization itself. */
+export const permits = (scope: TenantScope, organization_id: string, permission: Permission): boolean => {
+  const role = scope.organizations.get(organization_id)
   return role === 'machine' || (role !== undefined && (permissions[permission] as readonly string[]).includes(role))
 }
 
-/** The part of a reach within which the caller's role allows this: what a list may show. */
-export const confine = (reach: Reach, permission: Permission): Reach => ({
-  ...reach,
-  organizations: new Map([...reach.organizations].filter(([id]) => permits(reach, id, permission))),
+/** Narrows the scope to organizations in which the caller has the permission. Used for lists. */
+export const confine = (scope: TenantScope, permission: Permission): TenantScope => ({
+  ...scope,
+  organizations: new Map([...scope.organizations].filter(([id]) => permits(scope, id, permission))),
 })
 
-/** Refuses a caller whose role in the organization does not allow this, and says which roles would. */
-export const permit = (reach: Reach, organization_id: string, permission: Permission): void => {
-  if (permits(reach, organization_id, permission)) return
+/** Rejects a caller without the permission and names the roles that have it. */
+export const permit = (scope: TenantScope, organization_id: string, permission: Permission): void => {
+  if (permits(scope, organization_id, permission)) return
   const roles = permissions[permission]
-  throw new NotPermitted(`Your role here is ${reach.organizations.get(organization_id) ?? 'none'}. This needs one of: ${roles.join(', ')}.`)
+  throw new NotPermitted(`Your role here is ${scope.organizations.get(organization_id) ?? 'none'}. This needs one of: ${roles.join(', ')}.`)
 }

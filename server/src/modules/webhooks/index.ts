@@ -1,4 +1,4 @@
-import { engine, type Area } from '../handlers.ts'
+import { daemon, type Area } from '../handlers.ts'
 import { deliver } from './deliveries/deliveries.ts'
 import * as endpoints from './endpoints/endpoints.api.ts'
 import * as events from './events/events.api.ts'
@@ -7,10 +7,10 @@ export const area: Area = {
   operations: [...endpoints.operations, ...events.operations],
   jobs: endpoints.jobs,
   sweeps: events.sweeps,
-  chores: events.chores,
-  engines: [engine('webhooks.deliver', deliver)],
-  secret: { webhook_endpoints: ['secret_sealed', 'secret_hint', 'previous_sealed'] },
+  periodicTasks: events.periodicTasks,
+  daemons: [daemon('webhooks.deliver', deliver)],
+  secret: { webhook_endpoints: ['secret_sealed', 'secret_hint', 'previous_sealed'], events: ['secrets_sealed'] },
 }
 
-export { create as createWebhookEndpoint } from './endpoints/endpoints.ts'
+export { createWebhookEndpoint } from './endpoints/endpoints.ts'
 export { sign, signingKeys } from './deliveries/signing.ts'

@@ -24,7 +24,7 @@ import { Webhook } from 'standardwebhooks'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { openSink, type Received, type Sink } from '../../../test/harness/sink.ts'
 import { eventually, openWorld, type World } from '../../../test/harness/world.ts'
-import { keep } from './events/events.ts'
+import { maintainEvents } from './events/events.ts'
 
 let world: World
 let sink: Sink
@@ -41,7 +41,7 @@ afterAll(async () => {
 })
 
 let paths = 0
-/** A shop with an endpoint of its own at the sink. */
+/** Creates an organization with its own webhook endpoint at the test receiver. */
 const hooked = async (options: { events?: WebhookEventType[]; strict?: boolean; format?: 'raw' | 'slack' | 'discord' } = {}) => {
   const shop = await world.shop()
   const path = `/hooks/${paths++}`
@@ -61,7 +61,7 @@ const hooked = async (options: { events?: WebhookEventType[]; strict?: boolean; 
 }
 const nameOf = ({ body }: Received) => (JSON.parse(body) as { data: { name: string | null } }).data.name
 
-test('an event arrives, with type and data, under one id, signed so that every client verifies it [S6-01] [S6-10]', async () => {
+test('delivers an event with type and data under one id, with a signature that every official client verifies [S6-01] [S6-10]', async () => {
   const { api, path, endpoint, organization } = await hooked()
   expect(endpoint.secret).toMatch(/^whsec_[0-9A-Za-z+/]{43}=$/)
   await api.call(updateOrganization, { params: { id: organization.id }, body: { name: 'Renamed' } })
@@ -77,7 +77,7 @@ test('an event arrives, with type and data, under one id, signed so that every c
   expect(logged).toMatchObject({ id: one!.headers['webhook-id'], sequence: Number(one!.headers['bursar-sequence']), payload: one!.body, type })
 })
 
-test('the secret is whole when new and by request, masked elsewhere, sealed in the database; the one before signs for a while', async () => {
+test('shows the endpoint secret only when new or revealed, seals it in the database, and also signs with the previous one during the overlap', async () => {
   const { api, path, endpoint, params, customer } = await hooked()
   for (const shown of [await api.call(getWebhookEndpoint, { params }), (await api.call(listWebhookEndpoints, {})).items[0]!])
     expect(shown.secret).toBe(`whsec_…${endpoint.secret.slice(-5)}`)
@@ -98,7 +98,7 @@ test('the secret is whole when new and by request, masked elsewhere, sealed in t
   for (const secret of [fresh.secret, endpoint.secret]) expect(() => new Webhook(secret).verify(last.body, last.headers)).toThrow()
 })
 
-test('what fails is tried again under the same id, with a fresh signature, until it arrives', async () => {
+test('retries a failed delivery under the same id with a fresh signature until it succeeds', async () => {
   const { path, customer, endpoint, api, statuses } = await hooked({ events: ['customer.created'] })
   let failures = 3
   sink.answer(path, (answer) => void answer.writeHead(failures-- > 0 ? 503 : 200).end('busy\u0000now'))
@@ -106,7 +106,7 @@ test('what fails is tried again under the same id, with a fresh signature, until
   const all = await sink.until(path, 4)
   expect(new Set(all.map(({ headers }) => headers['webhook-id'])).size).toBe(1)
   for (const one of all) new Webhook(endpoint.secret).verify(one.body, one.headers)
-  await eventually('it is delivered', async () => (await statuses()).delivered === 1)
+  await eventually('the event is delivered', async () => (await statuses()).delivered === 1)
   const { items } = await api.call(listWebhookDeliveries, { query: { endpoint_id: endpoint.id } })
   expect(items.map(({ succeeded, http_code, response }) => [succeeded, http_code, response])).toEqual([
     [true, 200, 'busynow'],
@@ -126,28 +126,28 @@ test('what fails is tried again under the same id, with a fresh signature, until
   expect(await count({ http_code_class: '5xx' })).toBe(3)
   expect(await count({ succeeded: 'true', event_type: 'customer.created' })).toBe(1)
   expect(await count({ event_type: 'product.created' })).toBe(0)
-  // Among those that failed: an id may hold these digits by chance.
+  // The query also filters by failure, because an id may contain these digits by chance.
   expect(await count({ query: '503', succeeded: 'false' })).toBe(3)
   expect(await count({ start_timestamp: new Date(Date.now() + 3_600_000).toISOString() })).toBe(0)
 })
 
-test('after the last attempt an event is parked, and sent again when asked', async () => {
+test('parks an event after the last attempt, and sends it again on request', async () => {
   const { path, customer, api, params, statuses } = await hooked({ events: ['customer.created'] })
   sink.answer(path, 500)
   await customer()
   const all = await sink.until(path, 7)
-  await eventually('it is parked', async () => (await statuses()).parked === 1)
+  await eventually('the delivery is parked', async () => (await statuses()).parked === 1)
   sink.answer(path, 200)
   const id = all[0]!.headers['webhook-id']!
   expect(await api.call(replayWebhookEndpoint, { params, body: { from_sequence: 1, dry_run: true } })).toMatchObject({ id: null, status: 'counted', total: 1 })
   expect(await api.call(redeliverWebhookEvent, { params: { id } })).toEqual({ deliveries: 1 })
   const again = (await sink.until(path, 8)).at(-1)!
   expect([again.headers['webhook-id'], again.body]).toEqual([id, all[0]!.body])
-  await eventually('it is delivered', async () => (await statuses()).delivered === 1)
+  await eventually('the event is delivered', async () => (await statuses()).delivered === 1)
   expect(await api.call(replayWebhookEndpoint, { params, body: { from_sequence: 1, dry_run: true } })).toMatchObject({ total: 0 })
 })
 
-test('redirects, timeouts, cut-off answers and nonsense are failures; endless answers are not read', async () => {
+test('treats redirects, timeouts, cut-off answers and invalid HTTP as failures, and does not read endless answers', async () => {
   const { path, customer, api, endpoint } = await hooked({ events: ['customer.created'] })
   const script = [
     (answer: ServerResponse) => void answer.writeHead(302, { location: sink.url('/elsewhere') }).end(),
@@ -165,7 +165,7 @@ test('redirects, timeouts, cut-off answers and nonsense are failures; endless an
   sink.answer(path, (answer, received, request) => script.shift()!(answer, received, request))
   await customer()
   await sink.until(path, 5)
-  const attempts = await eventually('five attempts are written', async () => {
+  const attempts = await eventually('five delivery attempts are recorded', async () => {
     const { items } = await api.call(listWebhookDeliveries, { query: { endpoint_id: endpoint.id } })
     return items.length === 5 && items.toReversed()
   })
@@ -181,7 +181,7 @@ test('redirects, timeouts, cut-off answers and nonsense are failures; endless an
   expect(sink.of('/elsewhere')).toEqual([])
 })
 
-test('a receiver that says when to come back is heard', async () => {
+test('delays a retry until the time in the Retry-After header of the receiver', async () => {
   const { path, customer } = await hooked({ events: ['customer.created'] })
   let refused = false
   sink.answer(path, (answer) => {
@@ -194,7 +194,7 @@ test('a receiver that says when to come back is heard', async () => {
   expect(second!.at - first!.at).toBeGreaterThanOrEqual(1_900)
 })
 
-test('events of one customer come in order; another customer does not wait for them', async () => {
+test('delivers events of one customer in order, without blocking another customer', async () => {
   const { path, customer, rename } = await hooked({ events: ['customer.updated'] })
   const [stuck, free] = [await customer(), await customer()]
   let failures = 3
@@ -202,7 +202,7 @@ test('events of one customer come in order; another customer does not wait for t
   sink.answer(path, (answer, { body }) => {
     if (body.includes(free.id)) freeCame()
     if (!body.includes(stuck.id) || failures-- <= 0) return void answer.writeHead(200).end()
-    // The first of these is not answered before the other has come.
+    // The receiver answers the first of these requests only after the other customer's event has arrived.
     void (failures === 2 ? freed : Promise.resolve()).then(() => answer.writeHead(500).end())
   })
   for (const name of ['one', 'two', 'three']) await rename(stuck.id, name)
@@ -213,13 +213,13 @@ test('events of one customer come in order; another customer does not wait for t
   expect(all.findIndex(({ body }) => body.includes(free.id))).toBeLessThan(all.findLastIndex(({ body }) => body.includes(stuck.id)))
 })
 
-test('after five attempts the others of a lane go ahead, unless the endpoint is strict', async () => {
+test('unblocks a lane after five failed attempts, unless the endpoint is strict', async () => {
   for (const strict of [false, true]) {
     const { path, customer, rename, statuses } = await hooked({ events: ['customer.updated'], strict })
     const { id } = await customer()
     sink.answer(path, (answer, received) => void answer.writeHead(nameOf(received) === 'bad' ? 500 : 200).end())
     for (const name of ['bad', 'good', 'better']) await rename(id, name)
-    await eventually('all is settled', async () => {
+    await eventually('one delivery is parked and two are delivered', async () => {
       const { parked = 0, delivered = 0 } = await statuses()
       return parked === 1 && delivered === 2
     })
@@ -229,7 +229,7 @@ test('after five attempts the others of a lane go ahead, unless the endpoint is 
   }
 })
 
-test('kinds that are taken out and endpoints that are deleted get nothing further', async () => {
+test('sends no more events of a kind that the endpoint unsubscribed from, and none to a deleted endpoint', async () => {
   const { api, path, params, customer, rename, statuses } = await hooked({ events: ['customer.created', 'customer.updated'] })
   sink.answer(path, 500)
   const { id } = await customer()
@@ -237,15 +237,15 @@ test('kinds that are taken out and endpoints that are deleted get nothing furthe
   await sink.until(path, 2)
   await api.call(updateWebhookEndpoint, { params, body: { events: ['customer.updated'] } })
   sink.answer(path, 200)
-  await eventually('the one behind moves up', async () => (await statuses()).delivered === 1)
+  await eventually('the next event is delivered', async () => (await statuses()).delivered === 1)
   expect(await statuses()).toEqual({ skipped: 1, delivered: 1 })
   sink.answer(path, 500)
-  // One more than so far: how often the first one was tried is not ours to say.
+  // Waits for one request more than before, because the number of retries of the first event varies.
   const far = sink.of(path).length
   await rename(id, 'never')
   await sink.until(path, far + 1)
   expect((await api.send(deleteWebhookEndpoint, { params })).status).toBe(204)
-  // One may be on its way.
+  // One request may already have been sent when the endpoint is deleted.
   const before = sink.of(path).length
   await rename(id, 'never either')
   await new Promise((resolve) => setTimeout(resolve, 500))
@@ -254,7 +254,7 @@ test('kinds that are taken out and endpoints that are deleted get nothing furthe
   expect((await api.send(getWebhookEndpoint, { params })).status).toBe(404)
 })
 
-test('an endpoint that answers 410 is switched off, keeps what it misses, and catches up in order when it is on again', async () => {
+test('disables an endpoint that answers 410, keeps its events, and delivers them in order when it is enabled again', async () => {
   const { api, path, params, customer, rename, organization } = await hooked({ events: ['customer.updated'] })
   const owner = await world.database.owner((client) => client.query<{ email: string }>('select email from users where id = $1', [organization.owner]))
   const { id } = await customer()
@@ -270,37 +270,40 @@ test('an endpoint that answers 410 is switched off, keeps what it misses, and ca
   expect(all.map(nameOf)).toEqual(['one', 'two', 'three'])
 })
 
-test('a receiver down for three simulated days catches up by replay: nothing missing, nothing twice by id', async () => {
+test('delivers every event id exactly once to a receiver that was down for three simulated days', async () => {
   const { api, path, params, customer, rename, statuses, organization } = await hooked({ events: ['customer.created', 'customer.updated'] })
   const owner = await world.database.owner((client) => client.query<{ email: string }>('select email from users where id = $1', [organization.owner]))
   const people = await Promise.all(Array.from({ length: 5 }, customer))
   await sink.until(path, 5)
   sink.answer(path, (answer) => void answer.destroy())
   for (const { id } of people) await rename(id, 'down')
-  await eventually('it fails', async () => (await api.call(getWebhookEndpoint, { params })).failing_since !== null)
+  await eventually('the endpoint is marked as failing', async () => (await api.call(getWebhookEndpoint, { params })).failing_since !== null)
   world.clock.advance(3 * 86_400_000)
   for (const { id } of people) await rename(id, 'still down')
   await world.mail.next(owner.rows[0]!.email)
   expect(await api.call(getWebhookEndpoint, { params })).toMatchObject({ enabled: false, paused_reason: 'failing' })
   for (const { id } of people) await rename(id, 'while off')
-  await eventually('what happens is kept', async () => (await statuses()).parked === 15)
+  await eventually('all 15 events are parked', async () => (await statuses()).parked === 15)
   const before = sink.of(path).length
   sink.answer(path, 200)
   await api.call(updateWebhookEndpoint, { params, body: { enabled: true } })
   const caught = (await sink.until(path, before + 15)).slice(before)
-  await eventually('all is delivered', async () => (await statuses()).delivered === 20)
+  await eventually('all 20 events are delivered', async () => (await statuses()).delivered === 20)
   expect(new Set(caught.map(({ headers }) => headers['webhook-id'])).size).toBe(15)
   for (const { id } of people) expect(caught.filter(({ body }) => body.includes(id)).map(nameOf)).toEqual(['down', 'still down', 'while off'])
   expect(caught).toHaveLength(15)
 })
 
-test('a replay sends what is asked for, in order, skips what arrived, and can be watched', async () => {
+test('replays the requested events in order, skips events already delivered, and reports the progress', async () => {
   const { api, path, customer, rename, organization } = await hooked({ events: ['customer.created'] })
   const { id } = await customer()
   for (const name of ['one', 'two', 'three']) await rename(id, name)
   await sink.until(path, 1)
-  await eventually('everything is numbered', async () => (await api.call(listEvents, { query: { type: 'customer.updated' } })).items.length === 3)
-  // Made later: it knows nothing of what was before, until it asks.
+  await eventually(
+    'all three events have a sequence number',
+    async () => (await api.call(listEvents, { query: { type: 'customer.updated' } })).items.length === 3,
+  )
+  // This endpoint is created after the events, so it receives them only by a replay.
   const late = `/hooks/late-${organization.id}`
   const endpoint = await api.call(createWebhookEndpoint, { body: { url: sink.url(late), format: 'raw', events: ['customer.updated'] } })
   const params = { id: endpoint.id }
@@ -313,8 +316,8 @@ test('a replay sends what is asked for, in order, skips what arrived, and can be
   })
   expect(done).toMatchObject({ total: 3, queued: 3 })
   const count = async (body: object) => (await api.call(replayWebhookEndpoint, { params, body: { dry_run: true, ...body } })).total
-  // What is under way counts neither way: three by this count, and none by the other, when all are written down.
-  await eventually('all three are delivered', async () => (await count({ from_sequence: 1, include_delivered: true })) === 3)
+  // Both counts omit deliveries that are still being sent. So the test first waits until the results of all three are recorded.
+  await eventually('all three events are delivered', async () => (await count({ from_sequence: 1, include_delivered: true })) === 3)
   expect(await count({ since: new Date(0).toISOString() })).toBe(0)
   expect(await count({ since: new Date(world.clock.wall().getTime() + 60_000).toISOString(), include_delivered: true })).toBe(0)
   const [first] = sink.of(late)
@@ -324,13 +327,13 @@ test('a replay sends what is asked for, in order, skips what arrived, and can be
     expect((await api.send(replayWebhookEndpoint, { params, body })).status).toBe(422)
 })
 
-test('the log is read by pulling: from any number, by kind, resource and time, and waiting for what comes', async () => {
+test('reads the event log from any event number, filtered by kind, resource and time, and waits for new events', async () => {
   const { api, customer, rename } = await hooked({ events: [] })
-  // What follows a second later, that the customer's state is another one, does not come while the clock stands.
+  // The clock is stopped, so that the customer state event, which is due a second later, is not emitted.
   world.clock.hold()
   onTestFinished(() => world.clock.release())
   const { id } = await customer()
-  await eventually('both are numbered', async () => (await api.call(listEvents, {})).items.length === 2)
+  await eventually('both events have a sequence number', async () => (await api.call(listEvents, {})).items.length === 2)
   const all = await api.call(listEvents, {})
   expect(all.items.map(({ sequence, type }) => [sequence, type])).toEqual([
     [1, 'customer.created'],
@@ -347,7 +350,7 @@ test('the log is read by pulling: from any number, by kind, resource and time, a
   expect((await api.call(listEvents, { query: { start_timestamp: new Date(world.clock.wall().getTime() + 60_000).toISOString() } })).items).toEqual([])
 })
 
-test('cards for chats say what happened, in plain words', async () => {
+test('renders event data in chat messages as plain text', async () => {
   for (const format of ['slack', 'discord'] as const) {
     const { path, api } = await hooked({ events: ['customer.created'], format })
     await api.call(createCustomer, { body: { email: 'card@people.test', name: '<!channel> *bold* @here' } })
@@ -359,14 +362,14 @@ test('cards for chats say what happened, in plain words', async () => {
   }
 })
 
-test('bodies that were delivered are dropped after 90 days; the rows stay and can be counted', async () => {
+test('drops the payloads of delivered events after 90 days, and keeps the event rows', async () => {
   const { api, path, customer, statuses } = await hooked({ events: ['customer.created'] })
   sink.answer(path, 200)
   await customer()
   await sink.until(path, 1)
-  await eventually('it is delivered', async () => (await statuses()).delivered === 1)
+  await eventually('the event is delivered', async () => (await statuses()).delivered === 1)
   world.clock.advance(91 * 86_400_000)
-  await keep({ transact: world.transactAsWorker, platform: world.platform, db: world.api.postgres.db, gateways: {} as never })
+  await maintainEvents({ transact: world.transactAsWorker, platform: world.platform, db: world.api.postgres.db, gateways: {} as never })
   const { items } = await api.call(listEvents, { query: { type: 'customer.created' } })
   expect(items.map(({ payload }) => payload)).toEqual([null])
   const deliveries = await api.call(listWebhookDeliveries, {})

@@ -1,11 +1,12 @@
-import { confirmClientCheckout, getClientCheckout, updateClientCheckout, type CheckoutPublic, type Complaint, type Offer, type View } from '@bursar/contract'
+import { confirmClientCheckout, getClientCheckout, updateClientCheckout, type CheckoutPublic } from '@bursar/contract'
+import type { ClosedReason, Complaint, Offer, View } from '@bursar/views'
 import type { Reply } from '@bursar/contract/client'
 import { setTimeout } from 'node:timers/promises'
 import type { z } from 'zod'
 import type { Payments } from '../../gateways/payments/payments.ts'
-import { scheduleOf } from '../../modules/billing/engine/schedule.ts'
+import { scheduleOf } from '../../modules/billing/calc/schedule.ts'
 import type { Page, PageAnswer, PageCall, Platform } from '../../modules/handlers.ts'
-import { complaintsOf, keepPortal, keptSecret, leaveFor, settled } from '../visits.ts'
+import { complaintsOf, keepPortal, keptSecret, leaveFor, settled, waitOf } from '../visits.ts'
 import { buyerIn, complaint, draftOf, priceChanges, shownOf, typed } from './filling.ts'
 import { invite, showPurchase } from './purchase.ts'
 import { bankOf, stripe } from '../processor.ts'
@@ -14,10 +15,10 @@ import { testCards } from '../test-cards.ts'
 type Checkout = z.input<typeof CheckoutPublic>
 type CheckoutShown = Extract<View, { kind: 'checkout' }>
 
-/** What is told of a checkout beside the checkout itself. */
-type Told = Partial<Pick<CheckoutShown, 'draft' | 'complaints' | 'declined' | 'notice'>>
+/** Data that the checkout page shows in addition to the checkout: the buyer's input, errors and notices. */
+type Told = Partial<Pick<CheckoutShown, 'draft' | 'complaints' | 'declined' | 'notice' | 'wait_seconds'>>
 
-/** A visit by somebody who holds the checkout's secret. */
+/** A request of a visitor who has the checkout's client secret. */
 interface Holder {
   readonly call: PageCall
   readonly id: string
@@ -28,21 +29,21 @@ interface Holder {
 const isId = (text: string) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text)
 const days = 86_400
 
-/** Those that a seller wants to try first: one that pays, some that do not, one that asks. */
+/** The test cards that sellers try first: one that succeeds, some that are declined, one that requires authentication. */
 const shownCards = testCards('tok_visa', 'tok_insufficient_funds', 'tok_do_not_honor', 'tok_expired_card', 'tok_3ds', 'tok_declined_later', 'tok_processing')
 
-/** Without what opens it: the secret stays in the cookie. */
+/** Removes the client secret and other private fields. The secret stays in the cookie. */
 const offerOf = ({ client_secret: _secret, url: _url, success_url: _success, customer_ip_address: _address, ...offer }: Checkout): Offer => offer
 
-const closed = (reason: 'expired' | 'link_needed' | 'unknown' | 'not_sold', status: number, checkout?: Checkout): PageAnswer => ({
+const closed = (reason: ClosedReason, status: number, checkout?: Checkout): PageAnswer => ({
   status,
   view: { kind: 'checkout-closed', reason, seller: checkout?.organization.name ?? null, return_url: checkout?.return_url ?? null },
 })
 
-/** Nothing opens with this secret, or nothing any more. */
+/** Returns the page for a client secret that is unknown or expired. */
 const notHere = ({ status }: Reply<unknown>): PageAnswer => (status === 410 ? closed('expired', 410) : closed('unknown', 404))
 
-/** Somebody else holds the checkout for a moment: then the same is asked once more. */
+/** Retries once if another request holds the lock on the checkout. */
 const unlessLocked = async <Body>(ask: () => Promise<Reply<Body>>): Promise<Reply<Body>> => {
   const first = await ask()
   if (first.status < 400 || complaintsOf(first)[0]!.type !== 'CheckoutLocked') return first
@@ -50,15 +51,15 @@ const unlessLocked = async <Body>(ask: () => Promise<Reply<Body>>): Promise<Repl
   return ask()
 }
 
-/** Where a buyer pays and is thanked. The secret leaves the address at the first visit; whoever holds the cookie holds the checkout. */
+/** The checkout and confirmation pages. The first visit moves the secret from the address to a cookie, which is then the credential. */
 export const checkoutPages = (platform: Platform, payments: Payments): Page[] => {
   const { clock, config } = platform
   const secretOf = (id: string) => keptSecret(platform, `checkout_${id}`)
 
-  /** The seller's own page, where there is one. */
+  /** Returns the URL of the seller's own success page, or null if the buyer stays on our confirmation page. */
   const landing = ({ success_url }: Checkout): string | null => (success_url.startsWith(`${config.public_url.origin}/checkout/`) ? null : success_url)
 
-  /** What is paid when. */
+  /** Computes the payment schedule. */
   const dueFor = (offer: Offer) =>
     scheduleOf(
       {
@@ -88,8 +89,10 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
         complaints: [],
         declined: null,
         notice: null,
+        wait_seconds: null,
         ...told,
       },
+      ...(told.wait_seconds == null ? {} : { status: 429 }),
       script: true,
       here: `/checkout/${offer.id}`,
       locales: offer.locale ?? '',
@@ -97,7 +100,7 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
     }
   }
 
-  /** The checkout as it stands, for whoever holds its secret; else what to do instead. */
+  /** Wraps a page that only a visitor with the client secret of the checkout may see. Other visitors see a page with the next step. */
   const held =
     (work: (holder: Holder) => Promise<PageAnswer>) =>
     async (call: PageCall): Promise<PageAnswer> => {
@@ -106,10 +109,12 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
       const secret = secretOf(id).read(call.request)
       if (secret === undefined) return closed('link_needed', 403)
       const found = settled(await call.api().send(getClientCheckout, { params: { client_secret: secret } }))
-      return found.status === 200 ? work({ call, id, secret, checkout: found.body }) : notHere(found)
+      if (found.status === 200) return work({ call, id, secret, checkout: found.body })
+      // The cookie was set when the client secret was valid. A 404 therefore means that the secret has expired.
+      return found.status === 404 ? closed('over', 410) : notHere(found)
     }
 
-  /** From the link with the secret to the page without it. */
+  /** Stores the client secret of a link in a cookie, and redirects to the checkout page, whose URL does not contain it. */
   const enter = async (call: PageCall): Promise<PageAnswer> => {
     const given = call.params.key!
     const found = settled(await call.api().send(getClientCheckout, { params: { client_secret: given } }))
@@ -121,14 +126,14 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
     const { checkout, call } = holder
     if (checkout.status === 'open') return show(holder, { declined: checkout.payment_processor_metadata.declined ?? null })
     if (checkout.status === 'failed') return closed('expired', 410, checkout)
-    // Whoever strayed from their bank is led back to it.
+    // A buyer who left the page of the bank's challenge is redirected back to it.
     if (checkout.status === 'confirmed' && bankOf(platform, holder.id).read(call.request) !== undefined) return { redirect: `/checkout/${holder.id}/bank` }
     const leads = landing(checkout)
     if (checkout.status === 'succeeded' && leads !== null) return { ...leaveFor(leads), locales: checkout.locale ?? '' }
     return showPurchase(platform, call, offerOf(checkout))
   })
 
-  /** What changes the price, asked of the API; what it says is what is shown. */
+  /** Sends the changes that affect the price to the API. The page shows the API's response. */
   const reprice = async (holder: Holder): Promise<{ checkout: Checkout; told: Told | null }> => {
     const { call, checkout } = holder
     const body = priceChanges(call.form, offerOf(checkout))
@@ -140,7 +145,10 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
     return answer.status === 200 ? { checkout: answer.body, told: null } : { checkout, told: refusal(complaintsOf(answer)) }
   }
 
-  /** The seller has changed what was shown: it is computed anew, without the discount that does not count any more, and looked at before it is paid. */
+  /**
+   * Handles a change of the offer by the seller. Computes the price again, without a discount that no longer applies.
+   * The buyer sees the new price before paying.
+   */
   const lookAgain = async (holder: Holder, complaints: readonly Complaint[]): Promise<PageAnswer> => {
     const { checkout, told } = await change(holder, complaints.some(isAbout('discount_id')) ? { discount_code: null } : {})
     return show({ ...holder, checkout }, { draft: drafted(holder.call.form, checkout, told), ...(told ?? { notice: 'price_changed' }) })
@@ -156,7 +164,7 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
   const confirm = held(async (holder) => {
     const { call, id, secret } = holder
     const there: PageAnswer = { redirect: `/checkout/${id}` }
-    // Somebody pressed twice, and the browser heard of the second press alone: it is answered as the first was.
+    // If the button was pressed twice, the browser shows only the second response. The second request is therefore answered like the first.
     const pressed = holder.checkout.status === 'confirmed'
     if (holder.checkout.status !== 'open' && !pressed) return there
     const { checkout, told } = pressed ? { checkout: holder.checkout, told: null } : await reprice(holder)
@@ -168,9 +176,10 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
     const answer = await unlessLocked(() => call.api().send(confirmClientCheckout, { params: { client_secret: secret }, body }))
     if (answer.status !== 200) {
       if (pressed) return there
+      if (answer.status === 429) return show({ ...holder, checkout }, { draft, wait_seconds: waitOf(answer) })
       const complaints = complaintsOf(answer)
       const { type } = complaints[0]!
-      // Somebody pressed twice, and the first press is under way, or has arrived.
+      // The button was pressed twice. The first request is in progress or complete.
       if (type === 'CheckoutLocked' || type === 'NotOpenCheckout') return there
       if (type === 'ExpiredCheckoutError') return closed('expired', 410, checkout)
       if (complaints.some(isAbout('product_id', 'discount_id'))) return lookAgain({ ...holder, checkout }, complaints)
@@ -182,7 +191,7 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
     return { redirect: `/checkout/${id}/bank`, cookies: [...cookies, bankOf(platform, id).keep(intent.intent_client_secret, intent.publishable_key ?? null)] }
   })
 
-  /** What the bank asks of the payer: in the sandbox on a page of ours, else by the processor's own script. */
+  /** Shows the bank's challenge: a page of ours in the sandbox, otherwise the processor's own script. */
   const bank = held(async ({ call, id, checkout }) => {
     const waiting = bankOf(platform, id).read(call.request)
     if (checkout.status !== 'confirmed' || waiting === undefined) return { redirect: `/checkout/${id}` }
@@ -203,7 +212,7 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
 
   const answerBank = held(async ({ call, id, checkout }) => {
     const waiting = bankOf(platform, id).read(call.request)
-    // Where a real bank was asked, it has its own answer.
+    // Passes the answer only to the simulated bank of the sandbox. A real bank reports its result through the payment processor.
     if (checkout.status === 'confirmed' && waiting?.key === null) await payments.playBank(waiting.secret, call.form.get('answer') === 'confirm')
     return { redirect: `/checkout/${id}`, cookies: [bankOf(platform, id).forget()] }
   })
@@ -218,7 +227,7 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
     { method: 'GET', path: '/checkout/:key/bank', signedIn: false, handle: bank },
     { method: 'POST', path: '/checkout/:key/bank', signedIn: false, handle: answerBank },
     { method: 'POST', path: '/checkout/:key/invite', signedIn: false, handle: team },
-    // Where a form was sent to, visited again.
+    // These paths accept submitted forms. A GET, for example after a reload, redirects to the checkout page.
     ...(['update', 'confirm', 'invite', 'confirmation'] as const).map((name): Page => ({
       method: 'GET',
       path: `/checkout/:key/${name}`,
@@ -228,11 +237,11 @@ export const checkoutPages = (platform: Platform, payments: Payments): Page[] =>
   ]
 }
 
-/** What the buyer typed stays; what the API has taken over is shown as it took it. */
+/** Returns the buyer's input for the form. Values that the API has accepted are shown as the API stored them. */
 const drafted = (form: URLSearchParams, checkout: Checkout, told: Told | null) => {
   const { discount_code: code = '', ...fields } = typed(form)
   const offer = offerOf(checkout)
-  // A box that is not ticked is not sent: whatever was known before, it is not ticked.
+  // Browsers do not send unticked checkboxes, so their stored values are cleared first.
   const boxes = (offer.attached_custom_fields ?? []).filter(({ custom_field }) => custom_field.type === 'checkbox')
   const stored = { ...draftOf(offer), ...Object.fromEntries(boxes.map(({ custom_field }) => [`custom_field_data.${custom_field.slug}`, ''])) }
   if (told) return { ...stored, ...fields, discount_code: code }
@@ -245,7 +254,7 @@ const isAbout =
   ({ loc }: Complaint): boolean =>
     fields.includes(String(loc[1]))
 
-/** A refusal, told where it can be acted upon. */
+/** Maps API errors to the part of the checkout page that shows them: a field, the card or a notice. */
 const refusal = (complaints: readonly Complaint[]): Told => {
   const [{ type, msg } = complaint('Error', '')] = complaints
   switch (type) {

@@ -1,12 +1,13 @@
-import { exponentsOf, type CheckoutConfirm, type Complaint, type Offer } from '@bursar/contract'
+import { exponentsOf, type CheckoutConfirm } from '@bursar/contract'
+import type { Complaint, Offer } from '@bursar/views'
 import type { z } from 'zod'
 
-type Wish = z.input<typeof CheckoutConfirm>
+type ConfirmationForm = z.input<typeof CheckoutConfirm>
 type Draft = Readonly<Record<string, string>>
 
 const addressParts = ['line1', 'line2', 'postal_code', 'city', 'state', 'country'] as const
 
-/** What the fields hold at first: what is known already. */
+/** Returns the initial values of the form from the stored data of the checkout. */
 export const draftOf = (offer: Offer): Draft => {
   const { wire } = exponentsOf(offer.currency)
   const address = Object.entries(offer.customer_billing_address ?? {}).map(([part, value]) => [`customer_billing_address.${part}`, value])
@@ -28,15 +29,18 @@ export const draftOf = (offer: Offer): Draft => {
   return Object.fromEntries(known.flatMap(([name, value]) => (typeof value === 'string' || typeof value === 'number' ? [[name, String(value)]] : [])))
 }
 
-/** What the buyer has typed, as it came; only what a new price has made of it is newer. */
+/** Returns the submitted fields as typed. */
 export const typed = (form: URLSearchParams): Draft => Object.fromEntries([...form].filter(([name]) => name !== 'csrf' && name !== 'shown'))
 
 const said = (form: URLSearchParams, name: string): string | null => form.get(name)?.trim() || null
 
-/** Digits as a number; anything else as it is, for the API to complain about. */
+/** Parses digits as a number. Other text is passed on unchanged, so that the API reports it. */
 const whole = (text: string): number => (/^\d{1,9}$/.test(text) ? Number(text) : (text as unknown as number))
 
-/** An amount as people write it, in minor units; with more digits than the currency has, it is none. */
+/**
+ * Converts a typed decimal amount to minor units. Text with more decimal places than the currency has is passed on
+ * unchanged, so that the API reports it.
+ */
 const minorUnits = (text: string, currency: string): number => {
   const { wire } = exponentsOf(currency)
   const [, units, , digits = ''] = /^\D{0,3}\s*(\d{1,9})([.,](\d{1,2}))?\D{0,4}$/.exec(text) ?? []
@@ -44,9 +48,12 @@ const minorUnits = (text: string, currency: string): number => {
   return Number(units) * 10 ** wire + Number(digits.padEnd(wire, '0') || 0)
 }
 
-/** What changes the price, as far as it is not so already: what a product has of its own is not carried over to another. */
-export const priceChanges = (form: URLSearchParams, offer: Offer): Partial<Wish> => {
-  const wish: Partial<Wish> = {}
+/**
+ * Collects the submitted changes that affect the price. If the buyer switched to another product, the seats and the
+ * amount of the old one are dropped.
+ */
+export const priceChanges = (form: URLSearchParams, offer: Offer): Partial<ConfirmationForm> => {
+  const wish: Partial<ConfirmationForm> = {}
   const product_id = said(form, 'product_id')
   const switched = product_id !== null && product_id !== offer.product_id
   if (switched) wish.product_id = product_id
@@ -65,9 +72,9 @@ export const priceChanges = (form: URLSearchParams, offer: Offer): Partial<Wish>
   const address = addressIn(form)
   const before = offer.customer_billing_address
   if (address && addressParts.some((part) => address[part] !== undefined && address[part] !== (before?.[part] ?? null))) {
-    // Parts of an address belong together: in another country they say nothing.
+    // If the country changes, the stored parts of the old address are dropped.
     const kept = before?.country === address.country ? before : {}
-    wish.customer_billing_address = { ...kept, ...address } as NonNullable<Wish['customer_billing_address']>
+    wish.customer_billing_address = { ...kept, ...address } as NonNullable<ConfirmationForm['customer_billing_address']>
   }
   return wish
 }
@@ -78,8 +85,8 @@ const addressIn = (form: URLSearchParams): Partial<Record<(typeof addressParts)[
   return Object.fromEntries(given.map((part) => [part, said(form, `customer_billing_address.${part}`)]))
 }
 
-/** Who buys, and what they answered: given with the wish to pay. */
-export const buyerIn = (form: URLSearchParams, offer: Offer): Partial<Wish> => {
+/** Returns the buyer's data and answers, which are sent with the confirmation. */
+export const buyerIn = (form: URLSearchParams, offer: Offer): Partial<ConfirmationForm> => {
   const answers = (offer.attached_custom_fields ?? []).map(({ custom_field: { slug, type } }): [string, string | number | boolean | null] => {
     const name = `custom_field_data.${slug}`
     const value = said(form, name)
@@ -95,8 +102,8 @@ export const buyerIn = (form: URLSearchParams, offer: Offer): Partial<Wish> => {
   }
 }
 
-/** The price as a form carries it: in all, in which currency, today, and for what. */
+/** Encodes the displayed price for the form: total, currency, amount due today and product. */
 export const shownOf = ({ total_amount, currency, product_id }: Offer, today: number): string => [total_amount, currency, today, product_id ?? ''].join(' ')
 
-/** A complaint of our own, as the API would word it. */
+/** Builds an error that the page itself found, in the format of the API's validation errors. */
 export const complaint = (type: string, msg: string, ...loc: string[]): Complaint => ({ loc: loc.length > 0 ? ['body', ...loc] : [], type, msg })

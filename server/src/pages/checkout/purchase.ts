@@ -1,4 +1,5 @@
-import { listPortalBenefitGrants, listPortalOrders, listPortalSeats, type Invitations, type Offer, type View } from '@bursar/contract'
+import { listPortalBenefitGrants, listPortalOrders, listPortalSeats } from '@bursar/contract'
+import type { Invitations, Offer, View } from '@bursar/views'
 import type { Client } from '@bursar/contract/client'
 import type { PageAnswer, PageCall, Platform } from '../../modules/handlers.ts'
 import { minutes, seconds } from '../../platform/clock.ts'
@@ -7,7 +8,7 @@ import { portalToken } from '../visits.ts'
 
 type Shown = Extract<View, { kind: 'purchase' }>
 
-/** What the portal knows of a purchase; nothing for whoever is not in it. */
+/** Loads the order, the grants and the team of a purchase through the portal API. Returns empty values without a portal session. */
 const findOut = async (api: Client | undefined, offer: Offer) => {
   if (!api || offer.status !== 'succeeded') return { order: undefined, grants: [], team: null }
   const [orders, grants] = await Promise.all([
@@ -24,19 +25,20 @@ const findOut = async (api: Client | undefined, offer: Offer) => {
   }
 }
 
-/** How far the purchase is: what the API says of it now, and nothing that it does not. */
+/** Shows the progress of the purchase, exactly as the API reports it. */
 export const showPurchase = async (platform: Platform, call: PageCall, offer: Offer, invited: Invitations | null = null): Promise<PageAnswer> => {
   const token = portalToken(platform, call.request, offer.organization_id)
   const { order, grants, team } = await findOut(token === undefined ? undefined : call.api(token), offer)
   const done = offer.status === 'succeeded'
-  // A session that has ended, or is somebody else's, shows nothing of this purchase.
+  // The order is missing if the portal session has ended or belongs to another customer. The page then shows no details.
   const entered = order !== undefined
-  // What waits for the buyer, or for somebody's service, is not waited for here.
+  // The age of the purchase. The page polls for benefits for one minute only. After that, they wait for the buyer or
+  // for an external service.
   const age = platform.clock.business().getTime() - new Date(offer.modified_at ?? offer.created_at).getTime()
   const isFresh = age < 1 * minutes
   const benefits = (offer.product?.benefits ?? []).map(({ id, description }): Shown['benefits'][number] => {
     const own = grants.filter(({ benefit_id }) => benefit_id === id)
-    // A seat may be all that was bought: then whoever gets one is given this.
+    // If a purchase consists of seats only, the buyer gets no benefits. They go to the seat holders.
     const isOthers = own.length === 0 && offer.seats !== null && !isFresh
     const state =
       !entered || isOthers ? 'unknown' : own.some(({ is_granted }) => is_granted) ? 'granted' : own.some(({ error }) => error !== null) ? 'failed' : 'coming'
@@ -66,10 +68,10 @@ export const showPurchase = async (platform: Platform, call: PageCall, offer: Of
   }
 }
 
-/** Looked at again after so many seconds: what takes long is asked for less and less often. */
+/** Returns the seconds until the next reload. The interval grows with the age of the purchase. */
 const paceOf = (age: number): number => (age < 10 * seconds ? 1 : age < 1 * minutes ? 5 : 30)
 
-/** Invites everybody who was pasted, and says of each what came of it. */
+/** Invites all pasted addresses and shows the result of each. */
 export const invite = async (platform: Platform, call: PageCall, offer: Offer): Promise<PageAnswer> => {
   const token = portalToken(platform, call.request, offer.organization_id)
   if (offer.status !== 'succeeded' || token === undefined) return { redirect: `/checkout/${offer.id}` }

@@ -1,25 +1,25 @@
-import type { Flow } from '@bursar/contract'
+import type { Flow } from '@bursar/views'
 import type { Payments } from '../../gateways/payments/payments.ts'
 import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
 import { bankOf, stripe } from '../processor.ts'
 import { flowIn, withFlow, type Visit } from './entering.ts'
 import { pagesAt } from './looking.ts'
 
-/** A page of the portal at which a bank may ask, and what follows from the answer. */
-interface Asking {
-  /** The page that it was asked from. */
+/** A portal page that can lead to a bank's 3-D Secure challenge, and the handler of the result. */
+interface BankQuestion {
+  /** The page from which the challenge was opened. */
   readonly path: string
-  /** What is to be paid, in which currency; nothing where a card is only kept. */
+  /** Returns the amount to pay. Absent if a card is saved without a payment. */
   readonly sum?: (visit: Visit) => Promise<{ readonly amount: number; readonly currency: string } | undefined>
   readonly answered: (visit: Visit, intent_id: string, flow: Flow | null) => Promise<PageAnswer>
 }
 
 const placeOf = ({ call, seller }: Visit, path: string): string => `/${seller.slug}/portal${path.replace(':id', call.params.id ?? '')}`
 
-/** Of each order its own: whoever pays two at once answers for each. */
+/** Returns the cookie of the pending bank challenge. Each order has its own, so that two orders can be paid at the same time. */
 const waitingAt = (platform: Platform, { call, seller }: Visit) => bankOf(platform, call.params.id ?? seller.id)
 
-/** Sends whoever is to be asked to their bank; what it waits for is in their browser, and in no address. */
+/** Redirects to the bank's challenge. The secret of the challenge is stored in a cookie, so that it appears in no URL. */
 export const toBank = (
   platform: Platform,
   visit: Visit,
@@ -31,8 +31,8 @@ export const toBank = (
   cookies: [waitingAt(platform, visit).keep(asked.client_secret, asked.publishable_key)],
 })
 
-/** What the bank asks: in the sandbox on a page of ours, else by the processor's own script. */
-export const bankPages = (platform: Platform, payments: Payments, { path, sum, answered }: Asking): Page[] => {
+/** The pages for the bank's challenge: our own in the sandbox, otherwise the processor's script. */
+export const bankPages = (platform: Platform, payments: Payments, { path, sum, answered }: BankQuestion): Page[] => {
   const waitingFor = (visit: Visit) => waitingAt(platform, visit).read(visit.call.request)
   const back = (visit: Visit): PageAnswer => ({ redirect: `${placeOf(visit, path)}${withFlow(flowIn(visit.call.query))}` })
   return pagesAt(
@@ -59,7 +59,7 @@ export const bankPages = (platform: Platform, payments: Payments, { path, sum, a
     async (visit, form) => {
       const waiting = waitingFor(visit)
       if (waiting === undefined) return back(visit)
-      // Where a real bank was asked, it has its own answer.
+      // Only a simulated bank is answered here. A real bank answers through the payment processor.
       if (waiting.key === null) await payments.playBank(waiting.secret, form.get('answer') === 'confirm')
       const answer = await answered(visit, waiting.secret.split('_secret_')[0]!, flowIn(visit.call.query))
       return { ...answer, cookies: [waitingAt(platform, visit).forget()] }

@@ -6,10 +6,8 @@ import {
   getPortalPaymentForm,
   listPortalPaymentMethods,
   updatePortalCustomer,
-  type Complaint,
-  type Flow,
-  type PortalShell,
 } from '@bursar/contract'
+import type { Complaint, Flow, PortalShell } from '@bursar/views'
 import type { Payments } from '../../gateways/payments/payments.ts'
 import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
 import { stripe } from '../processor.ts'
@@ -21,7 +19,7 @@ import { doneAt, isOver, pagesAt, subscriptionsOf } from './looking.ts'
 
 const parts = ['line1', 'line2', 'postal_code', 'city', 'state', 'country'] as const
 
-/** Who is billed, where, and with what it is paid. */
+/** The pages for billing details and payment methods. */
 export const billingPages = (platform: Platform, payments: Payments): Page[] => {
   const sandbox = platform.config.environment === 'sandbox'
 
@@ -95,7 +93,8 @@ export const billingPages = (platform: Platform, payments: Payments): Page[] => 
         body: {
           billing_name: draft.billing_name!,
           tax_id: draft.tax_id!,
-          // Without a country there is no address; what else was written of one is not lost unsaid.
+          // An address requires a country. Address fields without a country are sent too, so that the API reports the
+          // error instead of dropping them.
           ...(Object.values(address).every((part) => part.trim() === '') ? {} : { billing_address: address as never }),
         },
       })

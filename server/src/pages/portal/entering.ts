@@ -1,9 +1,10 @@
-import { flows, getPortalUser, introspectCustomerSession, type Flow, type PortalShell, type Received } from '@bursar/contract'
+import { getPortalUser, introspectCustomerSession, type Received } from '@bursar/contract'
+import { flows, type Flow, type PortalShell } from '@bursar/views'
 import { Refused, type Client } from '@bursar/contract/client'
 import type { PageAnswer, PageCall, Platform } from '../../modules/handlers.ts'
 import { portalToken, problem, sellerOf, type Seller } from '../visits.ts'
 
-/** A visit to the portal by somebody who is in it. */
+/** A visit to the portal with a valid session. */
 export interface Visit {
   readonly api: Client
   readonly shell: PortalShell
@@ -13,28 +14,28 @@ export interface Visit {
   readonly session: Received<typeof introspectCustomerSession>
 }
 
-/** What a form of the portal can have done: a word of the catalogue, carried to the page that is shown next. */
+/** Reads from the query which action has just succeeded. The value is the key of the confirmation message on this page. */
 const doneIn = (query: URLSearchParams): string | null => (/^[a-z_]{1,40}$/.test(query.get('done') ?? '') ? query.get('done') : null)
 
-/** The task that a link or form asks for, if it is one; of one section, if it is named. */
+/** Reads the task (`flow`) that a link opened, from the query or a form. With `section`, accepts only tasks of that portal section. */
 export const flowIn = <S extends (typeof flows)[Flow]>(given: URLSearchParams, section?: S): FlowOf<S> | null => {
   const flow = given.get('flow') ?? ''
   return Object.hasOwn(flows, flow) && (section === undefined || flows[flow as Flow] === section) ? (flow as FlowOf<S>) : null
 }
 type FlowOf<S> = { [F in Flow]: (typeof flows)[F] extends S ? F : never }[Flow]
 
-/** The same as the end of an address, so that it survives the way in. */
+/** Returns the task that a link opened as a query string, so that it is still known after the sign-in. */
 export const withFlow = (flow: Flow | null): string => (flow === null ? '' : `?flow=${flow}`)
 
-/** Where the portal begins: at the task that was asked for, at the overview, or for whoever does not manage, at what is theirs. */
+/** Returns the first page of the portal: the requested task or the overview for managers, the access page for others. */
 export const beginning = ({ seller, reader }: PortalShell, flow: Flow | null): string => {
   const section = !reader.manages ? 'access' : flow === null ? 'overview' : `${flows[flow]}${withFlow(flow)}`
   return `/${seller.slug}/portal/${section}`
 }
 
 /**
- * A page of the portal: whoever has no session, or an ended one, is shown the way in instead, and comes back to the
- * seller's portal. What the page asks, it asks with the session's own token.
+ * Wraps a portal page. Without a valid session the visitor is redirected to the sign-in of the seller's portal. The page
+ * calls the API with the token of the session.
  */
 export const inPortal =
   (platform: Platform, show: (visit: Visit) => Promise<PageAnswer>) =>
@@ -62,13 +63,13 @@ export const inPortal =
     try {
       return await show({ api, shell, call, seller, who: who.body, session: session.body })
     } catch (error) {
-      // It ended while the page was made.
+      // On 401, the session has ended while the page was rendered. The visitor is sent to the sign-in page.
       if (error instanceof Refused && error.reply.status === 401) return wayIn
       throw error
     }
   }
 
-/** A page for whoever manages; anybody else is told so, in words. What they may not see the API would refuse them as well. */
+/** Wraps a page for managers. Other members see a page that explains the restriction. The API rejects their requests as well. */
 export const forManagers = (platform: Platform, show: (visit: Visit) => Promise<PageAnswer>) =>
   inPortal(platform, async (visit) =>
     visit.shell.reader.manages ? show(visit) : { status: 403, view: { kind: 'portal-forbidden', shell: visit.shell }, script: true },

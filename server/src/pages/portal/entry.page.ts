@@ -1,4 +1,5 @@
-import { authenticatePortalCode, checkEmailUpdate, exchangePortalCode, requestPortalCode, verifyEmailUpdate, type Flow, type View } from '@bursar/contract'
+import { authenticatePortalCode, checkEmailUpdate, exchangePortalCode, requestPortalCode, verifyEmailUpdate } from '@bursar/contract'
+import type { Flow, View } from '@bursar/views'
 import type { Page, PageAnswer, PageCall, Platform } from '../../modules/handlers.ts'
 import { portalCookiePrefix, readCookie } from '../../modules/identity/index.ts'
 import { found, keepPortal, keptSecret, portalOf, portalToken, problem, sellerOf, settled, type Seller } from '../visits.ts'
@@ -6,10 +7,13 @@ import { beginning, flowIn, inPortal, withFlow } from './entering.ts'
 
 type SignIn = Extract<View, { kind: 'portal-sign-in' }>
 
-/** A code of a link lives as long as its session; so does what keeps it. */
+/** Seconds for which the browser keeps the code of a link. Equals the lifetime of the session that the code opens. */
 const keptFor = 3600
 
-/** The way into the portal and out of it. */
+/** Forwards the browser's cookies. The API uses them to recognise the browser that requested a code or signed in before. */
+const withCookies = ({ request }: PageCall): Record<string, string> => (request.headers.cookie === undefined ? {} : { cookie: request.headers.cookie })
+
+/** The pages for signing in to the portal and out of it. */
 export const entryPages = (platform: Platform): Page[] => {
   const [entry, change, proved] = [keptSecret(platform, 'portal_entry'), keptSecret(platform, 'email_change'), keptSecret(platform, 'portal_code')]
 
@@ -25,31 +29,33 @@ export const entryPages = (platform: Platform): Page[] => {
     here: `/${seller.slug}/portal/sign-in${withFlow(flow)}`,
   })
 
-  /** How long a session still lives, for the cookie that holds it. */
+  /** Returns the remaining seconds of a portal session, for the lifetime of its cookie. */
   const secondsUntil = (moment: string): number => Math.max(1, Math.floor((Date.parse(moment) - platform.clock.wall().getTime()) / 1000))
 
   const askForCode = async (call: PageCall, seller: Seller): Promise<PageAnswer> => {
     const [email, flow] = [(call.form.get('email') ?? '').trim(), flowIn(call.form)]
-    const answer = await call.api().send(requestPortalCode, { body: { organization_id: seller.id, email } })
+    const answer = await call.api().send(requestPortalCode, { body: { organization_id: seller.id, email }, headers: withCookies(call) })
     if (answer.status === 429) return { ...signIn(seller, flow, { email, mishap: 'wait' }), status: 429 }
-    if (settled(answer).status === 202) return signIn(seller, flow, { step: 'code', email, resent: call.form.get('resend') === '1' })
+    if (settled(answer).status === 202)
+      return { ...signIn(seller, flow, { step: 'code', email, resent: call.form.get('resend') === '1' }), cookies: answer.headers.getSetCookie() }
     return { ...signIn(seller, flow, { email, mishap: 'email' }), status: answer.status }
   }
 
   const trade = async (call: PageCall, seller: Seller, base: string): Promise<PageAnswer> => {
     const [email, typed, customer_id] = ['email', 'code', 'customer_id'].map((name) => (call.form.get(name) ?? '').trim())
-    // Whoever chooses has typed it a moment ago.
+    // A reader who chooses a customer has typed the code on the previous page, which stored it in a cookie.
     const code = typed || proved.read(call.request)
     const flow = flowIn(call.form)
     const body = { organization_id: seller.id, email: email!, code: code ?? '', ...(customer_id === '' ? {} : { customer_id: customer_id! }) }
-    const answer = await call.api().send(authenticatePortalCode, { body })
+    const answer = await call.api().send(authenticatePortalCode, { body, headers: withCookies(call) })
     const again = (mishap: 'wait' | 'code'): PageAnswer => ({ ...signIn(seller, flow, { step: 'code', email: email!, mishap }), status: answer.status })
     if (answer.status === 429) return again('wait')
     if (settled(answer).status !== 200) return again('code')
     const { token, expires_at, customers } = answer.body
     if (token === null || expires_at === null)
       return { ...signIn(seller, flow, { step: 'choose', email: email!, customers }), cookies: [proved.keep(code ?? '', 900)] }
-    return { redirect: `${base}${withFlow(flow)}`, cookies: [await keepPortal(platform, call, seller.id, token, secondsUntil(expires_at)), proved.forget()] }
+    const session = await keepPortal(platform, call, seller.id, token, secondsUntil(expires_at))
+    return { redirect: `${base}${withFlow(flow)}`, cookies: [session, ...answer.headers.getSetCookie(), proved.forget()] }
   }
 
   const showChange = door(async (call, seller) => {
@@ -78,7 +84,7 @@ export const entryPages = (platform: Platform): Page[] => {
       handle: door(async (call, seller, base) =>
         entry.read(call.request) === undefined
           ? { redirect: `${base}${withFlow(flowIn(call.query))}` }
-          : // Whoever is in already decides for themselves whether to come in as somebody else.
+          : // A reader who already has a session decides whether to replace it with the session of the link.
             {
               view: { kind: 'portal-enter', seller, flow: flowIn(call.query), pressed: portalToken(platform, call.request, seller.id) === undefined },
               script: true,
@@ -95,7 +101,7 @@ export const entryPages = (platform: Platform): Page[] => {
         const opened = answer && found(answer)
         const [given = ''] = answer?.headers.getSetCookie() ?? []
         const token = readCookie(given.split(';')[0], portalCookiePrefix(platform.config) + seller.id)
-        // A link that is over is no mishap: there is another way in.
+        // An expired link leads to the sign-in page instead of an error page, because the reader can sign in by e-mail.
         if (!opened || token === undefined) return { redirect: `${base}/sign-in?why=link${flow === null ? '' : `&flow=${flow}`}`, cookies: [entry.forget()] }
         return {
           redirect: `${base}${withFlow(flow)}`,
@@ -143,7 +149,7 @@ export const entryPages = (platform: Platform): Page[] => {
         const answer = settled(await call.api().send(verifyEmailUpdate, { body: { token } }))
         const seen = (state: 'over' | 'taken' | 'done'): PageAnswer => ({ view: { kind: 'portal-email', seller, state }, cookies: [change.forget()] })
         if (answer.status !== 200) return seen(answer.status === 422 ? 'taken' : 'over')
-        // The link proves an address: only where it is the reader's own does it open the portal.
+        // An empty token means that the confirmed address belongs to no member, so the link does not open the portal.
         if (answer.body.token === '') return seen('done')
         return { redirect: `${base}/account?done=email_changed`, cookies: [await keepPortal(platform, call, seller.id, answer.body.token), change.forget()] }
       }),

@@ -1,25 +1,22 @@
-import {
-  getPortalOrganization,
-  listPortalSeats,
-  listPortalSubscriptions,
-  previewPortalSubscription,
-  type Complaint,
-  type Flow,
-  type PortalPlan,
-  type PortalPrice,
-  type PortalProduct,
-  type PortalRights,
-  type PortalSeat,
-  type PortalSeatCount,
-  type PortalSubscription,
-  type PortalWish,
-} from '@bursar/contract'
+import { getPortalOrganization, listPortalSeats, listPortalSubscriptions, previewPortalSubscription } from '@bursar/contract'
+import type {
+  Complaint,
+  Flow,
+  PortalPlan,
+  PortalPrice,
+  PortalProduct,
+  PortalRights,
+  PortalSeat,
+  PortalSeatCount,
+  PortalSubscription,
+  PortalWish,
+} from '@bursar/views'
 import type { Client } from '@bursar/contract/client'
 import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
 import { complaintsOf, leaveFor, settled } from '../visits.ts'
 import { forManagers, type Visit } from './entering.ts'
 
-/** A page of the portal and the form on it, at one address; without a form it is only looked at. */
+/** Builds a portal page (GET) and its form handler (POST) at one path. Without `take` the page has no form handler. */
 export const pagesAt = (
   platform: Platform,
   path: string,
@@ -32,7 +29,10 @@ export const pagesAt = (
     : []),
 ]
 
-/** On, to a page that says what was done; out of a single task, back to where its link came from. */
+/**
+ * Redirects to a page that confirms the action. If a link opened the portal for this one task, redirects to the
+ * seller's return URL instead.
+ */
 export const doneAt = ({ shell }: Visit, path: string, done: string, flow: Flow | null = null): PageAnswer => {
   if (flow !== null && shell.return_url !== null) return leaveFor(shell.return_url)
   const [place, query] = path.split('?')
@@ -41,10 +41,10 @@ export const doneAt = ({ shell }: Visit, path: string, done: string, flow: Flow 
   return { redirect: `/${shell.seller.slug}/portal${place}?${search.toString()}` }
 }
 
-/** As many as a reader looks through; whoever has more finds them by the API. */
+/** Maximum number of pages of an API list that a portal page loads. Longer lists are available through the API. */
 const manyPages = 20
 
-/** Everything of a list, up to a bound. */
+/** Loads all pages of a list, up to the maximum. */
 export const everyPage = async <T>(ask: (page: number) => Promise<{ items: readonly T[]; pagination: { max_page: number } }>): Promise<T[]> => {
   const first = await ask(1)
   const items = [...first.items]
@@ -57,7 +57,7 @@ export const subscriptionsOf = (api: Client): Promise<PortalSubscription[]> =>
 
 export const isOver = ({ status }: PortalSubscription): boolean => status === 'canceled' || status === 'unpaid' || status === 'incomplete_expired'
 
-/** What the seller lets customers do, and what they could change to. */
+/** Loads the changes that the seller lets customers make, and the products they can change to. */
 export const offerOf = async ({ call, shell }: Visit): Promise<{ rights: PortalRights; products: PortalProduct[] }> => {
   const { organization, products } = await call.api().call(getPortalOrganization, { params: { slug: shell.seller.slug } })
   const { update_seats, update_plan, pause } = organization.customer_portal_settings.subscription
@@ -71,14 +71,14 @@ export const offerOf = async ({ call, shell }: Visit): Promise<{ rights: PortalR
 export const isExpired = ({ status, invitation_token_expires_at }: PortalSeat, now: Date): boolean =>
   status === 'pending' && invitation_token_expires_at !== null && new Date(invitation_token_expires_at) <= now
 
-/** An invitation that has run out holds no seat. */
+/** Counts the seats of a purchase. An expired invitation occupies no seat. */
 export const countOf = (seats: readonly PortalSeat[], total: number, now: Date): PortalSeatCount => ({
   total,
   active: seats.filter(({ status }) => status === 'claimed').length,
   invited: seats.filter((seat) => seat.status === 'pending' && !isExpired(seat, now)).length,
 })
 
-/** The seats of one purchase; none where it has none, or they are not there to be seen. */
+/** Loads the seats of one purchase. Undefined if the purchase has no seats or the reader may not see them. */
 export const seatsOf = async (
   api: Client,
   key: { subscription_id: string } | { order_id: string },
@@ -89,7 +89,7 @@ export const seatsOf = async (
   return { seats, total: first.body.total_seats }
 }
 
-/** A subscription with what comes next, and how its seats stand. */
+/** Loads a subscription with its next charge and its seat counts. */
 export const planOf = async (api: Client, subscription: PortalSubscription, now: Date): Promise<PortalPlan> => {
   const [next, seats] = await Promise.all([
     isOver(subscription) ? undefined : api.send(previewPortalSubscription, { params: { id: subscription.id }, body: {} }),
@@ -104,7 +104,7 @@ export const planOf = async (api: Client, subscription: PortalSubscription, now:
   }
 }
 
-/** A number of seats, or another product, as a form says it. */
+/** A change that a form requests: a number of seats or another product. */
 export interface Wanted {
   readonly id: string
   readonly what: 'seats' | 'plan'
@@ -117,11 +117,11 @@ export const wantedIn = (form: URLSearchParams): Wanted => ({
   value: (form.get('value') ?? '').trim(),
 })
 
-/** What is sent of it: what is no number is sent as it is, and refused where numbers are read. */
+/** Builds the request body of the change. Text that is no number is sent unchanged, and the API rejects it. */
 export const bodyOf = ({ what, value }: Wanted) =>
   what === 'plan' ? { product_id: value } : { seats: /^\d{1,9}$/.test(value) ? Number(value) : (value as never) }
 
-/** What a change would cost, or why it cannot be made. */
+/** Loads the price preview of a change, or the reason why the change is not possible. */
 export const priceOf = async (api: Client, wanted: Wanted): Promise<PortalWish> => {
   const asked = await api.send(previewPortalSubscription, { params: { id: wanted.id }, body: bodyOf(wanted) })
   return asked.status === 200
@@ -129,13 +129,16 @@ export const priceOf = async (api: Client, wanted: Wanted): Promise<PortalWish> 
     : { value: wanted.value, price: null, seen: '', complaints: complaintsOf(asked).map(atField) }
 }
 
-/** Of one field only: whatever was wrong concerns it. */
+/** Assigns an API error to the form's only field, which is called `value`. */
 const atField = (complaint: Complaint): Complaint => ({ ...complaint, loc: ['body', 'value'] })
 
-/** What was seen, as a form carries it: for what, what is paid at once, and what a period costs from then on. */
+/** Encodes the displayed price for a hidden form field: the new value, the immediate charge and the new price per period. */
 const seenOf = ({ value }: Wanted, { now, amount }: PortalPrice): string => [value, now?.charge_amount ?? 0, amount].join(' ')
 
-/** Whether this is the price that was seen: for the same, and nothing more is paid. As time passes, what is left of a period costs less. */
+/**
+ * True if the reader has seen this change at its current price or at a higher charge. The immediate charge falls as
+ * time passes, because less of the period remains.
+ */
 export const hasSeen = (form: URLSearchParams, { value, price }: PortalWish): boolean => {
   if (price === null) return false
   const [seen, charge, amount] = (form.get('seen') ?? '').split(' ')

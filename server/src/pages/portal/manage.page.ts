@@ -6,7 +6,7 @@ import { overviewPages } from './overview.page.ts'
 import { subscriptionsPages } from './subscriptions.page.ts'
 import { teamPages } from './team.page.ts'
 
-/** What whoever pays looks after: team, subscriptions, orders, billing. */
+/** The pages for managers: team, subscriptions, orders and billing. */
 export const managePages = (platform: Platform, payments: Payments): Page[] => [
   ...[overviewPages, teamPages, subscriptionsPages].flatMap((pages) => pages(platform)),
   ...[ordersPages, billingPages].flatMap((pages) => pages(platform, payments)),

@@ -11,9 +11,8 @@ import {
   listPortalPaymentMethods,
   listPortalRefunds,
   updatePortalOrder,
-  type Complaint,
-  type PortalOrder,
 } from '@bursar/contract'
+import type { Complaint, PortalOrder } from '@bursar/views'
 import type { Client, Reply } from '@bursar/contract/client'
 import type { Payments } from '../../gateways/payments/payments.ts'
 import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
@@ -26,14 +25,14 @@ const pageIn = (query: URLSearchParams): number => (/^[1-9]\d{0,5}$/.test(query.
 
 const declined = (why: string | null): Complaint => ({ loc: [], type: 'declined', msg: why ?? '' })
 
-/** What came of a payment that took its time: until then it is under way. */
+/** Returns the state of a payment that could not be completed at once: paid, failed or still in progress. */
 const howItGoes = async (api: Client, order: PortalOrder): Promise<{ done: string | null; complaints: readonly Complaint[] }> => {
   if (order.status !== 'pending') return { done: 'order_paid', complaints: [] }
   const { status, error } = await api.call(getPortalPaymentStatus, { params: { id: order.id } })
   return status === 'failed' ? { done: null, complaints: [declined(error)] } : { done: 'order_paying', complaints: [] }
 }
 
-/** What was ordered, one by one, and the way to pay what is still open. */
+/** The pages for orders and their details, and for paying open ones. */
 export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
   const showOne = async (
     { api, shell, call }: Visit,
@@ -60,16 +59,17 @@ export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
       script: true,
     }
   }
-  /** The way to a paper: to the file itself, once it is made. An invoice that was asked for, or is made anew, is not there until then. */
+  /** Redirects to a document once it exists. Until then a requested or regenerated invoice shows a waiting page. */
   const leadTo = async (visit: Visit, found: Reply<{ url?: string }>, isMade: (order: PortalOrder) => boolean = () => false): Promise<PageAnswer> => {
     const asked = visit.call.query.has('asked')
     const { url } = settled(found).body
-    // Whoever asked for it by a form stays on this page, and the file comes: a form may not be led to where it is kept.
+    // After a submitted form, shows the page and opens the file by a refresh. The content security policy forbids
+    // redirecting a form to the storage host.
     if (url !== undefined) return asked ? { ...(await showOne(visit)), refresh: url } : { redirect: url }
     return showOne(visit, found.status === 404 ? complaintsOf(found) : [], (order) => found.status === 202 || asked || isMade(order))
   }
 
-  /** Asks for the invoice. An order that does not say who is billed takes that from the customer. */
+  /** Requests the invoice. If the order has no billing details, they are copied from the customer. */
   const askInvoice = async (visit: Visit): Promise<PageAnswer> => {
     const { api, shell, call } = visit
     const params = { id: call.params.id! }
@@ -77,7 +77,7 @@ export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
     if (answer.status === 422) {
       const { billing_name, name, billing_address } = await api.call(getPortalCustomer, {})
       if (billing_address !== null) {
-        // Where nobody can be billed, the API says so.
+        // Ignores the response of this update. If the billing details are still incomplete, the following request returns that error.
         await api.send(updatePortalOrder, { params, body: { billing_name: billing_name ?? name, billing_address: billing_address as never } })
         answer = await api.send(generatePortalInvoice, { params })
       }
@@ -99,7 +99,7 @@ export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
         const answer = await api.send(confirmPortalPayment, { params: { id: call.params.id! }, body: { payment_method_id: form.get('payment_method_id') } })
         if (answer.status !== 200) return showOne(visit, complaintsOf(answer))
         const { status, error, client_secret, publishable_key } = answer.body
-        // A declined card is an answer: what it says is shown as what went wrong.
+        // A declined card is a regular response. Its message is shown as an error.
         if (status === 'failed') return showOne(visit, [declined(error)])
         if (client_secret) return toBank(platform, visit, '/orders/:id', { client_secret, publishable_key })
         return doneAt(visit, `/orders/${call.params.id!}`, status === 'succeeded' ? 'order_paid' : 'order_paying')

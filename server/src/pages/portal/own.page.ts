@@ -6,10 +6,9 @@ import {
   listPortalBenefitGrants,
   requestEmailUpdate,
   rotatePortalLicenseKey,
-  type OwnKey,
-  type PortalOwnView,
   type Received,
 } from '@bursar/contract'
+import type { OwnKey, PortalOwnView } from '@bursar/views'
 import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
 import { complaintsOf, problem } from '../visits.ts'
 import { inPortal, type Visit } from './entering.ts'
@@ -17,13 +16,13 @@ import { inPortal, type Visit } from './entering.ts'
 type Grant = Received<typeof listPortalBenefitGrants>['items'][number]
 type Access = Extract<PortalOwnView, { kind: 'portal-access' }>
 
-/** What is given to the reader, and not to others of their team whom they may see too. */
+/** Loads the reader's own grants, without those of other team members that a manager may see. */
 const ownGrants = async ({ api, who }: Visit): Promise<Grant[]> =>
   (await api.call(listPortalBenefitGrants, { query: { ...(who.member_id === null ? {} : { member_id: [who.member_id] }), limit: 100 } })).items
 
 const keyIn = (grant: Grant): string | undefined => (grant.benefit_type === 'license_keys' ? grant.properties.license_key_id : undefined)
 
-/** The files of a benefit; where somebody sees those of a whole team, each once. */
+/** Loads the files of benefits. A manager sees those of the whole team, so duplicates are removed. */
 const filesOf = async ({ api }: Visit, benefit_id: readonly string[]) => {
   if (benefit_id.length === 0) return []
   const { items } = await api.call(listDownloadables, { query: { benefit_id: [...benefit_id], limit: 100 } })
@@ -43,7 +42,7 @@ const otherOf = (grant: Grant): Access['others'][number] => ({
   problem: grant.is_granted || grant.error === null ? null : { loc: [], type: grant.error.type, msg: grant.error.message },
 })
 
-/** What the reader has: keys hidden but for the one that they have just asked to see. */
+/** Shows the reader's benefits. License keys are masked, except the one that the reader asked to see. */
 const access = async (visit: Visit, revealed: string | null = null): Promise<PageAnswer> => {
   const { api, shell } = visit
   const grants = await ownGrants(visit)
@@ -86,11 +85,11 @@ const ownKey = async ({ api }: Visit, id: string, name: string, revealed: string
   return { id, name, display_key, key: id === revealed ? key : null, status, expires_at, limit_activations, activations }
 }
 
-/** Shows a key, takes an activation back, or has another key made: each of a key that is the reader's own. */
+/** Shows a license key, removes an activation or replaces the key. Only for the reader's own keys. */
 const act = async (visit: Visit): Promise<PageAnswer> => {
   const { api, call, shell } = visit
   const id = call.form.get('key') ?? ''
-  // Only a key of the reader's own list is theirs to handle here, whatever else they may see.
+  // The API lets managers see the keys of their team, but this page changes only the reader's own keys.
   if (!(await ownGrants(visit)).some((grant) => keyIn(grant) === id)) return problem(404, 'not_found')
   const action = call.form.get('action')
   if (action === 'reveal') return access(visit, id)
@@ -103,7 +102,7 @@ const act = async (visit: Visit): Promise<PageAnswer> => {
   const { key } = await api.call(getPortalLicenseKey, { params: { id } })
   const body = { key, organization_id: shell.seller.id, activation_id: call.form.get('activation') ?? '' }
   const answer = await call.api().send(deactivatePortalLicenseKey, { body })
-  // Gone already is as good as removed.
+  // An activation that is already gone counts as removed.
   return answer.status < 300 || answer.status === 404 ? done('activation_removed') : access({ ...visit, shell: { ...shell, complaints: complaintsOf(answer) } })
 }
 
@@ -123,7 +122,7 @@ const account = async ({ api, shell, seller, session }: Visit, wished = ''): Pro
   }
 }
 
-/** What the reader has for themselves, and who they are here. */
+/** The pages for the reader's own benefits and account. */
 export const ownPages = (platform: Platform): Page[] => [
   { method: 'GET', path: '/:slug/portal/access', signedIn: false, handle: inPortal(platform, (visit) => access(visit)) },
   { method: 'POST', path: '/:slug/portal/access', signedIn: false, handle: inPortal(platform, act) },
@@ -131,7 +130,7 @@ export const ownPages = (platform: Platform): Page[] => [
     method: 'GET',
     path: '/:slug/portal/download',
     signedIn: false,
-    // The address that opens a file is made when it is asked for, and stands in no page.
+    // Creates the download URL when the link is opened, so that no page contains it.
     handle: inPortal(platform, async (visit) => {
       const { query } = visit.call
       const file = (await filesOf(visit, [query.get('benefit') ?? ''])).find(({ id }) => id === query.get('id'))

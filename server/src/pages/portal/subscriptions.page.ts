@@ -1,10 +1,11 @@
-import { updatePortalSubscription, type Flow, type PortalShell } from '@bursar/contract'
+import { updatePortalSubscription } from '@bursar/contract'
+import type { Flow, PortalShell } from '@bursar/views'
 import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
 import { complaintsOf } from '../visits.ts'
 import { flowIn, withFlow, type Visit } from './entering.ts'
 import { bodyOf, doneAt, hasSeen, offerOf, pagesAt, planOf, priceOf, subscriptionsOf, wantedIn, type Wanted } from './looking.ts'
 
-/** What a press asks for, and what is said when it is done. */
+/** The request body of each subscription action, and the key of its confirmation message. */
 const asked = {
   cancel: [{ cancel_at_period_end: true }, 'canceled'],
   uncancel: [{ cancel_at_period_end: false }, 'uncanceled'],
@@ -14,7 +15,7 @@ const asked = {
   clear: [{ pending_update: null }, 'change_dropped'],
 } as const
 
-/** Each subscription, and what can be done with it: by itself, or as the one task that a link leads to. */
+/** The subscriptions page with its actions, or a single task that a link opened. */
 export const subscriptionsPages = (platform: Platform): Page[] => {
   const show = async (visit: Visit, more: { wanted?: Wanted; complaints?: PortalShell['complaints']; flow?: Flow | null } = {}): Promise<PageAnswer> => {
     const { api, call } = visit
@@ -48,13 +49,16 @@ export const subscriptionsPages = (platform: Platform): Page[] => {
     const [body, done] = asked[wish as keyof typeof asked]
     const answer = await api.send(updatePortalSubscription, { params: { id: form.get('subscription_id') ?? '' }, body })
     if (answer.status !== 200) return show(visit, { flow, complaints: complaintsOf(answer) })
-    // One that was paused is over at once.
+    // Canceling a paused subscription ends it at once.
     return doneAt(visit, '/subscriptions', answer.body.ended_at === null ? done : 'ended', flow)
   }
   return pagesAt(platform, '/subscriptions', (visit) => show(visit), take)
 }
 
-/** Makes a change whose price was seen. True: it is made. Otherwise what was refused, or undefined where the price has to be seen first. */
+/**
+ * Changes a subscription if the price is not higher than the displayed one. Returns true on success, or the errors.
+ * Returns undefined if the current price must be shown first.
+ */
 export const changeAsSeen = async ({ api, call }: Visit, wanted: Wanted): Promise<true | PortalShell['complaints'] | undefined> => {
   if (!hasSeen(call.form, await priceOf(api, wanted))) return undefined
   const answer = await api.send(updatePortalSubscription, { params: { id: wanted.id }, body: bodyOf(wanted) })

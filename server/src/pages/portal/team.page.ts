@@ -5,14 +5,9 @@ import {
   removePortalMember,
   resendPortalSeatInvitation,
   revokePortalSeat,
-  seatFilters,
   updatePortalMember,
-  type PortalMember,
-  type PortalPool,
-  type PortalSeat,
-  type PortalShell,
-  type SeatFilter,
 } from '@bursar/contract'
+import { seatFilters, type PortalMember, type PortalPool, type PortalSeat, type PortalShell, type SeatFilter } from '@bursar/views'
 import { Refused, type Reply } from '@bursar/contract/client'
 import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
 import { inviteAll } from '../inviting.ts'
@@ -29,7 +24,7 @@ interface Showing {
 
 const rows = 100
 
-/** Who has the seats: assigned, invited again, taken back; how many there are; and who may do that. */
+/** The team page: seats, invitations, the number of seats and roles. */
 export const teamPages = (platform: Platform): Page[] => {
   const show = async (visit: Visit, more: Showing = {}): Promise<PageAnswer> => {
     const { api, call } = visit
@@ -74,7 +69,7 @@ export const teamPages = (platform: Platform): Page[] => {
     try {
       return await show(visit, { invited: { of: 'order_id' in key ? key.order_id : key.subscription_id, role, invited } })
     } catch (error) {
-      // What was done is told, whatever else cannot be.
+      // Shows the invitation results even if the API refuses the data of the team page.
       if (error instanceof Refused)
         return { view: { kind: 'portal-invited', shell: visit.shell, invited }, script: true, here: `/${visit.shell.seller.slug}/portal/team` }
       throw error
@@ -133,7 +128,7 @@ const matches = (seat: PortalSeat, { status, query }: { status: SeatFilter; quer
   return (status === 'current' ? is !== 'revoked' : is === status) && (wanted === '' || named)
 }
 
-/** Whatever was bought with seats: subscriptions that are not over, and orders. */
+/** Lists the purchases with seats: current subscriptions and one-time orders. */
 const purchasesOf = async (visit: Visit) => {
   const { api } = visit
   const [subscriptions, { rights }, orders] = await Promise.all([
@@ -169,7 +164,7 @@ const purchasesOf = async (visit: Visit) => {
   ]
 }
 
-/** The team; null for whoever cannot lead it, such as a customer without members. */
+/** Loads the team. Null if the reader may not manage it, for example for a customer without members. */
 const membersOf = async ({ api }: Visit): Promise<PortalMember[] | null> => {
   const first = await api.send(listPortalMembers, { query: { limit: 100 } })
   if (settled(first).status !== 200) return null

@@ -11,12 +11,6 @@ declare module '../postgres/postgres.ts' {
   }
 }
 
-/** What the triggers have noted of this transaction so far, and nothing is noted any more. */
-export const takeNotes = async (tx: Tx): Promise<string> => {
-  const { rows } = await sql<{ noted: string | null }>`select current_setting('bursar.changes', true) as noted`.execute(tx.q)
-  return rows[0]!.noted ?? ''
-}
-
 export const insertEntries = async (tx: Tx, entries: readonly Entry[]): Promise<void> => {
   await tx.q
     .insertInto('audit_log')
@@ -27,8 +21,9 @@ export const insertEntries = async (tx: Tx, entries: readonly Entry[]): Promise<
 const columns = sql`organization_id, id, at, operation, request_id, actor_kind, actor_id, credential_id, client_id, resource_id, changes::text as changes`
 
 /**
- * Gives the next numbers and hashes to entries that were committed, and says whether there may be more. Writers never
- * wait for this. One sequencer works on an organization at a time, which is what the lock protects.
+ * Assigns sequence numbers and hashes to up to `most` committed audit entries of one organization. Returns true if more
+ * entries may be waiting. An advisory lock allows one sequencer per organization. Transactions that write entries do
+ * not wait for this lock.
  */
 export const chain = async (tx: Tx, organization_id: string, most = 1000): Promise<boolean> => {
   const lock = await sql<{ taken: boolean }>`select pg_try_advisory_xact_lock(hashtextextended(${`bursar.audit.${organization_id}`}, 0)) as taken`.execute(tx.q)
@@ -52,21 +47,24 @@ export const chain = async (tx: Tx, organization_id: string, most = 1000): Promi
   return rows.length === most
 }
 
-/** Whose logs have entries without a number. */
+/** Lists the organizations whose audit logs have entries without a sequence number. */
 export const findUnchained = async (db: Db): Promise<string[]> => {
   const { rows } = await sql<{ organization_id: string }>`
     select distinct organization_id from (select organization_id from audit_log where sequence is null limit 10000) e`.execute(db.q)
   return rows.map(({ organization_id }) => organization_id)
 }
 
-/** The heads of all logs: how long each is, and its last hash. */
+/** Lists the head of every audit log: its highest sequence number and last hash. */
 export const listHeads = (db: Db): Promise<{ organization_id: string; sequence: number; hash: string }[]> =>
   db.q.selectFrom('audit_heads').selectAll().orderBy('organization_id').execute()
 
 export const findHead = (db: Db, organization_id: string): Promise<{ sequence: number; hash: string } | undefined> =>
   db.q.selectFrom('audit_heads').select(['sequence', 'hash']).where('organization_id', '=', organization_id).executeTakeFirst()
 
-/** Goes through a log from its first entry to its head, a thousand at a time, and hands back the number of the first entry that is not what it was. */
+/**
+ * Verifies the hash chain of an audit log up to `head`, in batches of 1,000 entries. Returns the sequence number of the
+ * first changed or missing entry. Returns undefined if the log is intact.
+ */
 export const verifyChain = async (
   db: Db,
   head: { organization_id: string; sequence: number; hash: string },
@@ -83,7 +81,7 @@ export const verifyChain = async (
       if (entry.sequence !== at || link(previous, at, entry) !== entry.hash) return at
       previous = entry.hash
     }
-    // The log ends before its head does.
+    // The log ends before the sequence number of its head, so entries are missing.
     if (rows.length === 0) return at + 1
     progress(at)
   }
@@ -103,7 +101,7 @@ export interface AuditQuery {
 
 export type Logged = Entry & { readonly sequence: number; readonly hash: string }
 
-/** Chained entries of one organization, the newest first. */
+/** Lists the audit entries of one organization that have a sequence number, newest first. */
 export const listEntries = async (db: Db, organization_id: string, query: AuditQuery): Promise<Logged[]> => {
   const conditions: RawBuilder<unknown>[] = [sql`organization_id = ${organization_id}`, sql`sequence is not null`]
   if (query.before !== undefined) conditions.push(sql`sequence < ${query.before}`)

@@ -1,23 +1,24 @@
 import { isDeepStrictEqual } from 'node:util'
-import type { Actor } from '../../kernel/actors.ts'
+import type { Actor, Cli } from '../../kernel/actors.ts'
 import { newId } from '../../kernel/ids.ts'
 import type { Hasher } from '../../kernel/secrets.ts'
 import type { Discretion } from '../personal.sql.ts'
+import { writeEnding } from '../postgres/ending.sql.ts'
 import type { Tx } from '../postgres/postgres.ts'
-import { insertEntries, takeNotes } from './audit.sql.ts'
+import { insertEntries } from './audit.sql.ts'
 
-/** What was asked for, by whom, with which request. */
-export interface Deed {
+/** The context that an audit entry records: the operation, the request and its actor. */
+export interface AuditContext {
   readonly operation: string
   readonly request_id: string
-  readonly actor: Actor
-  /** What the request names; else it is what was changed first. */
+  readonly actor: Actor | Cli
+  /** The resource that the request names. Defaults to the first changed row. */
   readonly resource_id?: string | undefined
 }
 
 export interface Audit {
-  /** Writes down what this transaction has changed, in the transaction itself: a change and its record are both there, or neither. */
-  readonly record: (tx: Tx, deed: Deed) => Promise<void>
+  /** Writes the audit entries for all changes of this transaction. Entries and changes commit together or not at all. */
+  readonly record: (tx: Tx, deed: AuditContext) => Promise<void>
 }
 
 type Row = Record<string, unknown>
@@ -33,14 +34,14 @@ interface Change {
   readonly fields: Record<string, { before?: unknown; after?: unknown }>
 }
 
-/** Changes that belong to no organization are kept under this id. */
+/** The organization id of audit entries that belong to no organization. */
 export const nobody = '00000000-0000-0000-0000-000000000000'
 
-/** A log without entries, for measuring what the entries cost. */
+/** An audit log that records nothing. Benchmarks use it to measure the cost of recording. */
 export const noAudit: Audit = { record: async () => undefined }
 
 export const openAudit = (hasher: Hasher, { personal, secret }: Discretion): Audit => {
-  /** About a person, only whether two values are the same can be told, and only with our key. */
+  /** Replaces a personal value with a keyed digest. The digest shows only whether two values are equal. */
   const discreetly = (organization_id: string, table: string, column: string, value: unknown) =>
     value === null || personal[table]?.columns[column] === undefined
       ? value
@@ -62,8 +63,8 @@ export const openAudit = (hasher: Hasher, { personal, secret }: Discretion): Aud
   return {
     record: async (tx, { operation, request_id, actor, resource_id }) => {
       const at = tx.clock.wall()
-      const noted = readNotes(await takeNotes(tx))
-      // A stranger's guess that changed nothing is nobody's deed: strangers cannot fill the log.
+      const noted = readNotes(await writeEnding(tx))
+      // An anonymous request that changed nothing is not recorded, so that attackers cannot fill the log.
       if (noted.rows.length === 0 && actor.kind === 'anonymous') return
       const byOwner = Map.groupBy(noted.rows, (row) => ownerOf(row) ?? homeOf(actor))
       if (byOwner.size === 0) byOwner.set(homeOf(actor), [])
@@ -87,10 +88,13 @@ export const openAudit = (hasher: Hasher, { personal, secret }: Discretion): Aud
   }
 }
 
-/** Said already by the entry itself. */
+/** Columns that are not listed as changed fields, because the audit entry already has their values. */
 const unremarkable = new Set(['organization_id', 'id', 'created_at', 'modified_at'])
 
-/** One line a row; a last word instead of a line where there were too many to note. */
+/**
+ * Parses the changes that the triggers recorded, one line per row. The last line is empty if no row was omitted; too
+ * many rows are cut off.
+ */
 const readNotes = (notes: string): { rows: Noted[]; complete: boolean } => {
   const lines = notes.split('\n')
   const complete = lines.pop() === ''
@@ -103,11 +107,12 @@ const ownerOf = ({ table, was, is }: Noted): string | undefined => {
   return typeof owner === 'string' ? owner : undefined
 }
 
-/** Where a deed belongs that changed nothing of any organization's. */
-const homeOf = (actor: Actor): string => (actor.kind === 'organization' || actor.kind === 'portal' ? actor.organization_id : nobody)
+/** Returns the organization of the actor. Its audit log gets the entries for rows that belong to no organization. */
+const homeOf = (actor: Actor | Cli): string =>
+  actor.kind === 'organization' || actor.kind === 'portal' || actor.kind === 'cli' ? (actor.organization_id ?? nobody) : nobody
 
-const whoIs = (actor: Actor) => {
-  const credential = actor.kind === 'anonymous' ? null : actor.credential_id
+const whoIs = (actor: Actor | Cli) => {
+  const credential = actor.kind === 'anonymous' || actor.kind === 'cli' ? null : actor.credential_id
   switch (actor.kind) {
     case 'organization':
       return { actor_kind: 'organization' as const, actor_id: actor.organization_id, credential_id: credential, client_id: null }
@@ -117,7 +122,8 @@ const whoIs = (actor: Actor) => {
       return actor.member_id === null
         ? { actor_kind: 'customer' as const, actor_id: actor.customer_id, credential_id: credential, client_id: null }
         : { actor_kind: 'member' as const, actor_id: actor.member_id, credential_id: credential, client_id: null }
+    case 'cli':
     case 'anonymous':
-      return { actor_kind: 'anonymous' as const, actor_id: null, credential_id: null, client_id: null }
+      return { actor_kind: actor.kind, actor_id: null, credential_id: null, client_id: null }
   }
 }

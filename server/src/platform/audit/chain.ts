@@ -1,13 +1,13 @@
 import { hash } from 'node:crypto'
 
-/** One entry of the log, as it is stored: `changes` is the text, letter by letter. */
+/** One entry of the audit log, as stored. `changes` is the exact JSON text. */
 export interface Entry {
   readonly organization_id: string
   readonly id: string
   readonly at: Date
   readonly operation: string
   readonly request_id: string
-  readonly actor_kind: 'organization' | 'user' | 'customer' | 'member' | 'anonymous'
+  readonly actor_kind: 'organization' | 'user' | 'customer' | 'member' | 'anonymous' | 'cli'
   readonly actor_id: string | null
   readonly credential_id: string | null
   readonly client_id: string | null
@@ -15,10 +15,10 @@ export interface Entry {
   readonly changes: string
 }
 
-/** What an empty log has for the hash of its last entry. */
+/** The previous hash of the first entry. */
 export const beginning = '0'.repeat(64)
 
-/** The hash of an entry: of everything it says, of its place, and of the hash before it. */
+/** Computes the hash of an audit entry from its content, its sequence number and the hash of the previous entry. */
 export const link = (previous: string, sequence: number, entry: Entry): string =>
   hash(
     'sha256',

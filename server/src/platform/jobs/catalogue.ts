@@ -3,59 +3,94 @@ import { z } from 'zod'
 const id = z.uuid()
 
 /**
- * Every job there is. A job is short, idempotent, and carries ids only: what it needs it reads when it runs.
- * Its name is how an area influences an area to its right.
+ * The classes of jobs, most urgent first. A person waits for the result of an urgent job: a sign-in code, or a payment
+ * that settles. A bulk job works on many rows or renders a file.
+ *
+ * `priority` orders waiting jobs; the lowest number runs first. `slots` is the number of concurrent jobs of one worker
+ * that the class and all later classes may use together. `per_organization` is the same limit for one organization.
+ */
+export const jobClasses = {
+  urgent: { priority: 0, slots: 8, per_organization: 5 },
+  ordinary: { priority: 10, slots: 6, per_organization: 3 },
+  bulk: { priority: 20, slots: 3, per_organization: 1 },
+} as const satisfies Record<string, { priority: number; slots: number; per_organization: number }>
+
+export type JobClass = keyof typeof jobClasses
+
+/**
+ * Gives the job one key per container, such as a product. The key contains the ids that name the container. Further
+ * enqueues of the same container change the waiting job instead of adding another one.
+ */
+const perContainer = true
+
+/** The position of a job that walks through many rows and continues in another job. See `walk`. */
+const cursor = { after: id.nullable().default(null), until: id.nullable().default(null) }
+export const cursorNames: readonly string[] = Object.keys(cursor)
+
+const job = <P extends z.ZodObject>(jobClass: JobClass, payload: P, keyed = false) => ({ class: jobClass, payload, keyed })
+
+/**
+ * All jobs. A job is short and idempotent, and its payload contains only ids. The job reads its data when it runs. A
+ * module that must not import another module enqueues one of that module's jobs instead.
  */
 export const catalogue = {
-  'mail.sign_in_code': z.object({ sign_in_code_id: id }),
-  'mail.organization_invitation': z.object({ organization_id: id, invitation_id: id }),
-  'mail.organization_token_leaked': z.object({ organization_id: id, token_id: id, user_id: id }),
-  'mail.personal_token_leaked': z.object({ token_id: id }),
-  'mail.app_token_leaked': z.object({ user_id: id, client_id: id }),
-  'mail.client_secret_leaked': z.object({ client_id: id }),
-  'mail.app_allowed': z.object({ user_id: id, client_id: id }),
-  'mail.webhook_paused': z.object({ organization_id: id, endpoint_id: id, user_id: id }),
-  'mail.customer_session_leaked': z.object({ organization_id: id, session_id: id }),
-  'mail.customer_session_code': z.object({ organization_id: id, code_id: id }),
-  'mail.customer_email_change': z.object({ organization_id: id, change_id: id }),
-  'mail.customer_email_changed': z.object({ organization_id: id, change_id: id }),
-  'checkout.product_archived': z.object({ organization_id: id, product_id: id }),
-  'checkout.payment_settled': z.object({ organization_id: id, checkout_id: id }),
-  'billing.order_payment_settled': z.object({ organization_id: id, payment_id: id }),
-  'billing.follow_payment': z.object({ organization_id: id, payment_id: id }),
-  'billing.charge_adopted': z.object({ organization_id: id, payment_id: id }),
-  'billing.method_changed': z.object({ organization_id: id, customer_id: id }),
-  'billing.customer_deleted': z.object({ organization_id: id, customer_id: id }),
-  'mail.order_receipt': z.object({ organization_id: id, order_id: id }),
-  'mail.payment_failed': z.object({ organization_id: id, order_id: id }),
-  'mail.renewal_reminder': z.object({ organization_id: id, subscription_id: id }),
-  'mail.trial_ending': z.object({ organization_id: id, subscription_id: id }),
-  'mail.seat_invitation': z.object({ organization_id: id, seat_id: id }),
-  'mail.seat_requested': z.object({ organization_id: id, seat_id: id }),
-  'billing.end_seats': z.object({ organization_id: id, subscription_id: id.nullable(), order_id: id.nullable() }),
-  'billing.member_deleted': z.object({ organization_id: id, member_id: id }),
-  'entitlements.reconcile': z.object({ organization_id: id, subscription_id: id.nullable(), order_id: id.nullable(), seat_id: id.nullable() }),
-  'entitlements.benefit_changed': z.object({ organization_id: id, benefit_id: id }),
-  'entitlements.product_changed': z.object({ organization_id: id, product_id: id }),
-  'entitlements.cycled': z.object({ organization_id: id, subscription_id: id, period_start: z.iso.datetime() }),
-  'entitlements.customer_deleted': z.object({ organization_id: id, customer_id: id }),
-  'entitlements.owner_changed': z.object({ organization_id: id, customer_id: id }),
-  'entitlements.member_deleted': z.object({ organization_id: id, member_id: id }),
-  'billing.follow_refund': z.object({ organization_id: id, account_id: id, processor_refund_id: z.string() }),
-  'billing.follow_dispute': z.object({ organization_id: id, account_id: id, processor_dispute_id: z.string() }),
-  'billing.follow_method': z.object({ organization_id: id, account_id: id, processor_method_id: z.string() }),
-  'billing.method_added': z.object({ organization_id: id, payment_id: id }),
-  'billing.forget_method': z.object({ organization_id: id, payment_method_id: id }),
-  'billing.make_document': z.object({ organization_id: id, document_id: id }),
-  'customers.forget': z.object({ organization_id: id, customer_id: id }),
+  'mail.sign_in_code': job('urgent', z.object({ sign_in_code_id: id })),
+  'mail.organization_invitation': job('ordinary', z.object({ organization_id: id, invitation_id: id })),
+  'mail.organization_token_leaked': job('ordinary', z.object({ organization_id: id, token_id: id, user_id: id })),
+  'mail.personal_token_leaked': job('ordinary', z.object({ token_id: id })),
+  'mail.app_token_leaked': job('ordinary', z.object({ user_id: id, client_id: id })),
+  'mail.client_secret_leaked': job('ordinary', z.object({ client_id: id })),
+  'mail.app_allowed': job('ordinary', z.object({ user_id: id, client_id: id })),
+  'mail.webhook_paused': job('ordinary', z.object({ organization_id: id, endpoint_id: id, user_id: id })),
+  'mail.payment_account_changed': job('ordinary', z.object({ organization_id: id, account_id: id, user_id: id })),
+  'mail.customer_session_leaked': job('ordinary', z.object({ organization_id: id, session_id: id })),
+  'mail.customer_session_code': job('urgent', z.object({ organization_id: id, code_id: id })),
+  'mail.customer_email_change': job('urgent', z.object({ organization_id: id, change_id: id })),
+  'mail.customer_email_changed': job('ordinary', z.object({ organization_id: id, change_id: id })),
+  'checkout.product_archived': job('bulk', z.object({ organization_id: id, product_id: id }), perContainer),
+  'checkout.payment_settled': job('urgent', z.object({ organization_id: id, checkout_id: id }), perContainer),
+  'billing.order_payment_settled': job('urgent', z.object({ organization_id: id, payment_id: id }), perContainer),
+  'billing.follow_payment': job('urgent', z.object({ organization_id: id, payment_id: id }), perContainer),
+  'billing.charge_adopted': job('urgent', z.object({ organization_id: id, payment_id: id }), perContainer),
+  'billing.method_changed': job('ordinary', z.object({ organization_id: id, customer_id: id }), perContainer),
+  'billing.customer_deleted': job('ordinary', z.object({ organization_id: id, customer_id: id }), perContainer),
+  'mail.order_receipt': job('ordinary', z.object({ organization_id: id, order_id: id })),
+  'mail.payment_failed': job('ordinary', z.object({ organization_id: id, order_id: id })),
+  'mail.renewal_reminder': job('ordinary', z.object({ organization_id: id, subscription_id: id })),
+  'mail.trial_ending': job('ordinary', z.object({ organization_id: id, subscription_id: id })),
+  'mail.seat_invitation': job('ordinary', z.object({ organization_id: id, seat_id: id })),
+  'mail.seat_requested': job('ordinary', z.object({ organization_id: id, seat_id: id })),
+  'billing.end_seats': job('ordinary', z.object({ organization_id: id, subscription_id: id.nullable(), order_id: id.nullable() }), perContainer),
+  'billing.member_deleted': job('ordinary', z.object({ organization_id: id, member_id: id }), perContainer),
+  'entitlements.reconcile': job(
+    'ordinary',
+    z.object({ organization_id: id, subscription_id: id.nullable(), order_id: id.nullable(), seat_id: id.nullable() }),
+    perContainer,
+  ),
+  'entitlements.benefit_changed': job('bulk', z.object({ organization_id: id, benefit_id: id, ...cursor }), perContainer),
+  'entitlements.product_changed': job('bulk', z.object({ organization_id: id, product_id: id, ...cursor }), perContainer),
+  'entitlements.cycled': job('ordinary', z.object({ organization_id: id, subscription_id: id, period_start: z.iso.datetime() }), perContainer),
+  'entitlements.customer_deleted': job('ordinary', z.object({ organization_id: id, customer_id: id }), perContainer),
+  'entitlements.owner_changed': job('ordinary', z.object({ organization_id: id, customer_id: id }), perContainer),
+  'entitlements.member_deleted': job('ordinary', z.object({ organization_id: id, member_id: id }), perContainer),
+  'billing.refund_order': job('ordinary', z.object({ organization_id: id, order_id: id }), perContainer),
+  'billing.follow_refund': job('ordinary', z.object({ organization_id: id, account_id: id, processor_refund_id: z.string() }), perContainer),
+  'billing.follow_dispute': job('ordinary', z.object({ organization_id: id, account_id: id, processor_dispute_id: z.string() }), perContainer),
+  'billing.follow_method': job('ordinary', z.object({ organization_id: id, account_id: id, processor_method_id: z.string() }), perContainer),
+  'billing.method_added': job('ordinary', z.object({ organization_id: id, payment_id: id }), perContainer),
+  'billing.forget_method': job('ordinary', z.object({ organization_id: id, payment_method_id: id }), perContainer),
+  'billing.make_document': job('bulk', z.object({ organization_id: id, document_id: id }), perContainer),
+  'customers.forget': job('bulk', z.object({ organization_id: id, customer_id: id }), perContainer),
 } as const
 
 export type JobName = keyof typeof catalogue
-export type Payload<N extends JobName> = z.infer<(typeof catalogue)[N]>
+export type Payload<N extends JobName> = z.infer<(typeof catalogue)[N]['payload']>
+/** The payload as a caller gives it, without the fields that have defaults. */
+export type NewPayload<N extends JobName> = z.input<(typeof catalogue)[N]['payload']>
 
 /**
- * Every kind of due work: rows of one table whose `due_at` has come, taken by lease. `lease_ms` is how long one row
- * may take before somebody else may try; `at_once` is how many one worker takes and does side by side.
+ * All kinds of due work: rows of one table whose `due_at` has passed, taken by lease. `lease_ms` is the time for one row
+ * before another worker may take it. `at_once` is the number of rows that one worker processes concurrently.
  */
 export const sweeps = {
   'identity.expire_invitations': { table: 'organization_invitations', at_once: 8, lease_ms: 10_000 },
@@ -76,7 +111,10 @@ export const sweeps = {
   'webhooks.replay': { table: 'webhook_replays', at_once: 4, lease_ms: 30_000 },
 } as const satisfies Record<string, { table: string; at_once: number; lease_ms: number }>
 
-/** Those whose rows may live by a clock of the sandbox: they are due when it says so, and its traveller does them. */
+/**
+ * The sweeps whose rows may belong to a test clock. Rows of a test clock are due by the time of that clock, and the
+ * task that advances the clock processes them.
+ */
 export const clocked = [
   'billing.renew',
   'billing.collect',
@@ -86,15 +124,16 @@ export const clocked = [
 ] as const satisfies readonly (keyof typeof sweeps)[]
 
 /**
- * Work that never ends and must not wait for a sweep: each takes leases on the rows of its table by itself, for as long
- * as its worker lives, and hears of every event that is written.
+ * Daemons: work that runs for as long as its worker and must not wait for a sweep. Each daemon takes leases on the rows
+ * of its table itself, and is notified of every committed event.
  */
-export const engines = {
+export const daemons = {
   'webhooks.deliver': { table: 'webhook_deliveries' },
 } as const satisfies Record<string, { table: string }>
 
-/** What every worker does now and then. A chore may run in several workers at once, and finds nothing to do the second time. */
-export const chores = {
+/** Periodic tasks of every worker. A task may run in several workers at once, because a second run finds nothing to do. */
+export const periodicTasks = {
+  'audit.chain': { every_ms: 1000 },
   'counters.fold': { every_ms: 60_000 },
   'http.purge': { every_ms: 600_000 },
   'identity.purge': { every_ms: 600_000 },
@@ -107,7 +146,7 @@ export const chores = {
   'webhooks.keep': { every_ms: 600_000 },
 } as const satisfies Record<string, { every_ms: number }>
 
-export type ChoreName = keyof typeof chores
+export type PeriodicTaskName = keyof typeof periodicTasks
 export type SweepName = keyof typeof sweeps
-export type EngineName = keyof typeof engines
-export type DueTable = (typeof sweeps)[SweepName]['table'] | (typeof engines)[EngineName]['table']
+export type DaemonName = keyof typeof daemons
+export type DueTable = (typeof sweeps)[SweepName]['table'] | (typeof daemons)[DaemonName]['table']

@@ -2,25 +2,25 @@ import { sql } from 'kysely'
 import { newId } from '../../kernel/ids.ts'
 import { later } from '../clock.ts'
 import type { Db, Transact, Tx } from '../postgres/postgres.ts'
-import { engines, sweeps, type DueTable } from './catalogue.ts'
+import { daemons, sweeps, type DueTable } from './catalogue.ts'
 
-/** The right to work on one due row until a moment; the token tells this right from every other one, past or future. */
+/** The exclusive right to process one due row until a point in time. The token distinguishes it from all other leases. */
 export interface Lease {
   readonly table: DueTable
   readonly organization_id: string
   readonly id: string
   readonly token: string
-  /** The worker whose right it is. */
+  /** The worker that holds the lease. */
   readonly holder: string
 }
 
-/** A row that is on nobody's list: not due, by the clock on the wall, nobody's. */
+/** The columns of a row without due work: not due, on the system clock, without a lease. */
 export const unleased = { due_at: null, clock_id: null, lease_until: null, lease_token: null, lease_holder: null }
 
-/** The lease ran out or was taken over: whoever holds it now does the work, and this attempt must change nothing. */
+/** The lease expired or was taken over. Another worker may process the row, so this worker must not change anything for it. */
 export class LeaseLost extends Error {}
 
-/** A clock of the sandbox, and what it shows. */
+/** A test clock and its current time. */
 export interface ClockTime {
   readonly organization_id: string
   readonly id: string
@@ -28,8 +28,8 @@ export interface ClockTime {
 }
 
 /**
- * Takes up to `limit` due rows for `holder`, longest due first, passing over rows that others work on: those that are due
- * by the clock on the wall, or those of one sandbox clock that are due by that.
+ * Leases up to `limit` due rows for `holder`, longest due first, and skips rows that are locked or leased. Without
+ * `clock`, takes rows that are due by the system clock. With `clock`, takes the rows that are due by that test clock.
  */
 export const claim = async (
   transact: Transact,
@@ -56,8 +56,8 @@ export const claim = async (
   })
 
 /**
- * Runs an effect that only the holder of the lease may have: the row is locked and the token checked first, and the
- * row's next due moment (null: nothing left to do) is written in the same transaction.
+ * Runs an effect as the holder of a lease. Locks the row and checks the token first. Stores the next due time in the
+ * same transaction; null means that nothing is left to do.
  */
 export const underLease = (transact: Transact, lease: Lease, effect: (tx: Tx) => Promise<Date | null>): Promise<void> =>
   transact(async (tx) => {
@@ -65,22 +65,22 @@ export const underLease = (transact: Transact, lease: Lease, effect: (tx: Tx) =>
     await releaseLease(tx, lease, await effect(tx))
   })
 
-/** Holds the leased row, if the lease is still ours; whoever has to hold another row before it does so first. */
+/** Locks the leased row and checks that the lease is still valid. If a caller must lock another row first, it does so before this call. */
 export const checkLease = async (tx: Tx, lease: Lease): Promise<void> => {
   const held = await sql`
     select 1 from ${sql.table(lease.table)}
     where organization_id = ${lease.organization_id} and id = ${lease.id} and lease_token = ${lease.token} and lease_until > ${tx.clock.wall()}
     for no key update`.execute(tx.q)
-  if (held.rows.length === 0) throw new LeaseLost(`the lease on a row of ${lease.table} is no longer ours`)
+  if (held.rows.length === 0) throw new LeaseLost(`the lease on a row of ${lease.table} was lost`)
 }
 
-/** The same for a row that is held already: nobody can have taken the lease over since it was read. */
+/** Checks the lease of a row that the caller has already locked. The row lock prevents other workers from taking over the lease. */
 export const checkHeld = (row: { lease_token: string | null; lease_until: Date | null }, lease: Lease, wall: Date): void => {
   if (row.lease_token !== lease.token || row.lease_until === null || row.lease_until <= wall)
-    throw new LeaseLost(`the lease on a row of ${lease.table} is no longer ours`)
+    throw new LeaseLost(`the lease on a row of ${lease.table} was lost`)
 }
 
-/** Goes on holding the row, for work that takes long and gets on. */
+/** Extends the lease. Used by long work that makes progress. */
 export const extendLease = async (tx: Tx, lease: Lease, lease_ms: number): Promise<void> => {
   await checkLease(tx, lease)
   await sql`
@@ -88,16 +88,16 @@ export const extendLease = async (tx: Tx, lease: Lease, lease_ms: number): Promi
     where organization_id = ${lease.organization_id} and id = ${lease.id}`.execute(tx.q)
 }
 
-/** Gives the row back, in the transaction that has checked the lease, with when it is due next; null: nothing is left to do. */
+/** Releases the lease in the transaction that checked it, and sets the next due time. Null means that nothing is left to do. */
 export const releaseLease = async (tx: Tx, lease: Lease, next: Date | null): Promise<void> => {
   await sql`
     update ${sql.table(lease.table)} set due_at = ${next}, lease_until = null, lease_token = null, lease_holder = null
     where organization_id = ${lease.organization_id} and id = ${lease.id}`.execute(tx.q)
 }
 
-const dueTables: DueTable[] = [...new Set([...Object.values(sweeps), ...Object.values(engines)].map(({ table }) => table))]
+const dueTables: DueTable[] = [...new Set([...Object.values(sweeps), ...Object.values(daemons)].map(({ table }) => table))]
 
-/** Gives back every lease of workers that are gone, so that their rows are due again at once, and strikes them off the list. */
+/** Releases all leases of dead workers, so that their rows are due again at once, and deletes the workers' entries. */
 export const releaseLeases = async (tx: Tx, holders: readonly string[]): Promise<void> => {
   for (const table of dueTables)
     await sql`update ${sql.table(table)} set lease_until = null, lease_token = null, lease_holder = null where due_at is not null and lease_holder = any(${holders})`.execute(
@@ -115,15 +115,15 @@ declare module '../postgres/postgres.ts' {
   }
 }
 
-/** Enters a worker into the list of those who may hold leases. */
+/** Registers a worker, so that other workers can release its leases if it dies. */
 export const enterLife = async (tx: Tx, holder: string): Promise<void> => {
   await tx.q.insertInto('worker_lives').values({ holder, born_at: tx.clock.wall() }).execute()
 }
 
-/** Everyone who may hold a lease now. */
+/** Lists all registered workers. Each of them may hold leases. */
 export const leaseHolders = async (db: Db): Promise<string[]> => (await db.q.selectFrom('worker_lives').select('holder').execute()).map(({ holder }) => holder)
 
-/** Seconds that the oldest due row of each table has waited. */
+/** Returns the seconds that the oldest due row of each table has waited. */
 export const dueAge = async (db: Db, now: Date): Promise<Record<string, number>> =>
   Object.fromEntries(
     await Promise.all(

@@ -1,37 +1,43 @@
-import { Logger, runMigrations, runTaskList, type WorkerPool } from 'graphile-worker'
+import { Logger, runMigrations, runTaskList, type WorkerEvents, type WorkerPool } from 'graphile-worker'
+import { EventEmitter } from 'node:events'
 import pg from 'pg'
 import type { Secret } from '../../kernel/secrets.ts'
 import { minutes, seconds, stopwatch } from '../clock.ts'
 import type { Log } from '../log.ts'
+import { pause } from '../pause.ts'
+import { outageOf, untilAvailable } from '../postgres/outage.ts'
 import { openPool, type Postgres } from '../postgres/postgres.ts'
 import type { Telemetry } from '../telemetry.ts'
 import { eventsChannel } from '../outbox/outbox.sql.ts'
-import { catalogue, chores, engines, sweeps, type ChoreName, type EngineName, type JobName, type Payload, type SweepName } from './catalogue.ts'
+import { catalogue, periodicTasks, daemons, sweeps, type PeriodicTaskName, type DaemonName, type JobName, type Payload, type SweepName } from './catalogue.ts'
 import { claim, enterLife, leaseHolders, LeaseLost, releaseLeases, type Lease } from './leases.sql.ts'
+import { concurrency, openSlots } from './slots.ts'
 
 export type JobHandlers = { readonly [N in JobName]: (payload: Payload<N>) => Promise<void> }
-export type ChoreHandlers = { readonly [N in ChoreName]: () => Promise<void> }
+export type PeriodicTaskHandlers = { readonly [N in PeriodicTaskName]: () => Promise<void> }
 export type SweepHandlers = { readonly [N in SweepName]: (lease: Lease) => Promise<void> }
 
-/** What an engine is told about the worker that runs it. */
-export interface EngineLife {
-  /** Under which name it takes leases: others free them when this worker dies. */
+/** The information that a daemon gets about its worker. */
+export interface DaemonLife {
+  /** The name under which the daemon takes leases. Other workers release these leases if this worker dies. */
   readonly holder: string
-  /** Stops: finish what is under way, take nothing new, and return. */
+  /** Aborted when the daemon must stop. The daemon then finishes work in progress, takes no new work, and returns. */
   readonly signal: AbortSignal
-  /** Calls back with the organization of every event that is committed from now on. Some may be missed. */
+  /** Calls the listener with the organization of every event that is committed from now on. Notifications may be missed. */
   readonly onEvent: (listener: (organization_id: string) => void) => void
-  /** Calls back when the leases of a worker that died have been freed. */
+  /** Calls the listener after the leases of a dead worker were released. */
   readonly onFreed: (listener: () => void) => void
 }
-export type EngineHandlers = { readonly [N in EngineName]: (life: EngineLife) => Promise<void> }
+export type DaemonHandlers = { readonly [N in DaemonName]: (life: DaemonLife) => Promise<void> }
 
 export interface Worker {
-  /** Finishes what is under way and takes nothing new. */
+  /** Stops the worker. It finishes work in progress and takes no new work. */
   stop(): Promise<void>
+  /** The reason why no job can run now, for the readiness check. Undefined while the worker runs. */
+  problem(): string | undefined
 }
 
-/** Reads for the metrics how long the oldest runnable job has waited. */
+/** Returns the seconds that the oldest runnable job has waited, for metrics. */
 export const jobAge = async (pool: pg.Pool): Promise<number> => {
   const { rows } = await pool.query<{ age: number }>(
     `select coalesce(extract(epoch from now() - min(run_at)), 0)::float8 as age from graphile_worker._private_jobs where is_available and run_at <= now()`,
@@ -39,74 +45,87 @@ export const jobAge = async (pool: pg.Pool): Promise<number> => {
   return rows[0]?.age ?? 0
 }
 
-const concurrency = 8
 const sweepEvery = 1 * seconds
 const reapEvery = 250
-/** A worker that has just started has taken its life lock after this long. */
+const tidyEvery = 1 * minutes
+/** Time in milliseconds that a new worker has to acquire its liveness lock. Jobs that were locked more recently are not freed. */
 const newborn = 2 * seconds
 
 export interface WorkerOptions {
   readonly url: Secret
-  readonly patience_ms: number
+  readonly timeout_ms: number
   readonly postgres: Postgres
   readonly jobs: JobHandlers
   readonly sweeps: SweepHandlers
-  readonly chores: ChoreHandlers
-  readonly engines: EngineHandlers
+  readonly periodicTasks: PeriodicTaskHandlers
+  readonly daemons: DaemonHandlers
   readonly telemetry: Telemetry
   readonly log: Log
 }
 
+/** Maximum time in milliseconds to shut down a worker run that has lost its database. The next run begins after that. */
+const lastWords = 10 * seconds
+
 /**
- * Runs jobs, sweeps and chores, for as long as it is not stopped: a worker that loses its database is let go, and a new
- * one begins as soon as there is one again.
+ * Runs jobs, sweeps and periodic tasks until stopped. If the worker loses its database, this run of the worker ends.
+ * The next run begins once the database is available again. Only the first start can fail.
  */
 export const startWorker = async (options: WorkerOptions): Promise<Worker> => {
   const { log } = options
   const stopping = new AbortController()
-  let life = await live(options)
+  let life: Life | undefined = await live(options)
+  let reason = 'starting'
   const watching = (async () => {
     for (;;) {
       await Promise.race([life.lost, aborted(stopping.signal)])
       if (stopping.signal.aborted) return
       log.error('worker_lost', { worker: life.id })
-      await life.end()
-      while (!stopping.signal.aborted)
-        try {
-          life = await live(options)
-          break
-        } catch (error) {
-          log.warn('worker_cannot_start', { error })
-          await pause(1 * seconds, stopping.signal)
-        }
+      const lost = life
+      life = undefined
+      reason = 'its database connection was lost'
+      await lost.end('lost')
+      try {
+        life = await untilAvailable(() => live(options), {
+          role: 'bursar_jobs',
+          log,
+          signal: stopping.signal,
+          onWait: (known) => (reason = `the database cannot be reached: ${known}`),
+          // A worker that was running waits after any error, because ending the process would not repair the database.
+          reasonOf: (error) => outageOf(error) ?? 'it answers with an error',
+        })
+      } catch {
+        return
+      }
     }
   })()
   return {
     stop: async () => {
       stopping.abort()
       await watching
-      await life.end()
+      await life?.end('stopped')
     },
+    problem: () => (life ? undefined : `the worker does not run: ${reason}`),
   }
 }
 
 interface Life {
   readonly id: string
-  /** Settles when this worker can no longer be trusted to hold what it has taken. */
+  /** Resolves when this worker can no longer rely on its locks and leases. */
   readonly lost: Promise<void>
-  end(): Promise<void>
+  /** Ends this run of the worker. The wait after a lost connection has a timeout, because the connection may never answer. */
+  end(how: 'stopped' | 'lost'): Promise<void>
 }
 
 /**
- * One life of a worker. It is a lock on a connection of its own: when the process dies the lock goes with it, and any
- * other worker frees what it had taken, within seconds.
+ * Starts one run of a worker. It holds an advisory lock, the liveness lock, on a connection of its own. If the process
+ * dies, PostgreSQL releases the lock. Another worker then frees the jobs and leases within seconds.
  */
 const live = async (options: WorkerOptions): Promise<Life> => {
   const { log, postgres, telemetry } = options
   const queue = openPool(options.url, 'bursar_jobs', {
     max: concurrency + 2,
     log,
-    patience_ms: options.patience_ms,
+    timeout_ms: options.timeout_ms,
     settings: { statement_timeout: 30_000, lock_timeout: 30_000 },
   })
   const lifeline = new pg.Client({
@@ -114,8 +133,8 @@ const live = async (options: WorkerOptions): Promise<Life> => {
     application_name: 'bursar_worker_life',
     options: '-c role=bursar_jobs -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=2',
     keepAlive: true,
-    connectionTimeoutMillis: options.patience_ms,
-    query_timeout: options.patience_ms,
+    connectionTimeoutMillis: options.timeout_ms,
+    query_timeout: options.timeout_ms,
   })
   const { promise: lost, resolve: lose } = Promise.withResolvers<void>()
   lifeline.on('error', (error) => {
@@ -135,7 +154,7 @@ const live = async (options: WorkerOptions): Promise<Life> => {
       async (payload: unknown, { job }: { job: { id: string; attempts: number } }) => {
         const elapsed = stopwatch()
         try {
-          await (options.jobs[name] as (payload: unknown) => Promise<void>)(catalogue[name].parse(payload))
+          await (options.jobs[name] as (payload: unknown) => Promise<void>)(catalogue[name].payload.parse(payload))
           telemetry.job(name, 'done', elapsed())
         } catch (error) {
           telemetry.job(name, 'failed', elapsed())
@@ -145,15 +164,24 @@ const live = async (options: WorkerOptions): Promise<Life> => {
       },
     ]),
   )
+  const slots = openSlots()
+  const happenings: WorkerEvents = new EventEmitter()
+  happenings.on('job:start', ({ job }) => slots.fetched(job))
+  happenings.on('worker:getJob:empty', slots.missed)
+  happenings.on('worker:getJob:error', slots.missed)
+  happenings.on('job:complete', ({ job }) => slots.done(job))
   const pool: WorkerPool = runTaskList(
     {
       concurrency,
+      forbiddenFlags: slots.begin,
+      events: happenings,
       noHandleSignals: true,
       pollInterval: 1 * seconds,
       logger: silentLogger(log),
       minResetLockedInterval: 10 * minutes,
       maxResetLockedInterval: 20 * minutes,
-      // Completions are awaited: one that fails ends the pool, where it would otherwise end the process.
+      // Disables batching, so that the completion of each job is awaited. A failed completion then ends the worker pool
+      // instead of the process.
       preset: { worker: { completeJobBatchDelay: 0, failJobBatchDelay: 0 } },
     },
     taskList,
@@ -164,23 +192,33 @@ const live = async (options: WorkerOptions): Promise<Life> => {
   const stopping = new AbortController()
   const loops: Promise<void>[] = []
   const finishing: (() => Promise<unknown>)[] = []
-  const end = async () => {
-    stopping.abort()
+  const finish = async () => {
     await Promise.all(loops)
     await Promise.all(finishing.map((finish) => finish()))
     await Promise.resolve(pool.gracefulShutdown()).catch(() => {})
-    // What is left is given back at once; where that fails, another worker will see to it.
+    // Releases the remaining leases at once. If that fails, another worker releases them after the liveness lock is released.
     await postgres.transact((tx) => releaseLeases(tx, [me])).catch(() => {})
     await lifeline.end().catch(() => {})
     await queue.end().catch(() => {})
     log.info('worker_stopped', { worker: me })
+  }
+  const end = async (how: 'stopped' | 'lost') => {
+    stopping.abort()
+    const done = new AbortController()
+    const finished = finish().finally(() => done.abort())
+    if (how === 'stopped') return finished
+    finished.catch((error: unknown) => log.warn('worker_not_finished', { worker: me, error }))
+    // The queue's shutdown may wait for lost connections, so it is abandoned after a timeout. Other workers free the
+    // jobs and leases of this worker, because its liveness lock is released.
+    await pause(lastWords, done.signal)
+    if (!done.signal.aborted) log.warn('worker_abandoned', { worker: me })
   }
   try {
     await lifeline.query(`select pg_advisory_lock(hashtextextended($1, 0))`, [me])
     await lifeline.query(`listen ${eventsChannel}`)
     await postgres.transact((tx) => enterLife(tx, me))
   } catch (error) {
-    await end()
+    await end('lost')
     throw error
   }
   log.info('worker_started', { worker: me })
@@ -203,12 +241,13 @@ const live = async (options: WorkerOptions): Promise<Life> => {
     if (!(await holdsLife(lifeline))) return lose()
     if (await reap(me, queue, lifeline, postgres, log)) freed.forEach((listener) => listener())
   })
+  repeat(tidyEvery, () => dropReplaced(queue))
   for (const name of Object.keys(sweeps) as SweepName[]) {
     const { table, at_once, lease_ms } = sweeps[name]
     const running = new Set<Promise<void>>()
     repeat(sweepEvery, async () => {
       for (let more = true; more && !stopping.signal.aborted;) {
-        // A quarter of the places being free is worth a claim: what takes long holds up its own place only.
+        // Claims more rows once a quarter of the concurrent slots are free. A slow row therefore occupies only its own slot.
         while (running.size > (at_once * 3) / 4) await Promise.race(running)
         const limit = at_once - running.size
         const leases = await claim(postgres.transact, table, { holder: me, limit, lease_ms })
@@ -221,20 +260,20 @@ const live = async (options: WorkerOptions): Promise<Life> => {
     })
     finishing.push(() => Promise.all(running))
   }
-  for (const name of Object.keys(chores) as ChoreName[]) repeat(chores[name].every_ms, () => options.chores[name]())
+  for (const name of Object.keys(periodicTasks) as PeriodicTaskName[]) repeat(periodicTasks[name].every_ms, () => options.periodicTasks[name]())
   const listeners: ((organization_id: string) => void)[] = []
   lifeline.on('notification', ({ payload }) => listeners.forEach((listener) => listener(payload ?? '')))
-  const engineLife: EngineLife = {
+  const daemonLife: DaemonLife = {
     holder: me,
     signal: stopping.signal,
     onEvent: (listener) => void listeners.push(listener),
     onFreed: (listener) => void freed.push(listener),
   }
-  for (const name of Object.keys(engines) as EngineName[]) loops.push(options.engines[name](engineLife))
+  for (const name of Object.keys(daemons) as DaemonName[]) loops.push(options.daemons[name](daemonLife))
   return { id: me, lost, end }
 }
 
-/** Whether the lock that stands for this worker's life is still held, by the connection that took it. */
+/** True if the connection still holds the liveness lock of this worker. */
 const holdsLife = async (lifeline: pg.Client): Promise<boolean> => {
   const { rows } = await lifeline.query(`select 1 from pg_locks where locktype = 'advisory' and pid = pg_backend_pid() and granted`)
   return rows.length > 0
@@ -251,7 +290,21 @@ const sweepOne = async (handler: (lease: Lease) => Promise<void>, name: SweepNam
   }
 }
 
-/** Frees the jobs and leases of workers whose life lock is gone. True: there was one. */
+const keyed = (Object.keys(catalogue) as JobName[]).filter((name) => catalogue[name].keyed)
+
+/**
+ * Deletes jobs that a later job of the same container has replaced, and that failed or lost their worker. They have lost
+ * their key and are never tried again.
+ */
+export const dropReplaced = async (queue: Pick<pg.Pool, 'query'>): Promise<void> => {
+  await queue.query(
+    `delete from graphile_worker._private_jobs j using graphile_worker._private_tasks t
+     where t.id = j.task_id and t.identifier = any($1::text[]) and j.key is null and j.flags is not null and j.locked_at is null and j.attempts >= j.max_attempts`,
+    [keyed],
+  )
+}
+
+/** Frees the jobs and leases of dead workers, whose liveness locks are released. Returns true if it found a dead worker. */
 const reap = async (me: string, queue: pg.Pool, lifeline: pg.Client, postgres: Postgres, log: Log): Promise<boolean> => {
   let reaped = false
   const { rows } = await queue.query<{ locked_by: string }>(
@@ -265,6 +318,7 @@ const reap = async (me: string, queue: pg.Pool, lifeline: pg.Client, postgres: P
     if (!got.rows[0]?.dead) continue
     try {
       await queue.query(`select graphile_worker.force_unlock_workers(array[$1])`, [holder])
+      await dropReplaced(queue)
       await postgres.transact((tx) => releaseLeases(tx, [holder]))
       log.warn('worker_reaped', { worker: holder })
       reaped = true
@@ -275,7 +329,7 @@ const reap = async (me: string, queue: pg.Pool, lifeline: pg.Client, postgres: P
   return reaped
 }
 
-/** Brings the queue's own tables up to date, under the role that owns them. */
+/** Migrates the tables of the queue, under the role that owns them. */
 export const migrateQueue = async (url: Secret, log: Log): Promise<void> => {
   const pgPool = openPool(url, 'bursar_jobs', { max: 2, log })
   try {
@@ -290,16 +344,9 @@ const silentLogger = (log: Log) =>
     if (level === 'error') log.error('job_queue', { reason: message })
   })
 
-const pause = (milliseconds: number, signal: AbortSignal) =>
+/** Resolves when the signal is aborted. Checks `aborted` first, because a signal that is already aborted fires no event. */
+const aborted = (signal: AbortSignal) =>
   new Promise<void>((resolve) => {
-    if (signal.aborted) return resolve()
-    const done = () => {
-      clearTimeout(timer)
-      signal.removeEventListener('abort', done)
-      resolve()
-    }
-    const timer = setTimeout(done, milliseconds)
-    signal.addEventListener('abort', done)
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true })
   })
-
-const aborted = (signal: AbortSignal) => new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))

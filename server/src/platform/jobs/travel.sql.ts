@@ -4,9 +4,9 @@ import type { Db, Transact } from '../postgres/postgres.ts'
 import { clocked, sweeps } from './catalogue.ts'
 import { checkLease, claim, underLease, type ClockTime, type Lease } from './leases.sql.ts'
 
-/** How long one worker leads a clock before others have their turn: well within the lease. */
+/** Maximum milliseconds for which one call advances a clock, so that other clocks get their turn. Much shorter than the lease. */
 const turn = 5 * seconds
-/** So long after it had to stand still it is looked at again. */
+/** Milliseconds until a clock that waits for unfinished work is checked again. */
 const rest = 250
 
 type ClockedName = (typeof clocked)[number]
@@ -14,16 +14,17 @@ type ClockedName = (typeof clocked)[number]
 export interface Guide {
   readonly db: Db
   readonly transact: Transact
-  /** Does one piece of due work. */
+  /** Processes one due row. */
   readonly run: (name: ClockedName, lease: Lease) => Promise<void>
-  /** Whether something is still under way on this clock, so that it must not move. */
+  /** Returns true if work of this clock's customers is in progress. The clock must not move then. */
   readonly isBusy: (db: Db, clock: ClockTime) => Promise<boolean>
 }
 
 /**
- * Leads a clock to where it is to go, from due instant to due instant: it stands still while anything that is due by it
- * is left undone or under way, so that whatever happens on the way happens at its own time. One turn; what is left is
- * due again at once. Whoever loses the lease moves nothing any more, and whoever has it next goes on from where it stands.
+ * Advances a test clock to its target, from due time to due time. The clock waits while due work is open or in
+ * progress, so that all work runs at its own due time. One call lasts at most `turn`; if the target is not reached, the
+ * clock is due again at once. A worker that loses the lease stops moving the clock, and the next holder continues from
+ * the current time.
  */
 export const travel = async (guide: Guide, lease: Lease): Promise<void> => {
   const elapsed = stopwatch()
@@ -33,13 +34,13 @@ export const travel = async (guide: Guide, lease: Lease): Promise<void> => {
     step = await move(guide, lease)
   }
   await underLease(guide.transact, lease, async (tx) => {
-    // It may have been sent on since it arrived.
+    // Reads the target again, because a new one may have been set after the clock reached the previous one.
     const { target_at } = await readClock(tx, lease)
     return target_at === null ? null : later(tx.clock.wall(), step === 'stands' ? rest : 0)
   })
 }
 
-/** Does what is due now and free to take, side by side. True: there was something. */
+/** Processes all rows that are due by this clock and not leased, concurrently. Returns true if there were any. */
 const work = async ({ db, transact, run }: Guide, { organization_id, id, holder }: Lease): Promise<boolean> => {
   const { rows } = await sql<{ name: ClockedName; now_at: Date }>`
     select d.name, c.now_at from test_clocks c, lateral (${sql.join(
@@ -61,12 +62,12 @@ const work = async ({ db, transact, run }: Guide, { organization_id, id, holder 
   return found
 }
 
-/** Moved to the next due instant; stood still, because something is undone; or reached its goal, and stays. */
+/** The result of one step: moved to the next due time, waits for unfinished work, or arrived at the target. */
 type Step = 'moved' | 'stands' | 'arrived'
 
 /**
- * Moves to the next due instant, or straight to the end of the way where nothing is due before. Looked at and moved in
- * one transaction that holds the clock: everybody who dates something by it has finished, and what they left is seen.
+ * Moves the clock to the next due time, or directly to its target if nothing is due before. Reads and moves in one
+ * transaction that locks the clock. All transactions that use its time have then committed, and their work is visible.
  */
 const move = ({ transact, isBusy }: Guide, lease: Lease): Promise<Step> =>
   transact(async (tx) => {
@@ -75,7 +76,7 @@ const move = ({ transact, isBusy }: Guide, lease: Lease): Promise<Step> =>
     const clock = await readClock(tx, lease)
     const { now_at, next_at, target_at } = clock
     if (target_at === null) return 'arrived'
-    // What is due and was not done is in somebody's hands, or was refused and is tried again.
+    // Due rows that remain are leased by another worker, or have failed and will be retried.
     if ((next_at !== null && next_at <= now_at) || (await isBusy(tx, clock))) return 'stands'
     const arrived = next_at === null || next_at > target_at
     const wall = tx.clock.wall()
@@ -86,7 +87,7 @@ const move = ({ transact, isBusy }: Guide, lease: Lease): Promise<Step> =>
     return arrived ? 'arrived' : 'moved'
   })
 
-/** Where a clock stands, where it is to go, and when something is due by it next. */
+/** Reads the time of a clock, its target and the next due time. */
 const readClock = async (db: Db, { organization_id, id }: Lease): Promise<ClockTime & { target_at: Date | null; next_at: Date | null }> => {
   const { rows } = await sql<ClockTime & { target_at: Date | null; next_at: Date | null }>`
     select organization_id, id, now_at, target_at, (

@@ -1,12 +1,12 @@
 import { Transform, pipeline } from 'node:stream'
-import { InvalidRequest, ServiceUnavailable, TooManyRequests } from '@bursar/contract'
+import { accountLimits, InvalidRequest, ServiceUnavailable, TooManyRequests } from '@bursar/contract'
 import type pg from 'pg'
 import { to as copyTo } from 'pg-copy-streams'
 import { hours, minutes } from '../clock.ts'
 import type { Log } from '../log.ts'
 import type { Export } from './exports.sql.ts'
 
-/** A file that is being made: how many records it will hold, and its bytes, of which the first are there already. */
+/** An export in progress: its number of records, and its byte stream, whose first bytes are available. */
 export interface Exported {
   readonly total: number
   readonly body: Transform
@@ -14,22 +14,22 @@ export interface Exported {
 export type RunExport = (what: Export) => Promise<Exported>
 
 export interface Exporting {
-  /** Makes a file for a reader; `gone` says when they have left, however far it has come. */
+  /** Starts an export. `gone` is aborted when the reader disconnects. */
   readonly run: (what: Export, gone: AbortSignal) => Promise<Exported>
-  /** Breaks off whatever is under way, and begins nothing more: whoever was reading sees that the end is missing. */
+  /** Aborts all exports and starts no more. The readers' streams fail instead of ending regularly. */
   readonly stop: () => void
 }
 
-/** How many exports of one organization run at a time, over all processes. */
-const atOnce = 2
-/** Nobody holds a snapshot for longer than this, nor at all for whoever takes nothing for as long as that. */
+/** Maximum number of concurrent exports of one organization, over all processes. */
+const atOnce = accountLimits.exports_at_once_per_organization
+/** The maximum duration of an export, and the maximum time for which its reader may make no progress. */
 const longest = 1 * hours
-const patience = 5 * minutes
+const timeout = 5 * minutes
 
 /**
- * How a connection is set that exports: it may take its time, but looks every now and then whether we are still there;
- * and it goes along the index that has the lines in their order, row by row. Sorting would be faster on the whole, but
- * nothing would leave before everything is sorted, on disk, and several processors would be taken from everybody else.
+ * Settings of an export connection. Statements have no timeout, but the server checks regularly whether the client is
+ * still connected. The planner is forced to read rows in index order. Sorting would be faster overall, but the first
+ * byte would wait until all rows are sorted on disk. Parallel workers would take processors from other queries.
  */
 export const exportSettings = {
   statement_timeout: 0,
@@ -43,9 +43,9 @@ export const exportSettings = {
 }
 
 /**
- * Streams what a COPY writes, in one snapshot that can change nothing. Nothing is answered before the first bytes are
- * here, so that whatever is wrong is told as such; what goes wrong later ends the stream with an error and never with a
- * clean end. Whoever goes away ends the query: its connection is cut, which the server notices at once.
+ * Streams the output of a COPY in one read-only snapshot. The response starts only with the first bytes, so that earlier
+ * errors are reported as such. Later errors end the stream with an error, never with a regular end. If the reader
+ * disconnects, the connection is closed, and the server stops the query at once.
  */
 export const openExporting = (pool: pg.Pool, most: number, log: Log): Exporting => {
   const breaks = new Set<(reason: Error) => void>()
@@ -54,29 +54,29 @@ export const openExporting = (pool: pg.Pool, most: number, log: Log): Exporting 
   const run: Exporting['run'] = async (what, gone) => {
     if (stopped) throw new ServiceUnavailable(undefined, { 'retry-after': '1' })
     if (pool.totalCount >= most && pool.idleCount === 0)
-      throw new ServiceUnavailable('As many exports as can be made at a time are under way. Try again shortly.', { 'retry-after': '15' })
+      throw new ServiceUnavailable('The maximum number of exports is in progress. Try again shortly.', { 'retry-after': '15' })
     const client = await pool.connect()
     const body = withLineEnds()
-    // Whoever is to hear of it does; an error that nobody hears would end the process.
+    // This listener does nothing, because others handle the error. An error event without any listener would end the process.
     body.on('error', () => undefined)
     let held = true
-    /** Ends the query with its connection: the server sees that nobody listens and stops, whatever it was doing. */
+    /** Closes the connection, so that the server notices and stops the query. */
     const breakOff = (reason: Error): void => {
       body.destroy(reason)
-      // What was given back may be somebody else's by now.
+      // Closes the connection only while this export holds it. After its return to the pool, the connection may be in use elsewhere.
       if (held) (client as unknown as { connection: { stream: { destroy(): void } } }).connection.stream.destroy()
     }
     const giveBack = (error?: Error): void => {
       held = false
       client.release(error)
     }
-    const left = () => breakOff(new Error('the reader of an export has left'))
+    const left = () => breakOff(new Error('the reader of the export disconnected'))
     let seen = -1
     const watching = setInterval(() => {
-      if (body.readableLength > 0 && seen === body.passed + body.readableLength) breakOff(new Error('nobody takes what an export writes'))
+      if (body.readableLength > 0 && seen === body.passed + body.readableLength) breakOff(new Error('the reader of the export stopped reading'))
       seen = body.passed + body.readableLength
-    }, patience).unref()
-    const ending = setTimeout(() => breakOff(new Error('an export took too long to be read')), longest).unref()
+    }, timeout).unref()
+    const ending = setTimeout(() => breakOff(new Error('reading the export took too long')), longest).unref()
     breaks.add(breakOff)
     gone.addEventListener('abort', left)
     body.once('close', () => {
@@ -89,7 +89,7 @@ export const openExporting = (pool: pg.Pool, most: number, log: Log): Exporting 
     const finish = (how: 'commit' | 'rollback'): void => void client.query(how).then(() => giveBack(), giveBack)
     try {
       if (gone.aborted) left()
-      if (stopped) breakOff(new Error('the process is ending'))
+      if (stopped) breakOff(new Error('the process is shutting down'))
       await client.query('begin isolation level repeatable read read only')
       await prepare(client, what)
       const { rows } = await client.query<{ total: number }>(what.count)
@@ -112,7 +112,7 @@ export const openExporting = (pool: pg.Pool, most: number, log: Log): Exporting 
     run,
     stop: () => {
       stopped = true
-      for (const breakOff of breaks) breakOff(new Error('the process is ending'))
+      for (const breakOff of breaks) breakOff(new Error('the process is shutting down'))
     },
   }
 }
@@ -120,7 +120,7 @@ export const openExporting = (pool: pg.Pool, most: number, log: Log): Exporting 
 const prepare = async (client: pg.PoolClient, { asked, timezone, organizations }: Export): Promise<void> => {
   const { rows } = await client
     .query<{ free: boolean | null }>(
-      // Held until the transaction ends, however it ends.
+      // Takes one of the organization's export slots. The advisory locks are released when the transaction ends.
       `select bool_and(
         ${Array.from({ length: atOnce }, (_, at) => `pg_try_advisory_xact_lock(hashtextextended('export ' || organization || ' ${at}', 0))`).join(' or ')}
       ) as free, set_config('bursar.export', $2, true), set_config('timezone', $3, true) from unnest($1::text[]) organization`,
@@ -131,10 +131,10 @@ const prepare = async (client: pg.PoolClient, { asked, timezone, organizations }
       throw new InvalidRequest({ loc: ['query', 'timezone'], msg: 'The database does not know this time zone.', type: 'value_error', input: timezone })
     })
   if (rows[0]!.free === false)
-    throw new TooManyRequests(`Two exports of this organization are under way: wait until one has ended, and send this again.`, { 'retry-after': '5' })
+    throw new TooManyRequests(`Two exports of this organization are in progress. Wait until one has ended, and try again.`, { 'retry-after': '5' })
 }
 
-/** The first bytes are there, or everything went well without any. */
+/** Resolves when the first bytes are available, or when the export is empty. */
 const begun = (body: Transform): Promise<void> =>
   new Promise((resolve, reject) => {
     body.once('readable', () => {
@@ -144,7 +144,7 @@ const begun = (body: Transform): Promise<void> =>
     body.once('error', reject)
   })
 
-/** Ends every line with CR and LF, and leaves alone the line ends that belong to a quoted cell. */
+/** Ends every line with CR and LF, but not the line breaks within quoted cells. */
 const withLineEnds = (): Transform & { passed: number } => {
   let [first, quoted] = [true, false]
   const lines: Transform & { passed: number } = Object.assign(
@@ -152,9 +152,9 @@ const withLineEnds = (): Transform & { passed: number } => {
       highWaterMark: 256 * 1024,
       transform: (chunk: Buffer, _, done) => {
         lines.passed += chunk.length
-        // One character for each byte: what is inside a character of several bytes is never a quote or a line end.
+        // latin1 maps each byte to one character. Bytes of multi-byte characters are never a quote or a line break.
         let text = chunk.toString('latin1')
-        // A file that begins with these two letters is another format to some spreadsheets.
+        // Some spreadsheets take a file that begins with "ID" for the SYLK format.
         if (first) text = text.replace(/^ID(?=[,\n])/, '"ID"')
         first = false
         const parts = text.split('"')

@@ -2,39 +2,39 @@ import { exponents, type Exponents } from '@bursar/contract'
 import { stepOf } from '../../kernel/money.ts'
 
 /**
- * What an export asks of the database. Both texts are put together from our own words alone: whatever a caller sent goes
- * into `asked` and is read from there by `asked()`, so that no input ever becomes SQL.
+ * The SQL statements of an export. They never contain input of the caller, so that no input becomes SQL. Input values
+ * are passed in `asked`, and the statements read them with the SQL of `asked()`.
  */
 export interface Export {
   readonly copy: string
-  /** How many lines it will have: one row with `total`. */
+  /** The statement that counts the exported records. Returns one row with `total`. */
   readonly count: string
   readonly asked: Readonly<Record<string, string | boolean>>
-  /** Whose records they are: each of these may have a few exports at a time. */
+  /** The organizations whose records are exported. Each has a limit of concurrent exports. */
   readonly organizations: readonly string[]
   readonly timezone: string
 }
 
-/** A column of the file: its header, and the expression that writes a cell. */
+/** A column of the file: its header, and the SQL expression of its cells. */
 export interface Column {
   readonly header: string
   readonly cell: string
 }
 
 export interface ExportSpec {
-  /** The table, under the alias by which every expression knows it. */
+  /** The table, with the alias that all expressions use. */
   readonly table: string
   readonly alias: string
-  /** Tables that are looked into for a cell: one row at most, so that those no column needs fall away. */
+  /** Joined tables for some cells. Each join yields at most one row, so that PostgreSQL can drop a join whose columns are not exported. */
   readonly joined?: string
-  /** What orders the lines, besides the id: the key that the list of the same records runs by. */
+  /** The sort key besides the id, the same as in the list of these records. */
   readonly newest: string
-  /** The names under which the records are counted as they come and go; without them they are counted when asked. */
+  /** The collections whose stored counters give the number of records. Without them the rows are counted for each export. */
   readonly counted?: readonly string[] | undefined
   readonly always?: string
 }
 
-/** A filter: what was asked for, and the condition that it makes of the expression which reads it; nothing was asked for where there is no value. */
+/** A filter of an export: its value, and the SQL condition. The value is undefined if the caller did not request the filter. */
 export interface Filter {
   readonly name: string
   readonly value: string | boolean | undefined
@@ -42,7 +42,7 @@ export interface Filter {
   readonly holds: (asked: string) => string
 }
 
-/** One of these values, none of which can hold a quote. */
+/** Matches one of these values, none of which can contain a quote. */
 export const among = (column: string, type: 'uuid[]' | 'text[]', name: string, values: readonly string[]): Filter => ({
   name,
   type,
@@ -50,21 +50,21 @@ export const among = (column: string, type: 'uuid[]' | 'text[]', name: string, v
   holds: (asked) => `${column} = any(${asked}::${type})`,
 })
 
-/** Strictly after one moment and before another. */
+/** Matches strictly after one point in time and before another. */
 export const between = (column: string, names: readonly [string, string], after: Date | undefined, before: Date | undefined): Filter[] => [
   { name: names[0], type: 'bigint', value: after && String(after.getTime()), holds: (asked) => `${column} > to_timestamp(${asked} / 1000.0)` },
   { name: names[1], type: 'bigint', value: before && String(before.getTime()), holds: (asked) => `${column} < to_timestamp(${asked} / 1000.0)` },
 ]
 
-/** Read once for the whole statement, and not for each row. */
+/** Returns the SQL that reads a value from `asked`. The subquery is evaluated once per statement instead of once per row. */
 export const asked = (name: string, type: string): string => `(select (current_setting('bursar.export')::jsonb ->> '${name}')::${type})`
 
-/** A list of values as the database reads one. */
+/** Formats values as a PostgreSQL array literal. */
 const listed = (values: readonly string[]): string => `{${values.join()}}`
 
 /**
- * The export of some columns, newest first. One organization is read along its index and needs no sorting, so that the
- * first line leaves at once and memory does not grow; several are sorted together.
+ * Builds the export of some columns, newest first. One organization is read along its index without sorting. The first
+ * line is therefore sent at once, and memory use stays constant. Several organizations are sorted together.
  */
 export const exportOf = (
   spec: ExportSpec,
@@ -93,9 +93,9 @@ export const exportOf = (
 }
 
 /**
- * What a spreadsheet skips before a formula, and what begins one; a cell that begins with a tab or a new line is suspect,
- * too. Within a cell whatever a careless reader could take for its end counts as one: line ends, tabs, and the semicolon
- * by which spreadsheets of half the world separate.
+ * Characters that spreadsheets skip before a formula (`skipped`), and characters that begin a formula (`begins`). A
+ * leading tab or line break is escaped too. A lenient parser may treat line breaks, tabs and semicolons within a cell
+ * as the start of a new cell. Text after them is therefore escaped like the start of a cell.
  */
 const skipped = String.raw`[ \u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u00a0\u1680\u2000-\u200f\u2028-\u202f\u00ad\u180e\u205f-\u2064\u3000\ufeff]*`
 const begins = String.raw`=+@|%\u002d\uff1d\uff0b\uff0d\uff20\ufe62\ufe63\ufe66\ufe6b\u2212`
@@ -105,22 +105,23 @@ const later = String.raw`[\r\n\t;](?='*${skipped}[${begins}])`
 const quoted = (literal: string): string => `'${literal.replaceAll("'", "''")}'`
 
 /**
- * Text that people wrote. Whatever a spreadsheet could take for a formula gets an apostrophe in front, also within
- * the cell. Where apostrophes stand there already they get one more, so that taking one away gives back what
- * was stored. What begins with a letter or a digit and has nothing like an end in it – nearly everything – is not looked at more closely.
+ * Escapes user text against formula injection. Text that a spreadsheet could take for a formula gets a leading
+ * apostrophe. The same applies to text after a separator within the cell. If apostrophes already precede the formula,
+ * one more is added, so that removing one restores the stored text. Text that starts with a letter or digit and has no
+ * separator, as nearly all text, is not changed.
  */
 export const text = (value: string): string =>
   `case when (ascii(${value}) between 97 and 122 or ascii(${value}) between 48 and 57 or ascii(${value}) between 65 and 90)
     and strpos(${value}, chr(10)) = 0 and strpos(${value}, chr(13)) = 0 and strpos(${value}, chr(9)) = 0 and strpos(${value}, ';') = 0 then ${value}
     else regexp_replace(regexp_replace(${value}, ${quoted(later)}, ${quoted(String.raw`\&'`)}, 'g'), ${quoted(first)}, '''') end`
 
-/** A moment, with the offset of the zone that was asked for. */
+/** Formats a timestamp with the offset of the requested time zone. */
 export const moment = (value: string): string => `to_char(${value}, 'YYYY-MM-DD"T"HH24:MI:SS.MSTZH:TZM')`
 
-/** A whole number, a code or an id: nothing that anybody could have written a formula into. */
+/** Returns the cell of a number, a code or an id without escaping, because such a value cannot be a formula. */
 export const plain = (value: string): string => value
 
-/** The smallest amount that can be paid in a currency, as `stepOf` has it. */
+/** The smallest payable amount of a currency in SQL, equal to `stepOf`. */
 export const step = (currency: string): string =>
   `case ${[...exponents.keys()]
     .filter((name) => stepOf(name) > 1)
@@ -130,7 +131,7 @@ export const step = (currency: string): string =>
 const factor = ({ wire, display }: Exponents): string =>
   wire === 0 && display === 0 ? '1' : wire === 0 ? `1.${'0'.repeat(display)}` : `0.${'1'.padStart(wire, '0')}`
 
-/** An amount in minor units as a decimal number, with the digits that `formatAmount` gives it: numbers stay numbers. */
+/** Returns the SQL that converts an amount in minor units to a decimal number, with the same decimal places as `formatAmount`. */
 export const amount = (value: string, currency: string): string => {
   const byDigits = Map.groupBy(exponents, ([, { wire, display }]) => `${wire} ${display}`)
   const cases = [...byDigits.values()].map((group) => {

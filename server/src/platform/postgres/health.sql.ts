@@ -3,24 +3,25 @@ import pg from 'pg'
 import type { Secret } from '../../kernel/secrets.ts'
 import { roles, type Db } from './postgres.ts'
 
-/** What a login sees of its server, before it takes any role of ours. */
+/** Facts about the PostgreSQL server, read by a login before it switches to a serving role. */
 export interface ServerFacts {
   readonly version: number
   readonly now: Date
   readonly max_connections: number
   readonly used_connections: number
   readonly login: string
-  /** The roles of ours that this login may not take. */
+  /** The serving roles that this login is not a member of. */
   readonly missing_roles: readonly string[]
-  /** It owns the tables, or could. */
+  /** True if the login owns the tables or could become their owner. */
   readonly powerful: boolean
   readonly migrated: boolean
 }
 
-export const readServer = async (url: Secret, patience_ms: number): Promise<ServerFacts> => {
-  const timeouts = { connectionTimeoutMillis: patience_ms, query_timeout: patience_ms }
+export const readServer = async (url: Secret, timeout_ms: number): Promise<ServerFacts> => {
+  const timeouts = { connectionTimeoutMillis: timeout_ms, query_timeout: timeout_ms }
   const client = new pg.Client({ connectionString: url.reveal(), application_name: 'bursar_doctor', ...timeouts })
-  // A connection that breaks tells whoever waits for an answer.
+  // This listener does nothing, because pending queries report a broken connection. An error event without any listener
+  // would end the process.
   client.on('error', () => undefined)
   await client.connect()
   try {
@@ -39,7 +40,7 @@ export const readServer = async (url: Secret, patience_ms: number): Promise<Serv
   }
 }
 
-/** How many workers live: each holds a lock for as long as it does. */
+/** Counts the live workers. Each holds an advisory lock. */
 export const countWorkers = async (db: Db): Promise<number> => {
   const { rows } = await sql<{ count: number }>`
     select count(*)::int as count from worker_lives w join pg_locks l
@@ -48,11 +49,11 @@ export const countWorkers = async (db: Db): Promise<number> => {
   return rows[0]!.count
 }
 
-/** Under which keys the hashes of secrets were made. */
+/** Lists the pepper versions of all stored hashes. */
 export const peppersInUse = async (db: Db): Promise<number[]> =>
   (await db.q.selectFrom('credentials').select('pepper').distinct().execute()).map(({ pepper }) => pepper)
 
-/** Organizations that have something to sell for money and no account that takes any. */
+/** Lists organizations that sell paid products without a payment account. */
 export const sellersWithoutAccount = async (db: Db): Promise<string[]> => {
   const { rows } = await sql<{ slug: string }>`
     select slug from organizations o where deleted_at is null

@@ -8,7 +8,7 @@ declare module './postgres.ts' {
   }
 }
 
-/** A sort key: an expression that is never null, and the type its value has. */
+/** A sort key of a list: an SQL expression that is never null, and its type. */
 export interface SortKey {
   readonly expression: string
   readonly type: 'timestamptz' | 'text' | 'bigint' | 'uuid'
@@ -16,17 +16,20 @@ export interface SortKey {
 
 export interface ListSpec<K extends string> {
   readonly table: string
-  /** The column that says whose a row is, and the one that tells it from its siblings. */
+  /** The column of the owning tenant, and the id column. */
   readonly tenant: string
   readonly id: string
   readonly sortable: Record<K, SortKey>
-  /** What every row of the list must satisfy, filter or not. */
+  /** A condition for every row of the list, besides the filters. */
   readonly always?: RawBuilder<unknown>
-  /** The name under which the rows are counted as they come and go, or the names for each tenant; without one they are counted when asked. */
+  /**
+   * The collection whose stored counter gives the total, or a function that returns each tenant's collections. Without
+   * it the rows are counted for each request.
+   */
   readonly counted?: string | ((tenant: string) => readonly string[])
 }
 
-/** What a row must satisfy; where that is another thing in each tenant, it is said for each. */
+/** A condition for the listed rows, or a function that returns the condition for one tenant. */
 export type Filter = RawBuilder<unknown> | ((tenant: string) => RawBuilder<unknown>)
 
 export interface Key {
@@ -45,12 +48,13 @@ interface Order extends SortKey {
 }
 
 /**
- * Finds one page of keys: one index scan per tenant, merged, with the id as tie-break, so that no row is skipped or
- * shown twice. The rows themselves are loaded afterwards, for the page alone. The total is exact: the sum of what
- * came and went, or a count of what the filters leave.
+ * Finds one page of keys: one index scan per tenant, merged. The id is the tie-breaker, so that no row is skipped or
+ * shown twice. The caller loads the rows of this page afterwards. The total is exact: the sum of the stored counters, or
+ * a count with the filters.
  *
- * Whoever adds rows meanwhile adds them to one of the two and not to the other, for they are two statements. So the total
- * is never less than what was seen: where there is more after the last row of a page, there is a page for it.
+ * Without filters, page and total are one statement. With filters, the rows are counted first, and a concurrent insert
+ * may be visible to only one of the two statements. The total is therefore raised to the number of rows seen. If rows
+ * follow the page, the total leads to another page.
  */
 export const listKeys = async <K extends string>(
   db: Db,
@@ -63,20 +67,20 @@ export const listKeys = async <K extends string>(
   const orders: Order[] = request.sorting.map((key) => ({ ...spec.sortable[key.replace(/^-/, '') as K], descending: key.startsWith('-') }))
   orders.push({ expression: spec.id, type: 'uuid', descending: orders[0]?.descending ?? false })
   const after = request.cursor === undefined ? [] : [beyond(orders, readCursor(request.cursor, request.sorting, orders))]
-  const find = (among: readonly string[], whole = false) => findKeys(db, spec, among, request, orders, { filters, after, whole })
+  const find = (among: readonly string[], sought: Pick<Sought, 'whole' | 'total'>) => findKeys(db, spec, among, request, orders, { filters, after, ...sought })
   if (spec.counted !== undefined && filters.length === 0) {
-    const [{ seen, ...found }, total] = await Promise.all([find(tenants), sumUp(db, spec.counted, tenants)])
+    const { seen, total, ...found } = await find(tenants, { whole: false, total: sumUp(spec.counted, tenants) })
     return { ...found, total: Math.max(total, seen) }
   }
   const counts = await count(db, spec, tenants, filters)
   const total = counts.reduce((sum, { rows }) => sum + rows, 0)
   const having = counts.filter(({ rows }) => rows > 0).map(({ tenant }) => tenant)
   if (having.length === 0) return { keys: [], total, next_cursor: null }
-  const { seen, ...found } = await find(having, filters.length > 0 && total <= pageSizeLimit)
+  const { seen, total: _, ...found } = await find(having, { whole: filters.length > 0 && total <= pageSizeLimit, total: sql`0::bigint` })
   return { ...found, total: Math.max(total, seen) }
 }
 
-/** Each in brackets: a condition with an `or` of its own does not let rows past the others. */
+/** Wraps each condition in parentheses, so that an `or` in one does not bypass the others. */
 const and = (conditions: readonly RawBuilder<unknown>[]) =>
   conditions.length === 0
     ? sql`true`
@@ -85,7 +89,7 @@ const and = (conditions: readonly RawBuilder<unknown>[]) =>
         sql` and `,
       )
 
-/** The rows of one tenant that pass. */
+/** Returns the condition for the matching rows of one tenant. */
 const within = (spec: ListSpec<string>, tenant: string, filters: readonly Filter[], besides: readonly RawBuilder<unknown>[] = []): RawBuilder<unknown> => {
   const passing = filters.map((filter) => (typeof filter === 'function' ? filter(tenant) : filter))
   return and([sql`${sql.ref(spec.tenant)} = ${tenant}::uuid`, ...(spec.always ? [spec.always] : []), ...passing, ...besides])
@@ -95,10 +99,12 @@ interface Sought {
   readonly filters: readonly Filter[]
   readonly after: readonly RawBuilder<unknown>[]
   /**
-   * Everything that passes is fetched by the filters alone, and sorted then: it is known to be little. Left to choose, the
-   * planner may go through the whole list in its order, in the hope of meeting enough of it soon.
+   * True if few rows match the filters. The matching rows are then fetched first and sorted afterwards. Otherwise the
+   * planner might scan the whole list in sort order, because it expects to find matches early.
    */
   readonly whole: boolean
+  /** An expression for the total, which is returned with the page. */
+  readonly total: RawBuilder<unknown>
 }
 
 const findKeys = async (
@@ -107,7 +113,7 @@ const findKeys = async (
   tenants: readonly string[],
   request: PageRequest & { sorting: readonly string[] },
   orders: readonly Order[],
-  { filters, after, whole }: Sought,
+  { filters, after, whole, total }: Sought,
 ) => {
   const { size, offset: paged } = window(request)
   const offset = request.cursor === undefined ? paged : 0
@@ -121,21 +127,26 @@ const findKeys = async (
       : sql`(${passing} order by ${ordering((order) => sql.raw(order.expression))} limit ${most} offset ${skip})`
   }
   const [only] = tenants
-  const query =
+  const ordered = ordering((_, at) => sql.ref(`k${at}`))
+  const page =
     tenants.length === 1
       ? branch(only!, size + 1, offset)
-      : sql`select * from (${sql.join(
+      : sql`(select * from (${sql.join(
           tenants.map((tenant) => branch(tenant, offset + size + 1, 0)),
           sql` union all `,
-        )}) merged order by ${ordering((_, at) => sql.ref(`k${at}`))} limit ${size + 1} offset ${offset}`
-  const { rows } = await sql<Record<string, unknown> & { tenant: string }>`${query}`.execute(db.q)
+        )}) merged order by ${ordered} limit ${size + 1} offset ${offset})`
+  // The total is returned with every row of the page, and alone if the page is empty.
+  const found = await sql<Record<string, unknown> & { tenant: string | null; total: number }>`
+    select t.total, p.* from (select ${total} as total) t left join ${page} p on true order by ${ordered}`.execute(db.q)
+  const rows = found.rows.filter((row): row is typeof row & { tenant: string } => row.tenant !== null)
   const last = orders.length - 1
   const shown = rows.slice(0, size)
   const keys = shown.map((row) => ({ tenant: row.tenant, id: String(row[`k${last}`]) }))
   const end = shown.at(-1)
   return {
     keys,
-    /** How many there are at least: those before the page, on it, and one after it. */
+    total: found.rows[0]!.total,
+    /** The number of rows that are known to exist: the rows before this page and the rows that were fetched for it. */
     seen: request.cursor === undefined && rows.length > 0 ? offset + rows.length : 0,
     next_cursor:
       rows.length > size && end
@@ -147,19 +158,16 @@ const findKeys = async (
   }
 }
 
-/** How many rows of each tenant pass. */
+/** Counts the matching rows of each tenant. */
 const count = async (db: Db, spec: ListSpec<string>, tenants: readonly string[], filters: readonly Filter[]): Promise<{ tenant: string; rows: number }[]> => {
   const one = (tenant: string) => sql`select ${tenant}::uuid as tenant, count(*) as rows from ${sql.table(spec.table)} where ${within(spec, tenant, filters)}`
   const { rows } = await sql<{ tenant: string; rows: number }>`${sql.join(tenants.map(one), sql` union all `)}`.execute(db.q)
   return rows
 }
 
-/** How many rows all of them have. */
-const sumUp = async (db: Db, counted: NonNullable<ListSpec<string>['counted']>, tenants: readonly string[]): Promise<number> => {
-  const { rows } = await sql<{ total: number }>`
-    select coalesce(sum(delta), 0)::bigint as total from collection_deltas where ${counters(counted, tenants)}`.execute(db.q)
-  return rows[0]!.total
-}
+/** Returns an expression for the total number of rows of the tenants, from the stored counters. */
+const sumUp = (counted: NonNullable<ListSpec<string>['counted']>, tenants: readonly string[]): RawBuilder<unknown> =>
+  sql`(select coalesce(sum(delta), 0)::bigint from collection_deltas where ${counters(counted, tenants)})`
 
 const counters = (counted: NonNullable<ListSpec<string>['counted']>, tenants: readonly string[]): RawBuilder<unknown> => {
   if (typeof counted === 'string') return sql`organization_id = any(${tenants}::uuid[]) and collection = ${counted}`
@@ -167,13 +175,13 @@ const counters = (counted: NonNullable<ListSpec<string>['counted']>, tenants: re
   return sql`(organization_id, collection) in (select * from unnest(${named.map(([tenant]) => tenant)}::uuid[], ${named.map(([, name]) => name)}::text[]))`
 }
 
-/** The two sides of many keys, each value once. */
+/** Returns the distinct tenants and the distinct ids of many keys. */
 export const sidesOf = (keys: readonly Key[]): { tenants: string[]; ids: string[] } => ({
   tenants: [...new Set(keys.map(({ tenant }) => tenant))],
   ids: [...new Set(keys.map(({ id }) => id))],
 })
 
-/** The keys of what rows refer to, each once. */
+/** Returns the keys of referenced rows, each once. */
 export const referred = <R extends { organization_id: string }>(rows: readonly R[], idOf: (row: R) => string | null): Key[] => {
   const keys = new Map<string, Key>()
   for (const row of rows) {
@@ -183,13 +191,13 @@ export const referred = <R extends { organization_id: string }>(rows: readonly R
   return [...keys.values()]
 }
 
-/** Puts loaded rows into the order of their keys. A row that vanished in between is left out. */
+/** Sorts loaded rows in the order of their keys. Omits rows that were deleted in between. */
 export const inOrder = <T>(keys: readonly Key[], rows: readonly T[], keyOf: (row: T) => string): T[] => {
   const byId = new Map(rows.map((row) => [keyOf(row), row]))
   return keys.flatMap(({ id }) => byId.get(id) ?? [])
 }
 
-/** Strictly after a row, in the order of the list: one comparison of tuples where every key runs the same way. */
+/** Returns the condition for rows strictly after a given row. It is one tuple comparison if all keys have the same direction. */
 const beyond = (orders: readonly Order[], values: readonly string[]): RawBuilder<unknown> => {
   const expression = (at: number) => sql.raw(orders[at]!.expression)
   const value = (at: number) => sql`${values[at]}::${sql.raw(orders[at]!.type)}`
@@ -216,7 +224,7 @@ const readCursor = (cursor: string, sorting: readonly string[], orders: readonly
     if (order === sorting.join() && values.length === orders.length && values.every((value, at) => typeof value === 'string' && fits[orders[at]!.type](value)))
       return values
   } catch {
-    // Not one of ours: refused below.
+    // The cursor could not be parsed. It is rejected below like any other invalid cursor.
   }
   throw new InvalidRequest({
     loc: ['query', 'cursor'],
@@ -226,7 +234,7 @@ const readCursor = (cursor: string, sorting: readonly string[], orders: readonly
   })
 }
 
-/** A value that the database will read as its type, whoever wrote the cursor. */
+/** Checks that the database can parse a value as its type, because a cursor is client input. */
 const fits: Record<SortKey['type'], (value: string) => boolean> = {
   timestamptz: (value) => /^[1-9]\d{3}-/.test(value) && !Number.isNaN(Date.parse(value)) && new Date(value).toISOString() === value,
   text: (value) => !value.includes('\0') && value.isWellFormed(),
@@ -234,7 +242,7 @@ const fits: Record<SortKey['type'], (value: string) => boolean> = {
   uuid: (value) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(value),
 }
 
-/** Adds up the deltas of a collection that has many of them. Readers see the same sum before and after. */
+/** Merges the counter rows of collections with more than 50 counter rows. The sum of each collection does not change. */
 export const foldDeltas = async (db: Db): Promise<void> => {
   await sql`
     with crowded as (
@@ -246,7 +254,7 @@ export const foldDeltas = async (db: Db): Promise<void> => {
     insert into collection_deltas (organization_id, collection, delta) select organization_id, collection, sum(delta) from gone group by 1, 2`.execute(db.q)
 }
 
-/** One page of a list: its keys first, then their rows, in the order of the keys. */
+/** Loads one page of a list: first its keys, then their rows in the same order. */
 export const listRows = async <R extends { id: string }>(
   db: Db,
   spec: ListSpec<string>,

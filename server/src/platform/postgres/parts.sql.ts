@@ -1,18 +1,21 @@
 import { sql, type RawBuilder } from 'kysely'
-import { organizationIds, type Reach } from '../../kernel/actors.ts'
+import { organizationIds, type TenantScope } from '../../kernel/actors.ts'
 
-/** The right side of `organization_id = …`: any organization within reach. */
-export const withinReach = (reach: Reach) => sql<string>`any(${organizationIds(reach)}::uuid[])`
+/** Returns the right side of the condition `organization_id = …`, which matches every organization in scope. */
+export const inScope = (scope: TenantScope) => sql<string>`any(${organizationIds(scope)}::uuid[])`
 
-/** A JSON column is written as text: the driver would turn a list into a PostgreSQL array. */
+/** Returns the right side of the condition `id = …`, which matches every given id. The statement text does not depend on their number. */
+export const oneOf = (ids: readonly string[]) => sql<string>`any(${ids}::uuid[])`
+
+/** Writes a JSON value as text, because the driver would turn a list into a PostgreSQL array. */
 export const json = (value: unknown) => sql<never>`${JSON.stringify(value)}::jsonb`
 
-/** The pattern of a text that contains another, whatever characters that one has. */
+/** Returns the LIKE pattern for a text that contains another. Escapes special characters. */
 export const containing = (text: string): string => `%${text.replace(/[\\%_]/g, '\\$&')}%`
 
 /**
- * Whether a column has one of these values. A single one is compared by itself: only then an index that goes on with the
- * order of a list hands out its rows in that order.
+ * True if a column has one of these values. A single value is compared with `=`: only then can an index on this column
+ * and the sort key return rows in order.
  */
 export const isOneOf = (column: string | RawBuilder<unknown>, values: readonly string[], type: 'uuid' | 'text' = 'uuid'): RawBuilder<boolean> => {
   const [value, ...others] = new Set(values)
@@ -21,14 +24,14 @@ export const isOneOf = (column: string | RawBuilder<unknown>, values: readonly s
   return value === undefined || others.length > 0 ? sql<boolean>`${left} = any(${values}::${kind}[])` : sql<boolean>`${left} = ${value}::${kind}`
 }
 
-/** The same as a filter of a list: without any value it filters nothing. */
+/** Returns `isOneOf` as a list of filters. The list is empty if no values are given, so that all rows match. */
 export const anyOf = (...[column, values = [], type]: [Parameters<typeof isOneOf>[0], (readonly string[])?, ('uuid' | 'text')?]): RawBuilder<unknown>[] =>
   values.length === 0 ? [] : [isOneOf(column, values, type)]
 
 /**
- * What a filter by metadata asks of a row: different keys mean both, several values of one key mean either. Values are
- * compared as they are written: what reads like a number or a truth may be stored as one. Asked as containment, which an
- * index can answer; rows without metadata are not in it.
+ * Returns the conditions of a metadata filter. Different keys are combined with AND, values of one key with OR. A value
+ * such as `1` or `true` matches text, numbers and booleans. The conditions use JSON containment, so that an index can
+ * be used. That index excludes rows without metadata.
  */
 export const metadataHas = (metadata: Readonly<Record<string, readonly string[]>> = {}): RawBuilder<unknown>[] =>
   Object.entries(metadata).map(([key, values]) => {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Story } from '../run.ts'
 
-/** Ask a question at checkout, sell something by several kinds of price, change it, take it back. */
+/** Creates custom fields and products with several kinds of prices, changes them and deletes them. */
 export const catalog: Story = async ({ world, clients }) => {
   const organization = await world.organization()
   const token = (await organization.token()).secret.reveal()

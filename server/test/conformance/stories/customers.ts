@@ -5,7 +5,7 @@ import { codeIn } from '../../harness/mail.ts'
 import { exchange } from '../../harness/world.ts'
 import type { Story } from '../run.ts'
 
-/** A person and a team pay; members use; each looks into the portal with a session of their own. */
+/** Creates a person and a team with members. Each of them opens the portal with a separate session. */
 export const customers: Story = async ({ world, clients }) => {
   const { organization } = await world.shop()
   const token = (await organization.token()).secret.reveal()
@@ -62,7 +62,7 @@ export const customers: Story = async ({ world, clients }) => {
   await portal.customers.requestEmailUpdate({ email: 'works@people.test' })
   const link = /token=(\S+)/.exec((await world.mail.next('works@people.test')).text)![1]!
   await portal.customers.checkEmailUpdate({ token: link })
-  // The team's address is nobody's own: it changes, and opens nothing.
+  // The team's address belongs to no member, so changing it opens no session.
   assert.equal((await portal.customers.verifyEmailUpdate({ token: link })).token, '')
 
   await current.customers.members.delete(team.id, uma.id)
@@ -88,7 +88,7 @@ export const customers: Story = async ({ world, clients }) => {
   assert.deepEqual((await strict.customers.getStateExternal({ externalId: 'crew' })).activeSubscriptions, [])
   await strict.customers.update({ id: solo.id, customerUpdate: { name: 'Solo' } })
   await strict.customers.updateExternal({ externalId: 'crew', customerUpdateExternalID: { name: 'Crew' } })
-  // This client knows members where they stood before they moved under their customer.
+  // The older client calls the older operations for members at the top level. Newer operations are below the customer's path.
   const max = await strict.members.createMember({ customerId: crew.id, email: 'max@people.test', externalId: 'max' })
   const ned = await strict.members.createMember({ customerId: crew.id, email: 'ned@people.test', externalId: 'ned' })
   let count = 0
@@ -121,7 +121,7 @@ export const customers: Story = async ({ world, clients }) => {
   await customerPortal.customers.verifyEmailUpdate({ token: second })
   await strict.customers.delete({ id: solo.id })
 
-  // The way in without a server, which no official client knows: a code by mail.
+  // Signs in with a mailed code by plain HTTP, because no official client supports it.
   const open = connect((request) => exchange(world.port, request.method, request.url, request.headers, request.body))
   const whom = { organization_id: organization.id, email: 'max@people.test' }
   await open.call(requestPortalCode, { body: whom })

@@ -5,11 +5,11 @@ import type { Stage, Story } from '../run.ts'
 
 const address = { country: 'DE' as const }
 const text = Buffer.from('What is delivered.\n'.repeat(100))
-/** The smallest picture there is. */
+/** The smallest PNG. */
 const picture = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64')
 const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('base64')
 
-/** Files are uploaded, bought and downloaded; keys are bought, used and rotated; twice, once with each client. */
+/** Uploads, buys and downloads files, and buys, uses and rotates license keys, once with each client. */
 export const delivery: Story = async (stage) => {
   const { organization } = await stage.world.shop()
   const token = (await organization.token()).secret.reveal()
@@ -22,7 +22,7 @@ interface Part {
   readonly headers?: Readonly<Record<string, string>> | undefined
 }
 
-/** Lays the bytes where the address of the only part says; answers what the store calls them. */
+/** Uploads the bytes of the only part. Returns its ETag. */
 const put = async (world: World, { url, headers = {} }: Part, bytes: Buffer): Promise<string> => {
   const { pathname, search } = new URL(url)
   const answer = await exchange(world.port, 'PUT', `${pathname}${search}`, { ...headers }, bytes)
@@ -32,7 +32,7 @@ const put = async (world: World, { url, headers = {} }: Part, bytes: Buffer): Pr
 
 const moment = () => new Promise<void>((resolve) => void setTimeout(resolve, 1100))
 
-/** Follows the links of a download to its bytes. */
+/** Follows the redirects of a download to its content. */
 const download = async (world: World, url: string): Promise<string> => {
   const { pathname } = new URL(url)
   const redirect = await exchange(world.port, 'GET', pathname)
@@ -43,12 +43,12 @@ const download = async (world: World, url: string): Promise<string> => {
   return answer.text
 }
 
-/** Buys a product once, and opens the portal for whoever bought it. */
+/** Buys a product once, and opens a portal session for the buyer. */
 const buy = async ({ clients }: Stage, token: string, product_id: string, email: string) => {
   const seller = clients.current(token)
   const made = await seller.checkouts.create({ products: [product_id], customer_email: email, customer_billing_address: address })
   await clients.current('undefined').checkouts.clientConfirm(made.client_secret, { confirmation_token_id: 'tok_visa' })
-  const { customer_id } = await eventually('the order is there', async () =>
+  const { customer_id } = await eventually('the order exists', async () =>
     (await seller.orders.list({ product_id, limit: 100 })).items.find((one) => one.checkout_id === made.id),
   )
   return { customer_id, session: (await seller.customerSessions.create({ customer_id })).token }
@@ -87,13 +87,13 @@ const withCurrent = async (stage: Stage, organization_id: string, token: string)
   await seller.products.updateBenefits(product.id, { benefits: [reading.id, keys.id] })
   const { session } = await buy(stage, token, product.id, 'reader@people.test')
   const portal = clients.current(session).customerPortal
-  const [mine] = await eventually('it can be downloaded', async () => {
+  const [mine] = await eventually('the file can be downloaded', async () => {
     const { items } = await portal.downloadables.list({})
     return items.length === 1 ? items : undefined
   })
   assert.equal(await download(world, mine!.file.download.url), text.toString())
 
-  const { items } = await eventually('there is a key', async () => {
+  const { items } = await eventually('the license key exists', async () => {
     const page = await portal.licenseKeys.list({})
     return page.items.length === 1 ? page : undefined
   })
@@ -101,7 +101,7 @@ const withCurrent = async (stage: Stage, organization_id: string, token: string)
   assert.match(key, /^CREW-[0-9A-F]{8}-/)
   const open = clients.current('undefined').customerPortal.licenseKeys
   const active = await open.activate({ key, organization_id, label: 'Desk', conditions: { major: 1 } })
-  // Three a second is what an address has.
+  // The rate limit is three requests a second per address.
   await moment()
   const valid = await open.validate({ key, organization_id, activation_id: active.id, conditions: { major: 1 } })
   assert.equal(valid.status, 'granted')
@@ -150,12 +150,12 @@ const withStrict = async (stage: Stage, organizationId: string, token: string): 
   await seller.products.updateBenefits({ id: product.id, productBenefitsUpdate: { benefits: [reading.id, keys.id] } })
   const bought = await buy(stage, token, product.id, 'writer@people.test')
   const session = { memberSession: bought.session }
-  const mine = await eventually('it can be downloaded', async () => {
+  const mine = await eventually('the file can be downloaded', async () => {
     for await (const { result } of await seller.customerPortal.downloadables.list(session, {})) return result.items[0]
     return undefined
   })
   assert.equal(await download(world, mine.file.download.url), text.toString())
-  const found = await eventually('there is a key', async () => {
+  const found = await eventually('the license key exists', async () => {
     for await (const { result } of await seller.customerPortal.licenseKeys.list(session, {})) return result.items[0]
     return undefined
   })

@@ -7,7 +7,7 @@ import { eventually, exchange } from '../../harness/world.ts'
 import { isBeyond } from '../clients.ts'
 import type { Stage, Story } from '../run.ts'
 
-/** A team buys five seats, gives them away, and each of its people gets what is theirs; twice, once with each client. */
+/** Buys five seats for a team, assigns them and checks each member's benefits, once with each client. */
 export const entitlements: Story = async (stage) => {
   const sink = await openSink()
   try {
@@ -17,7 +17,7 @@ export const entitlements: Story = async (stage) => {
   }
 }
 
-/** What is told of a seat that is taken and taken back, and of what its holder has by it. */
+/** Events of a seat that is claimed and revoked, and of a grant of its holder. */
 const seat = ['customer_seat.assigned', 'customer_seat.claimed', 'customer_seat.revoked']
 const grant = ['benefit_grant.created', 'benefit_grant.updated', 'benefit_grant.cycled', 'benefit_grant.revoked']
 
@@ -44,12 +44,12 @@ const tell = async (stage: Stage, sink: Sink): Promise<void> => {
     }
   }
   const of = (id: string, prefix: string) => heard.filter(({ type, data }) => data.id === id && type.startsWith(prefix))
-  /** Whether what was told last of a customer knows of this member. */
+  /** True if the last state event of the customer contains this member. */
   const hasLast = (customer: string, member_id: unknown) => {
     const last = of(customer, 'customer.state_changed').at(-1)?.data as { granted_benefits: { member_id: string }[] } | undefined
     return last === undefined || last.granted_benefits.some((one) => one.member_id === member_id)
   }
-  await eventually('everything is told', async () => {
+  await eventually('every expected webhook has arrived', async () => {
     await listen()
     return lives.every(
       (one) =>
@@ -64,7 +64,7 @@ const tell = async (stage: Stage, sink: Sink): Promise<void> => {
       seats.map(({ type }) => type),
       seat,
     )
-    // Whose it was is still to be told.
+    // Every event about the seat names its holder, even the event of the revocation.
     assert.deepEqual(
       seats.map(({ data }) => [data.email, (data.member as { email: string }).email]),
       seat.map(() => [revoked.email, revoked.email]),
@@ -73,14 +73,14 @@ const tell = async (stage: Stage, sink: Sink): Promise<void> => {
       of(id, 'benefit_grant.').map(({ type }) => type),
       grant,
     )
-    // Each member was made known when they got their seat.
+    // The assignment of the seat created a member and emitted its event.
     assert.ok(heard.some(({ type, data }) => type === 'member.created' && data.email === revoked.email))
   }
 }
 
 const address = { country: 'DE' as const }
 
-/** The benefits of a team plan: one that is read about, one that an application asks for, one that is counted. */
+/** Creates the benefits of a team plan: a note, a feature flag and a meter credit. */
 const plan = async ({ clients }: Stage, token: string, name: string) => {
   const seller = clients.current(token)
   const meter = await seller.meters.create({ name: `${name} calls`, filter: { conjunction: 'and', clauses: [] }, aggregation: { func: 'count' } })
@@ -101,7 +101,7 @@ const plan = async ({ clients }: Stage, token: string, name: string) => {
   return { product, note, flag, credit }
 }
 
-/** Buys so many seats, with a page of one's own to come back to: nobody gets a seat by themselves. */
+/** Buys five seats with a success URL of the seller. No seat is assigned automatically. */
 const buy = async ({ clients }: Stage, token: string, product_id: string, email: string) => {
   const seller = clients.current(token)
   const made = await seller.checkouts.create({
@@ -112,14 +112,14 @@ const buy = async ({ clients }: Stage, token: string, product_id: string, email:
     success_url: 'https://shop.example/thanks',
   })
   await clients.current('undefined').checkouts.clientConfirm(made.client_secret, { confirmation_token_id: 'tok_visa' })
-  return eventually('the subscription is there', async () =>
+  return eventually('the subscription exists', async () =>
     (await seller.subscriptions.list({ product_id, limit: 100 })).items.find((one) => one.checkout_id === made.id),
   )
 }
 
 const invitation = async ({ world }: Stage, email: string) => /token=(\S+)/.exec((await world.mail.next(email)).text)![1]!
 
-/** What neither client has a method for. */
+/** Requests a path that neither client has a method for. */
 const plain = async ({ address: url }: Stage, token: string, path: string) => {
   const { port } = new URL(url)
   const answer = await exchange(Number(port), 'GET', path, { authorization: `Bearer ${token}` })
@@ -127,9 +127,9 @@ const plain = async ({ address: url }: Stage, token: string, path: string) => {
   return JSON.parse(answer.text) as Record<string, unknown>
 }
 
-/** A new period was paid for, and the grant was told of it. */
+/** Waits until the subscription was renewed and `benefit_grant.cycled` was emitted for the grant. */
 const goesOn = ({ world }: Stage, grant_id: string) =>
-  eventually('the benefit goes on', async () => {
+  eventually('benefit_grant.cycled was emitted', async () => {
     const { rows } = await world.database.owner((owner) =>
       owner.query(`select from events where kind = 'benefit_grant.cycled' and resource_id = $1`, [grant_id]),
     )
@@ -139,7 +139,7 @@ const goesOn = ({ world }: Stage, grant_id: string) =>
 const ownerOf = async ({ clients }: Stage, token: string, customer_id: string) =>
   (await clients.current(token).customers.members.list(customer_id, {})).items.find(({ role }) => role === 'owner')!.id
 
-/** The month is over. */
+/** Moves the current period one month back, so that the renewal is due now. */
 const pass = ({ world }: Stage, id: string) =>
   world.database.owner(async (owner) => {
     await owner.query(`update orders set period_start = period_start - interval '1 month' where subscription_id = $1`, [id])
@@ -157,7 +157,7 @@ const withCurrent = async (stage: Stage, token: string): Promise<Told> => {
   const { id: subscription_id, customer_id } = await buy(stage, token, product.id, 'captain@crew.test')
   assert.equal((await seller.customers.get(customer_id)).type, 'team')
 
-  // By each of the five names that somebody can have.
+  // Assigns seats by each of the five identifiers of a person.
   await seller.customers.create({ email: 'known@crew.test' })
   const known = (await seller.customers.list({ email: 'known@crew.test' })).items[0]!
   await seller.customers.create({ email: 'named@crew.test', external_id: 'named-1' })
@@ -178,7 +178,7 @@ const withCurrent = async (stage: Stage, token: string): Promise<Told> => {
   const all = await seller.customerSeats.listSeats({ subscription_id })
   assert.deepEqual([all.seats.length, all.available_seats, all.total_seats], [5, 0, 5])
 
-  // Everybody takes theirs; one after having been asked twice.
+  // Every invited person claims a seat. One invitation is sent a second time before.
   await invitation(stage, 'mate@crew.test')
   await seller.customerSeats.resendInvitation(assigned[0]!.id)
   const visitor = clients.current('undefined').customerSeats
@@ -189,8 +189,8 @@ const withCurrent = async (stage: Stage, token: string): Promise<Told> => {
     const { seat: claimed, customer_session_token } = await visitor.claimSeat({ invitation_token })
     assert.equal(claimed.status, 'claimed')
     const own = clients.current(customer_session_token).customerPortal
-    const mine = await eventually(`${who} has what the plan gives`, async () => {
-      // A flag is for applications, and not shown.
+    const mine = await eventually(`${who} has the benefits of the plan`, async () => {
+      // The portal lists two of the three benefits. It omits the feature flag, which is meant for applications.
       const { items } = await own.benefitGrants.list({})
       return items.length === 2 ? items : undefined
     })
@@ -206,7 +206,7 @@ const withCurrent = async (stage: Stage, token: string): Promise<Told> => {
   const state = await seller.customers.getState(customer_id)
   assert.equal(state.granted_benefits.length, 15)
 
-  // The note changes, and so does what they were given.
+  // After a change of a benefit's note, its grants are updated.
   await seller.benefits.update(note.id, { type: 'custom', properties: { note: 'Welcome aboard' } })
   const { items: grants } = await seller.benefits.grants(note.id, { member_id: assigned[0]!.member_id! })
   assert.equal(grants.length, 1)
@@ -215,11 +215,11 @@ const withCurrent = async (stage: Stage, token: string): Promise<Told> => {
   assert.equal((await plain(stage, token, `/v1/benefit-grants/${mates.id}`)).id, mates.id)
   const before = (await seller.subscriptions.get(subscription_id)).current_period_start
   await pass(stage, subscription_id)
-  await eventually('it is renewed', async () => (await seller.subscriptions.get(subscription_id)).current_period_start > before)
+  await eventually('the subscription is renewed', async () => (await seller.subscriptions.get(subscription_id)).current_period_start > before)
 
   await goesOn(stage, mates.id)
 
-  // The portal of those who lead.
+  // The owner of the team revokes and assigns seats in the portal.
   const lead = clients.current((await seller.customerSessions.create({ customer_id, member_id: await ownerOf(stage, token, customer_id) })).token)
     .customerPortal.seats
   await lead.revokeSeat(assigned[1]!.id)
@@ -227,10 +227,10 @@ const withCurrent = async (stage: Stage, token: string): Promise<Told> => {
   await lead.resendInvitation(again.id)
   assert.equal((await lead.listSeats({ subscription_id })).seats.length, 6)
 
-  // One goes, and everybody else stays.
+  // The seller revokes one seat. The holders of all other seats keep their benefits.
   const revoked = await seller.customerSeats.revokeSeat(assigned[0]!.id)
   assert.deepEqual([revoked.status, revoked.member?.email], ['revoked', 'mate@crew.test'])
-  await eventually('the state says so', async () => (await seller.customers.getState(customer_id)).granted_benefits.length === 9)
+  await eventually('the customer state lists the expected benefits', async () => (await seller.customers.getState(customer_id)).granted_benefits.length === 9)
   assert.deepEqual(
     (await seller.benefitGrants.list({ customer_id, is_granted: true, limit: 100 })).items
       .filter((one) => one.benefit_id === flag.id)
@@ -257,7 +257,7 @@ const withStrict = async (stage: Stage, token: string): Promise<Told> => {
   const { seat: claimed, customerSessionToken } = await seller.customerSeats.claimSeat({ invitationToken })
   assert.equal(claimed.status, 'claimed')
   const session = { memberSession: customerSessionToken }
-  const mine = await eventually('the guest has what the plan gives', async () => {
+  const mine = await eventually('the guest has the benefits of the plan', async () => {
     const items = []
     for await (const { result } of await seller.customerPortal.benefitGrants.list(session, {})) items.push(...result.items)
     return items.length === 2 ? items : undefined
@@ -285,12 +285,15 @@ const withStrict = async (stage: Stage, token: string): Promise<Told> => {
   )
   const before = (await seller.subscriptions.get({ id: subscriptionId })).currentPeriodStart
   await pass(stage, subscriptionId)
-  await eventually('it is renewed', async () => (await seller.subscriptions.get({ id: subscriptionId })).currentPeriodStart > before)
+  await eventually('the subscription is renewed', async () => (await seller.subscriptions.get({ id: subscriptionId })).currentPeriodStart > before)
   await goesOn(stage, grants[0]!.id)
   const revoked = await seller.customerSeats.revokeSeat({ seatId: pending.id })
   assert.equal(revoked.status, 'revoked')
   assert.equal((await seller.customerSeats.listSeats({ subscriptionId })).availableSeats, 5)
-  await eventually('the state says so', async () => (await seller.customers.getState({ id: customerId })).grantedBenefits.length === 0)
+  await eventually(
+    'the customer state lists the expected benefits',
+    async () => (await seller.customers.getState({ id: customerId })).grantedBenefits.length === 0,
+  )
   let live = 0
   for await (const { result } of await seller.benefitGrants.list({ customerId, isGranted: true })) live += result.items.length
   assert.equal(live, 0)

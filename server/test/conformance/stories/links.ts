@@ -1,23 +1,29 @@
+import { inWallTime } from '../../../src/platform/clocks.sql.ts'
 import assert from 'node:assert/strict'
 import { moveBalance } from '../../../src/modules/billing/ledger/ledger.ts'
 import { newId } from '../../../src/kernel/ids.ts'
 import { eventually } from '../../harness/world.ts'
 import type { Stage, Story } from '../run.ts'
 
-/** A seller shares links, and orders for somebody who has left a card; the customer looks at what they have. Twice, once with each client. */
+/**
+ * Shares checkout links, and creates orders for a customer with a saved card. The customer reads their own data. Runs
+ * once with each client.
+ */
 export const links: Story = async (stage) => {
   const { world } = stage
   const { organization } = await world.shop()
   const token = (await organization.token()).secret.reveal()
   const credited = (customer_id: string) =>
-    world.transact((tx) => moveBalance(tx, { organization_id: organization.id, id: newId(tx.clock.wall()), customer_id, currency: 'usd', amount: 700 }))
+    world.transact((tx) =>
+      moveBalance(inWallTime(tx), { organization_id: organization.id, id: newId(tx.clock.wall()), customer_id, currency: 'usd', amount: 700 }),
+    )
   await withCurrent(stage, token, credited)
   await withStrict(stage, token, credited)
 }
 
 type Credited = (customer_id: string) => Promise<unknown>
 
-/** Where a visit to a link leads, without going there. */
+/** Returns the redirect target of a link without following it. */
 const follow = async ({ world }: Stage, url: string, query: string): Promise<URL> => {
   const { pathname } = new URL(url)
   const answer = await fetch(`http://127.0.0.1:${world.port}${pathname}${query}`, { redirect: 'manual' })
@@ -45,14 +51,14 @@ const withCurrent = async (stage: Stage, token: string, credited: Credited): Pro
   assert.equal((await seller.checkoutLinks.update(made.id, { label: 'Summer' })).label, 'Summer')
   await seller.checkoutLinks.delete(single.id)
 
-  // Each visit makes a checkout, which is paid as any other.
+  // Each visit of a checkout link creates a checkout, which is paid like any other checkout.
   const to = await follow(stage, made.url, '?customer_email=ada@people.test&utm_source=mail&theme=dark')
   assert.equal(to.search, '?theme=dark')
   const secret = to.pathname.split('/').at(-1)!
   const buyer = clients.current('undefined').checkouts
   assert.equal((await buyer.clientGet(secret)).customer_email, 'ada@people.test')
   await buyer.clientConfirm(secret, { customer_billing_address: { country: 'DE' }, confirmation_token_id: 'tok_visa' })
-  const paid = await eventually('the order is there', async () => (await seller.orders.list({ product_id: plan.id })).items[0])
+  const paid = await eventually('the order exists', async () => (await seller.orders.list({ product_id: plan.id })).items[0])
   assert.deepEqual(paid.metadata, { campaign: 'spring', utm_source: 'mail' })
 
   const draft = await seller.orders.create({ customer_id: paid.customer_id, product_id: book.id, amount: 1500, description: 'An hour of advice' })

@@ -8,7 +8,7 @@ import { eventually } from '../../harness/world.ts'
 import { isBeyond } from '../clients.ts'
 import type { Stage, Story } from '../run.ts'
 
-/** What a sale tells whoever listens, from the making of the product to the refund. */
+/** Webhook kinds that a sale emits, from the creation of the product to the refund. */
 const told = [
   'product.created',
   'product.updated',
@@ -31,7 +31,7 @@ const told = [
   'subscription.active',
 ]
 
-/** Of one thing, the first comes before the second. */
+/** Pairs of event kinds. For the same resource, the first must be delivered before the second. */
 const sequences = [
   ['checkout.created', 'checkout.updated'],
   ['order.created', 'order.updated'],
@@ -43,7 +43,7 @@ const sequences = [
 
 const address = { country: 'DE' as const }
 
-/** Somebody buys, is declined, pays, gets some of it back, and subscribes; twice, once with each client. */
+/** Sells with a declined card, a payment, a partial refund and a subscription, once with each client. */
 export const money: Story = async (stage) => {
   const sink = await openSink()
   try {
@@ -60,7 +60,7 @@ const sell = async ({ world, clients }: Stage, sink: Sink): Promise<void> => {
   const { secret } = await clients.current(token).webhooks.createWebhookEndpoint({ url: sink.url('/money'), format: 'raw', events: [...webhookKinds] })
 
   const owed = new Set<string>()
-  /** An order that waits for its payment: none comes of a checkout, which is paid before there is an order. */
+  /** Inserts a pending order. A checkout never creates a pending order, because the payment comes before the order. */
   const waiting = async (customer_id: string, product_id: string) => {
     const customer = { organization_id: organization.id, id: customer_id }
     const order = await openSales(world).order(customer, {
@@ -75,7 +75,7 @@ const sell = async ({ world, clients }: Stage, sink: Sink): Promise<void> => {
   await withCurrent(clients, token, waiting)
   await withStrict(clients, token, waiting)
 
-  // One that nobody pays; its day is made to be over.
+  // Creates a checkout that is never paid, and moves its expiry to the past.
   const catalog = await clients.current(token).products.list({})
   const left = await clients.current(token).checkouts.create({ products: [catalog.items[0]!.id] })
   await world.database.owner((owner) =>
@@ -85,11 +85,11 @@ const sell = async ({ world, clients }: Stage, sink: Sink): Promise<void> => {
     ]),
   )
   await eventually('the checkout expires', async () => (await clients.current(token).checkouts.get(left.id)).status === 'expired')
-  // The secret opens nothing any more.
+  // The client secret of an expired checkout no longer gives access to the checkout.
   await assert.rejects(clients.current('undefined').checkouts.clientGet(left.client_secret), (error: { name: string }) => error.name === 'ExpiredCheckoutError')
 
   const kinds = () => new Set(sink.of('/money').map(({ body }) => (JSON.parse(body) as { type: string }).type))
-  await eventually('everything is told', async () => told.every((kind) => kinds().has(kind)))
+  await eventually('every expected webhook has arrived', async () => told.every((kind) => kinds().has(kind)))
   const heard: { kind: string; id: string }[] = []
   for (const { body, headers } of sink.of('/money')) {
     const event = await currentWebhooks.validateEvent(body, headers, secret)
@@ -98,7 +98,7 @@ const sell = async ({ world, clients }: Stage, sink: Sink): Promise<void> => {
   }
   const first = (kind: string, id: string) => heard.findIndex((one) => one.kind === kind && one.id === id)
   for (const [before, then] of sequences)
-    // The orders that were written straight into the database came without a word.
+    // Ignores orders that the test inserted directly into the database, because these emitted no events.
     for (const { id } of heard.filter((one) => one.kind === then && !owed.has(one.id)))
       assert.ok(first(before, id) >= 0 && first(before, id) < first(then, id), `${before} comes before ${then}`)
 }
@@ -137,7 +137,7 @@ const withCurrent = async (clients: Stage['clients'], token: string, waiting: Wa
   assert.equal(confirmed.status, 'confirmed')
   await assert.rejects(buyer.clientUpdate(made.client_secret, { customer_name: 'Bob' }))
 
-  const order = await eventually('the order is there', async () => (await seller.orders.list({ checkout_id: made.id })).items[0])
+  const order = await eventually('the order exists', async () => (await seller.orders.list({ checkout_id: made.id })).items[0])
   assert.deepEqual([order.status, order.total_amount, order.metadata], ['paid', 2610, { campaign: 'summer' }])
   assert.equal((await seller.orders.get(order.id)).discount?.id, tenth.id)
   assert.match(await seller.orders.export({ columns: ['email', 'status'] }), /^Email,Status\r\n/)
@@ -163,13 +163,19 @@ const withCurrent = async (clients: Stage['clients'], token: string, waiting: Wa
     [order.id],
   )
   await seller.orders.generateInvoice(order.id)
-  assert.match((await eventually('the invoice is made', () => seller.orders.invoice(order.id).catch(() => undefined))).url, /\.pdf/)
-  assert.match((await eventually('the receipt is made', async () => (await seller.orders.receipt(order.id).catch(() => undefined)) || undefined)).url, /\.pdf/)
+  assert.match((await eventually('the invoice is created', () => seller.orders.invoice(order.id).catch(() => undefined))).url, /\.pdf/)
+  assert.match(
+    (await eventually('the receipt is created', async () => (await seller.orders.receipt(order.id).catch(() => undefined)) || undefined)).url,
+    /\.pdf/,
+  )
   assert.equal((await orders.get(order.id)).billing_name, 'Ada Ltd')
   assert.equal((await orders.update(order.id, { billing_name: 'Ada & Co' })).billing_name, 'Ada & Co')
   await orders.generateInvoice(order.id)
-  assert.match((await eventually('the invoice is made anew', () => orders.invoice(order.id).catch(() => undefined))).url, /\.pdf/)
-  assert.match((await eventually('the receipt is made anew', async () => (await orders.receipt(order.id).catch(() => undefined)) || undefined)).url, /\.pdf/)
+  assert.match((await eventually('the invoice is created again', () => orders.invoice(order.id).catch(() => undefined))).url, /\.pdf/)
+  assert.match(
+    (await eventually('the receipt is created again', async () => (await orders.receipt(order.id).catch(() => undefined)) || undefined)).url,
+    /\.pdf/,
+  )
   assert.equal((await orders.getPaymentStatus(order.id)).status, 'succeeded')
   await assert.rejects(orders.confirmRetryPayment(order.id, { confirmation_token_id: 'tok_visa' }))
   const owed = await waiting(order.customer_id, product.id)
@@ -181,7 +187,7 @@ const withCurrent = async (clients: Stage['clients'], token: string, waiting: Wa
   const plan = await seller.products.create({ name: 'Plan', recurring_interval: 'month', prices: [{ amount_type: 'fixed', price_amount: 900 }] })
   const monthly = await seller.checkouts.create({ products: [plan.id], customer_id: order.customer_id, customer_billing_address: address })
   await buyer.clientConfirm(monthly.client_secret, { confirmation_token_id: 'tok_visa' })
-  const subscription = await eventually('the subscription is there', async () => (await seller.subscriptions.list({ product_id: plan.id })).items[0])
+  const subscription = await eventually('the subscription exists', async () => (await seller.subscriptions.list({ product_id: plan.id })).items[0])
   assert.deepEqual([subscription.status, subscription.checkout_id], ['active', monthly.id])
   assert.equal((await seller.subscriptions.get(subscription.id)).customer.id, order.customer_id)
 }
@@ -216,12 +222,12 @@ const withStrict = async (clients: Stage['clients'], token: string, waiting: Wai
   const confirmed = await buyer.clientConfirm({ clientSecret, checkoutConfirmStripe: { customerName: 'Bob', confirmationTokenId: 'tok_mastercard' } })
   assert.equal(confirmed.status, 'confirmed')
 
-  const order = await eventually('the order is there', async () => (await all(seller.orders.list({ checkoutId: made.id })))[0])
+  const order = await eventually('the order exists', async () => (await all(seller.orders.list({ checkoutId: made.id })))[0])
   assert.equal((await seller.orders.get({ id: order.id })).totalAmount, 5310)
   assert.match(String(await seller.orders.export({ productId: null })), /^Email,Created At,/)
   assert.equal((await seller.orders.update({ id: order.id, orderUpdate: { billingName: 'Bob Ltd' } })).billingName, 'Bob Ltd')
   await seller.orders.generateInvoice({ id: order.id })
-  assert.match((await eventually('the invoice is made', () => seller.orders.invoice({ id: order.id }).catch(() => undefined))).url, /\.pdf/)
+  assert.match((await eventually('the invoice is created', () => seller.orders.invoice({ id: order.id }).catch(() => undefined))).url, /\.pdf/)
   const payments = await all(seller.payments.list({ checkoutId: made.id }))
   assert.deepEqual(
     payments.map(({ status }) => status),
@@ -244,7 +250,7 @@ const withStrict = async (clients: Stage['clients'], token: string, waiting: Wai
   assert.equal((await orders.get(session, { id: order.id })).status, 'refunded')
   assert.equal((await orders.update(session, { id: order.id, customerOrderUpdate: { billingName: 'Bob & Co' } })).billingName, 'Bob & Co')
   await orders.generateInvoice(session, { id: order.id })
-  assert.match((await eventually('the invoice is made anew', () => orders.invoice(session, { id: order.id }).catch(() => undefined))).url, /\.pdf/)
+  assert.match((await eventually('the invoice is created again', () => orders.invoice(session, { id: order.id }).catch(() => undefined))).url, /\.pdf/)
   const owed = await waiting(order.customerId, product.id)
   assert.equal((await orders.getPaymentStatus(session, { id: owed.id })).status, 'no_payment')
   const paid = await orders.confirmRetryPayment(session, { id: owed.id, customerOrderConfirmPayment: { confirmationTokenId: 'tok_visa' } })
@@ -253,6 +259,6 @@ const withStrict = async (clients: Stage['clients'], token: string, waiting: Wai
   const plan = await seller.products.create({ name: 'Year', recurringInterval: 'year', prices: [{ amountType: 'fixed', priceAmount: 9900 }] })
   const yearly = await seller.checkouts.create({ products: [plan.id], customerId: order.customerId, customerBillingAddress: address })
   await buyer.clientConfirm({ clientSecret: yearly.clientSecret, checkoutConfirmStripe: { confirmationTokenId: 'tok_visa' } })
-  const subscription = await eventually('the subscription is there', async () => (await all(seller.subscriptions.list({ productId: plan.id })))[0])
+  const subscription = await eventually('the subscription exists', async () => (await all(seller.subscriptions.list({ productId: plan.id })))[0])
   assert.equal((await seller.subscriptions.get({ id: subscription.id })).status, 'active')
 }

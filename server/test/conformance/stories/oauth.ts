@@ -10,7 +10,7 @@ interface Registered {
   client_name: string
 }
 
-/** Register a client, have a person allow it, and use what comes of it. */
+/** Registers a client, obtains a person's consent and uses the tokens. */
 export const oauth: Story = async ({ world, clients, address }) => {
   const nobody = clients.current('undefined')
   const wish = { client_name: 'Current', redirect_uris: ['https://app.example/callback'] }
@@ -37,7 +37,7 @@ export const oauth: Story = async ({ world, clients, address }) => {
   }
   assert.ok(described.organizations.some(({ id }) => id === here.id))
 
-  // The older client speaks the protocol itself.
+  // The older client has its own method for token requests.
   const older = clients.strict('')
   const credentials = { clientId: app.client_id, clientSecret: app.client_secret! }
   const code = await app.code(visitor, {}, { organizations: [here.id] })
@@ -48,10 +48,10 @@ export const oauth: Story = async ({ world, clients, address }) => {
   noteSecrets(JSON.stringify(next))
   const seen = await older.oauth2.introspect({ ...credentials, token: next.accessToken })
   assert.deepEqual([seen.active, seen.tokenType], [true, 'access_token'])
-  // It does not know the field, and plain HTTP does.
+  // The older client does not know the field `organizations`, so it is read by plain HTTP.
   assert.deepEqual((await app.introspect(next.accessToken)).body.organizations, [here.id])
 
-  // With the token, both act as the person.
+  // Both clients call the API with the access token, on behalf of the person.
   assert.equal((await clients.current(next.accessToken).oauth2.userinfo()).sub, person.id)
   assert.equal((await clients.strict(next.accessToken).oauth2.userinfo()).sub, person.id)
   const mine = await clients.current(next.accessToken).organizations.list({})

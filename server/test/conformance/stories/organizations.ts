@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import type { Story } from '../run.ts'
 
-/** Found, look up, list and change an organization. */
+/** Creates, reads, lists and updates an organization. */
 export const organizations: Story = async ({ world, clients }) => {
   const operator = await world.person({ is_operator: true })
   const token = (await operator.token()).secret.reveal()

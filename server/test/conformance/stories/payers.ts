@@ -6,7 +6,7 @@ import type { Stage, Story } from '../run.ts'
 const address = { country: 'DE' as const }
 const return_url = 'https://shop.example/portal'
 
-/** Payers who ask their bank for the money back, and payers who keep cards, add others and let some go; once with each client. */
+/** Handles disputes, and saves, adds and deletes payment methods, once with each client. */
 export const payers: Story = async (stage) => {
   const { world } = stage
   const processor = openTestProcessor({ url: world.config.database_url, environment: 'sandbox', clock: world.clock, log: world.base.log })
@@ -22,7 +22,7 @@ export const payers: Story = async (stage) => {
 }
 
 type Nod = (client_secret: string) => Promise<unknown>
-/** What the processor calls what is to be confirmed. */
+/** Extracts the processor's intent id from the intent's client secret. */
 const intentOf = (client_secret: string) => client_secret.split('_secret_')[0]!
 
 const withCurrent = async ({ clients }: Stage, token: string, nod: Nod): Promise<void> => {
@@ -30,7 +30,7 @@ const withCurrent = async ({ clients }: Stage, token: string, nod: Nod): Promise
   const product = await seller.products.create({ name: 'Disputed', prices: [{ amount_type: 'fixed', price_amount: 2900 }] })
   const made = await seller.checkouts.create({ products: [product.id], customer_email: 'ada@people.test', customer_billing_address: address })
   await clients.current('undefined').checkouts.clientConfirm(made.client_secret, { confirmation_token_id: 'tok_dispute' })
-  const dispute = await eventually('the dispute is there', async () => (await seller.disputes.list({ status: 'needs_response' })).items[0])
+  const dispute = await eventually('the dispute exists', async () => (await seller.disputes.list({ status: 'needs_response' })).items[0])
   assert.deepEqual([dispute.amount, dispute.tax_amount, dispute.case_id, dispute.customer.email], [2900, 0, null, 'ada@people.test'])
   assert.equal((await seller.disputes.get(dispute.id)).order_id, dispute.order_id)
   assert.equal((await seller.disputes.accept(dispute.id)).status, 'lost')
@@ -63,7 +63,7 @@ const withStrict = async ({ clients }: Stage, token: string, nod: Nod): Promise<
   const product = await seller.products.create({ name: 'Disputed too', prices: [{ amountType: 'fixed', priceAmount: 5900 }] })
   const { clientSecret } = await seller.checkouts.create({ products: [product.id], customerEmail: 'bob@people.test', customerBillingAddress: address })
   await clients.strict('').checkouts.clientConfirm({ clientSecret, checkoutConfirmStripe: { confirmationTokenId: 'tok_dispute' } })
-  const dispute = await eventually('the dispute is there', async () => {
+  const dispute = await eventually('the dispute exists', async () => {
     for await (const { result } of await seller.disputes.list({ status: 'needs_response' })) return result.items[0]
     return undefined
   })

@@ -9,7 +9,7 @@ import type { Stage, Story } from '../run.ts'
 
 const address = { country: 'DE' as const }
 
-/** Somebody subscribes, changes, pauses, owes and leaves; twice, once with each client. */
+/** Buys, changes, pauses and cancels subscriptions, once with each client. One more subscription becomes past due. */
 export const subscriptions: Story = async (stage) => {
   const sink = await openSink()
   try {
@@ -19,22 +19,22 @@ export const subscriptions: Story = async (stage) => {
   }
 }
 
-/** What is told of a subscription while it lives, and in which order. */
+/** Events of one subscription in the order in which they must be emitted. */
 const begun = ['subscription.created', 'subscription.active', 'subscription.updated']
 const changes: readonly string[] = [
   ...begun,
-  // Another plan.
+  // Plan change.
   'subscription.updated',
-  // Canceled in the portal, and taken back.
+  // Events of a cancellation in the portal and of its undo.
   'subscription.updated',
   'subscription.canceled',
   'subscription.updated',
   'subscription.uncanceled',
-  // Renewed.
+  // Renewal.
   'subscription.updated',
   'subscription.cycled',
 ]
-/** A pause is asked for, begins, and ends. */
+/** Events of a pause: scheduled, started and ended. */
 const pause: readonly string[] = [
   'subscription.updated',
   'subscription.updated',
@@ -45,7 +45,7 @@ const pause: readonly string[] = [
   'subscription.cycled',
 ]
 const end: readonly string[] = ['subscription.updated', 'subscription.canceled', 'subscription.revoked']
-/** And of one whose card is declined at the first renewal. */
+/** Events of a subscription whose card is declined at the first renewal. */
 const debt: readonly string[] = [...begun, 'subscription.updated', 'subscription.cycled', 'subscription.updated', 'subscription.past_due']
 
 const subscribe = async ({ world, clients }: Stage, sink: Sink): Promise<void> => {
@@ -59,7 +59,7 @@ const subscribe = async ({ world, clients }: Stage, sink: Sink): Promise<void> =
       [organization.id],
     ),
   )
-  /** The month is over. */
+  /** Moves the current period one month back, so that the renewal is due now. */
   const pass = async (id: string) => {
     await world.database.owner(async (owner) => {
       await owner.query(`update orders set period_start = period_start - interval '1 month' where subscription_id = $1`, [id])
@@ -70,11 +70,11 @@ const subscribe = async ({ world, clients }: Stage, sink: Sink): Promise<void> =
       )
     })
   }
-  /** Buys with a card, through a checkout of its own. */
+  /** Buys with a card, through a separate checkout. */
   const buy = async (product_id: string, card: string, email: string) => {
     const made = await seller.checkouts.create({ products: [product_id], customer_email: email, customer_billing_address: address })
     await clients.current('undefined').checkouts.clientConfirm(made.client_secret, { confirmation_token_id: card })
-    return eventually('the subscription is there', async () =>
+    return eventually('the subscription exists', async () =>
       (await seller.subscriptions.list({ product_id, limit: 100 })).items.find((one) => one.checkout_id === made.id),
     )
   }
@@ -95,7 +95,7 @@ const subscribe = async ({ world, clients }: Stage, sink: Sink): Promise<void> =
       heard.set(id, [...(heard.get(id) ?? []), event.type])
     }
   }
-  await eventually('everything is told', async () => {
+  await eventually('every expected webhook has arrived', async () => {
     await listen()
     return [...expected].every(([id, kinds]) => (heard.get(id)?.length ?? 0) >= kinds.length)
   })
@@ -112,7 +112,7 @@ interface Kit {
   ) => Promise<unknown>
 }
 interface Lives {
-  /** Lived through this; owes; costs nothing. */
+  /** Three subscriptions: one that has emitted the events in `life`, one that is past due (`owing`), and a free one. */
   readonly id: string
   readonly life: readonly string[]
   readonly owing: string
@@ -142,14 +142,14 @@ const withCurrent = async (clients: Stage['clients'], token: string, { pass, buy
   assert.match(await seller.subscriptions.export({ columns: ['email', 'net_amount'] }), /^Email,Net Amount\r\n/)
   const before = (await seller.subscriptions.get(id)).current_period_start
   await pass(id)
-  await until(id, 'it is renewed', (one) => one.current_period_start > before)
+  await until(id, 'the subscription is renewed', (one) => one.current_period_start > before)
   const renewal = await eventually('the renewal is paid', async () =>
     (await seller.orders.list({ customer_id })).items.find((one) => one.billing_reason === 'subscription_cycle' && one.status === 'paid'),
   )
   assert.equal(renewal.total_amount, 2900)
   assert.equal((await portal.update(id, { pause_at_period_end: true })).pause_at_period_end, true)
   await pass(id)
-  await until(id, 'it pauses', (one) => one.status === 'paused')
+  await until(id, 'the subscription is paused', (one) => one.status === 'paused')
   assert.equal((await seller.subscriptions.update(id, { resume: true })).status, 'active')
   const ended = await seller.subscriptions.revoke(id)
   assert.equal(ended.status, 'canceled')
@@ -157,7 +157,7 @@ const withCurrent = async (clients: Stage['clients'], token: string, { pass, buy
 
   const owing = await buy(small.id, 'tok_declined_later', 'dora@people.test')
   await pass(owing.id)
-  await until(owing.id, 'it is owed', (one) => one.status === 'past_due' && one.past_due_at != null)
+  await until(owing.id, 'the subscription is past due', (one) => one.status === 'past_due' && one.past_due_at != null)
   return { id, life: [...changes, ...pause, ...end], owing: owing.id, free: given.id }
 }
 
@@ -184,12 +184,20 @@ const withStrict = async (clients: Stage['clients'], token: string, { pass, buy,
   assert.match(String(await seller.subscriptions.export({})), /^Email,Started At,/)
   const before = (await seller.subscriptions.get({ id })).currentPeriodStart
   await pass(id)
-  await until(id, 'it is renewed', (one) => new Date(one.current_period_start) > before)
-  // Pauses came after this client.
+  await until(id, 'the subscription is renewed', (one) => new Date(one.current_period_start) > before)
+  // Cancels without a pause before, because the older client has no method for pauses.
   assert.equal((await seller.subscriptions.revoke({ id })).status, 'canceled')
 
   const owing = await buy(small.id, 'tok_expired_later', 'fred@people.test')
   await pass(owing.id)
-  await until(owing.id, 'it is owed', (one) => one.status === 'past_due')
+  await until(owing.id, 'the subscription is past due', (one) => one.status === 'past_due')
+  // The order has an invoice number although it is still pending. The older client cannot read an order without one.
+  const unpaid: { id: string; invoiceNumber: string }[] = []
+  for await (const { result } of await seller.orders.list({}))
+    unpaid.push(...result.items.filter((one) => one.subscriptionId === owing.id && one.status === 'pending'))
+  assert.equal(unpaid.length, 1)
+  assert.match(unpaid[0]!.invoiceNumber, /-0002$/)
+  const order = await seller.orders.get({ id: unpaid[0]!.id })
+  assert.deepEqual([order.status, order.paid, order.invoiceNumber], ['pending', false, unpaid[0]!.invoiceNumber])
   return { id, life: [...changes, ...end], owing: owing.id, free: given.id }
 }

@@ -6,7 +6,7 @@ import { openSink } from '../../harness/sink.ts'
 import { eventually } from '../../harness/world.ts'
 import type { Story } from '../run.ts'
 
-/** Subscribe to everything, hear of it, and have it sent again. */
+/** Subscribes to every event, receives them and has them redelivered. */
 export const webhooks: Story = async ({ world, clients }) => {
   const sink = await openSink()
   const { organization } = await world.shop()
@@ -25,7 +25,10 @@ export const webhooks: Story = async ({ world, clients }) => {
   const [first] = await sink.until('/current', 2)
   const event = await currentWebhooks.validateEvent(first!.body, first!.headers, secret)
   assert.equal(event.type, 'customer.created')
-  const delivered = await eventually('the attempt is written', async () => (await current.webhooks.listWebhookDeliveries({ succeeded: true })).items[0])
+  const delivered = await eventually(
+    'the delivery attempt is recorded',
+    async () => (await current.webhooks.listWebhookDeliveries({ succeeded: true })).items[0],
+  )
   await current.webhooks.redeliverWebhookEvent(delivered.webhook_event.id)
   await sink.until('/current', 3)
   await current.webhooks.deleteWebhookEndpoint(endpoint.id)
@@ -38,7 +41,7 @@ export const webhooks: Story = async ({ world, clients }) => {
   await strict.customers.create({ type: 'individual', email: 'hooks2@people.test' })
   const [seen] = await sink.until('/strict', 1)
   assert.equal(validateEvent(seen!.body, seen!.headers, reset.secret).type, 'customer.created')
-  await eventually('the attempt is written', async () => {
+  await eventually('the delivery attempt is recorded', async () => {
     for await (const page of await strict.webhooks.listWebhookDeliveries({ endpointId: made.id })) return page.result.items.length > 0
   })
   await strict.webhooks.redeliverWebhookEvent({ id: seen!.headers['webhook-id']! })

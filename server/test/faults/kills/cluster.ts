@@ -12,10 +12,10 @@ export const freePort = () =>
     })
   })
 
-/** A PostgreSQL of its own, which may be killed: it keeps what it has committed, as it would in production. */
+/** Starts a separate PostgreSQL that may be killed. It writes each commit to disk, as in production. */
 export const openCluster = async () => {
   const folder = mkdtempSync(join(tmpdir(), 'bursar-kills-'))
-  // PostgreSQL does not run as root: whoever it runs as has to reach its folder.
+  // PostgreSQL does not run as root, so its user needs access to the folder.
   chmodSync(folder, 0o755)
   const socket = mkdtempSync(join(tmpdir(), 'bursar-kills-socket-'))
   const port = await freePort()
@@ -29,14 +29,14 @@ export const openCluster = async () => {
         running = await startServer(folder, socket, settings)
         return
       } catch (error) {
-        // Children of the dead one still hold its memory, until they notice.
+        // A start fails until the child processes of the killed server have noticed its end and released the shared memory.
         if (attempt >= 100) throw error
         await new Promise((resolve) => setTimeout(resolve, 100))
       }
   }
   return {
     url: `postgres://postgres@127.0.0.1:${port}`,
-    /** The server at once, with no time to write anything; started again as soon as that can be. */
+    /** Kills the server without time to write anything, then starts it again as soon as possible. */
     killServer: async () => {
       if (!hasEnded()) {
         const dead = new Promise((resolve) => running.child.once('exit', resolve))
@@ -45,7 +45,17 @@ export const openCluster = async () => {
       }
       await restart()
     },
-    /** One process of it, that serves a connection: the server breaks off all others, and recovers by itself. */
+    /** Shuts the server down cleanly, as an operator does. It stays down until `start` is called. */
+    stop: async () => {
+      // A fast shutdown: PostgreSQL closes connections and writes a checkpoint.
+      running.child.kill('SIGINT')
+      await running.exited
+    },
+    /** Starts the server again if it is stopped. */
+    start: async () => {
+      if (hasEnded()) await restart()
+    },
+    /** Kills one backend process. The server then closes all other connections and recovers by itself. */
     killBackend: (choose: (count: number) => number): boolean => {
       const serving = childrenOf(running.child.pid!).filter(({ command }) => command.startsWith('postgres: bursar_test_login '))
       const victim = serving[choose(serving.length)]
@@ -58,7 +68,7 @@ export const openCluster = async () => {
       }
     },
     close: async () => {
-      running.child.kill('SIGQUIT')
+      if (!hasEnded()) running.child.kill('SIGQUIT')
       await running.exited
       for (const path of [folder, socket]) rmSync(path, { recursive: true, force: true })
     },
@@ -66,20 +76,20 @@ export const openCluster = async () => {
 }
 export type Cluster = Awaited<ReturnType<typeof openCluster>>
 
-/** The processes that a process has started, and what they call themselves; `/proc` knows. */
+/** Returns the child processes of a process with their command lines, from `/proc`. */
 const childrenOf = (parent: number): { pid: number; command: string }[] =>
   readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     .flatMap((name) => {
       try {
-        // The name of a program stands in brackets, and may contain anything.
+        // The program name is in brackets and may contain any character.
         const [, ppid] = readFileSync(`/proc/${name}/stat`, 'utf8')
           .replace(/^.*\) /s, '')
           .split(' ')
         if (Number(ppid) !== parent) return []
         return [{ pid: Number(name), command: readFileSync(`/proc/${name}/cmdline`, 'utf8').replaceAll('\0', ' ') }]
       } catch {
-        // Gone in the meantime.
+        // The process has ended in the meantime.
         return []
       }
     })

@@ -3,28 +3,26 @@ import { launch, portOf, type Program } from '../../harness/process.ts'
 const workerProgram = new URL('worker.ts', import.meta.url).pathname
 const pause = (milliseconds: number) => new Promise<void>((resolve) => void setTimeout(resolve, milliseconds))
 
-/** A place in which a process runs: whenever it ends, for whatever reason, another one is started. */
+/** A slot in which one process runs. Whenever the process ends, for any reason, a new one is started. */
 export interface Post {
   readonly role: 'api' | 'worker'
-  /** The process that runs, and what it said when it was ready; nothing while there is none that is ready. */
+  /** The running process and the data of its startup log line. Undefined while no process is ready. */
   ready: { readonly program: Program; readonly port: number; readonly worker: string } | undefined
   stopped: boolean
 }
 
 export interface Tally {
-  /** Processes that ended without having been killed. */
-  quit: number
-  /** What they said last. */
-  readonly last_words: Set<string>
+  /** Processes that ended without being killed: their role, their exit code and the end of their output. */
+  readonly quit: string[]
   leases_lost: number
   reaped: number
-  /** What was logged as an error, by kind, with one example. */
+  /** Logged errors by kind, with one example each. */
   readonly errors: Map<string, { count: number; example: string }>
 }
 
-/** One API and two workers, under somebody who starts them again. */
+/** Runs one API and two workers, and restarts them when they end. */
 export const openCrew = (settings: Record<string, string>, lease_ms: number) => {
-  const tally: Tally = { quit: 0, last_words: new Set(), leases_lost: 0, reaped: 0, errors: new Map() }
+  const tally: Tally = { quit: [], leases_lost: 0, reaped: 0, errors: new Map() }
   const posts: Post[] = (['api', 'worker', 'worker'] as const).map((role) => ({ role, ready: undefined, stopped: false }))
   const life = { closing: false }
   const alive = new Set<Program>()
@@ -51,19 +49,13 @@ export const openCrew = (settings: Record<string, string>, lease_ms: number) => 
         () => {},
       )
       await program.exited
-      // Said in its last moment, and heard after it.
+      // Waits for the last output of the process, which can arrive after its exit.
       await new Promise((resolve) => setImmediate(resolve))
       alive.delete(program)
       if (program.child.signalCode !== 'SIGKILL') {
-        tally.quit++
-        tally.last_words.add(
-          `${post.role} ${program.child.exitCode}: ${program
-            .output()
-            .split('\n')
-            .filter((line) => !line.startsWith('{'))
-            .join(' ')
-            .trim()
-            .slice(0, 600)}`,
+        const last = program.output().trimEnd().split('\n').slice(-5)
+        tally.quit.push(
+          [`${post.role}, exit code ${program.child.exitCode ?? program.child.signalCode}`, ...last.map((line) => line.slice(0, 600))].join('\n    '),
         )
       }
       post.ready = undefined
@@ -77,7 +69,7 @@ export const openCrew = (settings: Record<string, string>, lease_ms: number) => 
   return {
     posts,
     tally,
-    /** A process of a role that is at work, chosen by the caller; waits for one. */
+    /** Waits until processes of a role run. Returns the one that the callback chooses. */
     pick: async (role: Post['role'], choose: (count: number) => number) => {
       for (;;) {
         const fit = posts.filter((post) => post.role === role && isFit(post))

@@ -1,15 +1,15 @@
 import type { World } from '../../harness/world.ts'
 
-/** Each statement finds what must not be: no row, no breach. */
+/** SQL statements by the violation that they find. A statement without rows found no violation. */
 type Breaches = Readonly<Record<string, string>>
 
-/** The charges of the processor's own books, with the attempt and the order that they belong to. */
+/** Charges in the test processor's own records, with their payment attempt and order. */
 const charges = `(
   select c.intent_id, c.amount, c.currency, c.metadata->>'payment_id' as payment_ref, p.id as payment_id, p.order_id
   from test_processor.charges c left join payments p on p.id::text = c.metadata->>'payment_id' and p.organization_id::text = c.metadata->>'organization_id'
 ) c`
 
-/** What must hold at every moment, also in the middle. */
+/** Invariants that are checked during the run and at its end. */
 export const always: Breaches = {
   'a period with two orders': `
     select subscription_id, period_start, count(*) from orders where billing_reason = 'subscription_cycle' group by 1, 2 having count(*) > 1`,
@@ -22,7 +22,7 @@ export const always: Breaches = {
   'a ledger that does not sum to zero': `select currency, sum(amount) from ledger_entries group by 1 having sum(amount) <> 0`,
 }
 
-/** What is not done yet: all of it is to be, soon after the last kill. */
+/** Finds work that is not done yet. All of it must be done soon after the last kill. */
 export const unsettled: Breaches = {
   'subscriptions without their order': `
     select f.subscription_id from fates f where not exists (
@@ -34,13 +34,14 @@ export const unsettled: Breaches = {
     select id from subscriptions where due_at <= clock_timestamp() union all select id from orders where due_at <= clock_timestamp()
     union all select id from payments where due_at <= clock_timestamp()`,
   'due rows under a lease': `
-    select id from subscriptions where due_at is not null and lease_token is not null union all select id from orders where due_at is not null and lease_token is not null`,
+    select id, due_at, lease_until, lease_holder from subscriptions where due_at is not null and lease_token is not null
+    union all select id, due_at, lease_until, lease_holder from orders where due_at is not null and lease_token is not null`,
   'jobs in the queue': `
     select j.id, t.identifier, j.attempts, j.last_error from graphile_worker._private_jobs j join graphile_worker._private_tasks t on t.id = j.task_id`,
   'events without a number': `select id from events where sequence is null`,
 }
 
-/** Every renewal is there, once. */
+/** Finds lost renewals: each due period must have exactly one order, and each charge must be in the ledger. */
 export const lost: Breaches = {
   'a subscription without exactly one order for the period that was due': `
     select f.subscription_id, count(o.id) from fates f left join orders o on o.subscription_id = f.subscription_id and o.billing_reason = 'subscription_cycle'
@@ -56,7 +57,7 @@ export const lost: Breaches = {
     select t.reference from ledger_transactions t where t.kind = 'payment_received' and not exists (select from ${charges} where c.payment_id = t.reference)`,
 }
 
-/** Everything else that is true when all is done. */
+/** All other invariants of the final state. */
 export const atTheEnd: Breaches = {
   'an order that is not what its card makes of it': `
     select f.fate, f.token, o.id, o.status, o.total_amount, s.status as subscription_status, o.next_payment_attempt_at - o.first_failed_at as wait, p.* from fates f
@@ -68,7 +69,7 @@ export const atTheEnd: Breaches = {
       when 'paid' then o.status = 'paid' and s.status = 'active' and o.total_amount = f.amount and o.due_at is null and p.succeeded = 1 and p.failed = 0
       when 'free' then o.status = 'paid' and s.status = 'active' and o.total_amount = 0 and o.due_at is null and p.succeeded + p.failed = 0
       else o.status = 'pending' and s.status = 'past_due' and o.total_amount = f.amount and p.succeeded = 0 and p.failed = case f.fate when 'no_card' then 0 else 1 end
-        and o.due_at = o.next_payment_attempt_at and o.invoice_number is null
+        and o.due_at = o.next_payment_attempt_at and o.invoice_number is not null
         and o.next_payment_attempt_at - o.first_failed_at = case f.fate when 'declined_for_good' then interval '21 days' else interval '2 days' end
       end, false)`,
   'a paid order without a number, or that says paid not exactly once': `
@@ -97,8 +98,8 @@ export interface Breach {
   readonly examples: readonly string[]
 }
 
-/** Every breach there is, with how often and a few examples. */
-export const find = (world: World, breaches: Breaches): Promise<Breach[]> =>
+/** Returns every violation, with its count and a few examples. */
+export const findBreaches = (world: World, breaches: Breaches): Promise<Breach[]> =>
   world.database.owner(async (owner) => {
     const found: Breach[] = []
     for (const [what, statement] of Object.entries(breaches)) {

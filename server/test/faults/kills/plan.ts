@@ -1,14 +1,14 @@
 export type Victim = 'api' | 'worker' | 'server' | 'backend'
 
-/** One thing that is done to the system: a process is killed, or a worker stands still while others are killed. */
+/** A planned fault: kill a process, or pause a worker while other processes are killed. */
 export type Act =
   | { readonly kind: 'kill'; readonly victim: Victim; readonly after: number }
   | { readonly kind: 'stop'; readonly after: number; readonly longer: number; readonly meanwhile: readonly { victim: 'api' | 'worker'; after: number }[] }
 
-/** Numbers that look random, and are the same for the same seed. */
+/** Returns a pseudorandom number generator. The same seed gives the same numbers. */
 export const openDice = (seed: number) => {
   let state = seed >>> 0
-  /** From 0 up to 1. */
+  /** Returns a number from 0 up to, but not including, 1. */
   const roll = (): number => {
     state = (state + 0x6d2b79f5) >>> 0
     let mixed = Math.imul(state ^ (state >>> 15), state | 1)
@@ -17,7 +17,7 @@ export const openDice = (seed: number) => {
   }
   return {
     roll,
-    /** A whole number from 0 up to so many. */
+    /** Returns an integer from 0 up to, but not including, `count`. */
     below: (count: number): number => Math.floor(roll() * count),
     shuffle: <T>(list: readonly T[]): T[] =>
       list
@@ -29,8 +29,8 @@ export const openDice = (seed: number) => {
 export type Dice = ReturnType<typeof openDice>
 
 /**
- * What happens in which order, all of it from the seed. While a worker stands still the database is left alone: its life is
- * a lock there, and it must be its leases that run out.
+ * Plans all faults from the seed. PostgreSQL is never killed while a worker is paused. The kill would release the lock
+ * that shows that the worker is alive. Other workers would then take its leases before they expire.
  */
 export const planActs = (dice: Dice, kills: number): Act[] => {
   const stops = Math.max(Math.floor(kills / 12), Math.min(1, Math.floor(kills / 6)))

@@ -5,10 +5,10 @@ import { defaultAccount } from '../../../src/modules/billing/payments/attempts.s
 import type { World } from '../../harness/world.ts'
 import type { Dice } from './plan.ts'
 
-/** What its renewal is to come to. */
+/** Expected outcome of a renewal. */
 export type Fate = 'paid' | 'free' | 'declined' | 'declined_for_good' | 'no_card'
 
-/** How many of a hundred customers pay with what; the rest with a card that simply pays. */
+/** Percentages of customers by payment method. The remaining customers have a card that is charged without problems. */
 const shares: readonly { readonly share: number; readonly card: CardToken | null; readonly fate: Fate }[] = [
   { share: 4, card: 'tok_declined_later', fate: 'declined' },
   { share: 3, card: 'tok_expired_later', fate: 'declined_for_good' },
@@ -28,8 +28,8 @@ const draw = (dice: Dice) => {
 }
 
 /**
- * Subscriptions that fall due one after the other from `from` on, written straight into their rows, with the cards known to
- * the processor. What each is to come to stands in a table of its own, beside the system.
+ * Inserts subscriptions directly as rows, with cards that the test processor knows. The subscriptions fall due one after
+ * the other from `from` on. The separate table `fates` has the expected outcome of each renewal.
  */
 export const writeSubscriptions = async (
   world: World,
@@ -63,12 +63,12 @@ export const writeSubscriptions = async (
       currency,
       discount_id: fate === 'free' ? gift.id : null,
       fate,
-      // Every second one after a pause.
+      // Every second subscription falls due later by `pause`.
       due_at: new Date(from.getTime() + Math.floor(dice.roll() * over) + (at % 2) * pause).toISOString(),
     }
   })
   await world.database.owner(async (owner) => {
-    // Nobody answers for these rows, and noting each of so many in one statement takes minutes.
+    // Disables the audit triggers: these rows have no actor, and auditing so many in one statement takes minutes.
     const noting = (verb: 'enable' | 'disable') =>
       owner.query(
         ['customers', 'payment_methods', 'subscriptions']

@@ -6,15 +6,16 @@ import { openCluster } from './cluster.ts'
 import { openDice, planActs, type Victim } from './plan.ts'
 
 /**
- * Renewals while everything they need is killed: the API, workers and PostgreSQL itself, at moments that a seed chooses,
- * and workers that stand still until their leases are others'. Then the books are compared. `--quick` is what is run daily.
+ * Runs renewals while the API, the workers and PostgreSQL are killed at pseudorandom times. Workers are also paused until
+ * other workers take over their leases. Afterwards the ledger is compared with the processor's records. `--quick` is the
+ * daily run.
  */
 const { values: given } = parseArgs({
   options: {
     quick: { type: 'boolean' },
     kills: { type: 'string' },
     renewals: { type: 'string' },
-    /** Milliseconds that a lease lasts. */
+    /** Duration of a lease in milliseconds. */
     lease: { type: 'string', default: '5000' },
     seed: { type: 'string' },
   },
@@ -27,7 +28,7 @@ const dice = openDice(seed)
 const acts = planActs(dice, kills)
 console.log(`faults: ${kills} kills during ${renewals} renewals, leases of ${lease_ms} ms, seed ${seed}`)
 
-// A process that is killed leaves no compiled code for the next one: ours does, for all of them.
+// A killed process writes no compile cache. This process writes it, so that restarted processes start fast.
 const compiled = resolve('.scratch/compiled')
 enableCompileCache(compiled)
 
@@ -46,20 +47,21 @@ const giveUp = (reason: unknown) => {
   setTimeout(() => process.exit(1), 60_000)
   void close().finally(() => process.exit(1))
 }
-// Several times what it takes: whatever waits for something that never comes is said, and ends.
+// Ends a run that hangs. The limit is several times the expected duration.
 setTimeout(() => giveUp(new Error(`nothing has come of this for too long: ${doing}`)), 900_000 + kills * 25_000 + renewals * 300).unref()
 for (const event of ['SIGINT', 'SIGTERM']) process.once(event, giveUp)
-// Our own connections break with the server that we kill: whoever waits on one is told, and those that nobody waits on do not matter.
+// The connections of this process break when PostgreSQL is killed. A running query reports the error to its caller. The
+// error of an idle connection is ignored.
 const broken = ['ECONNRESET', 'ECONNREFUSED', 'EPIPE', '57P01', '57P02', '57P03']
 process.on('uncaughtException', (error: Error & { code?: string }) => {
   if (!broken.includes(error.code ?? '') && !/terminated/.test(error.message)) giveUp(error)
 })
-// The tests' own server is another one: everything below is told of this one before it is loaded.
+// Makes the test harness use the killable PostgreSQL. The variable must be set before the modules below are loaded.
 process.env.BURSAR_TEST_SERVER = cluster.url
 const { beginRun, endRun } = await import('../../harness/runs.ts')
 const { openWorld } = await import('../../harness/world.ts')
 const { openCrew } = await import('./crew.ts')
-const { always, atTheEnd, find, lost, unsettled } = await import('./judge.ts')
+const { always, atTheEnd, findBreaches: find, lost, unsettled } = await import('./judge.ts')
 const { writeSubscriptions } = await import('./rows.ts')
 const { openTraffic } = await import('./traffic.ts')
 type Breach = Awaited<ReturnType<typeof find>>[number]
@@ -70,7 +72,7 @@ console.log(`${elapsed()}: PostgreSQL runs`)
 await beginRun(`faults${seed}`)
 const world = await openWorld({ settings: { BURSAR_LOG_LEVEL: 'info', NODE_COMPILE_CACHE: compiled } })
 console.log(`${elapsed()}: a system is there`)
-// Late enough for everything to be written and started before.
+// The first renewal falls due after all rows are written and all processes are started.
 const from = new Date(Date.now() + 6000 + renewals)
 const shop = await writeSubscriptions(world, dice, { count: renewals, from, over: renewals * 20 })
 console.log(`${elapsed()}: the subscriptions are written`)
@@ -89,14 +91,14 @@ const safety = (async () => {
     try {
       for (const breach of await find(world, always)) problems.push(`in the middle: ${tell(breach)}`)
     } catch {
-      // The database is being killed at this moment.
+      // PostgreSQL is down at this moment. The next round checks again.
     }
     if (problems.length > 0) return
     await pause(3000)
   }
 })()
 
-/** Kills something that has been at work for a while. */
+/** Waits `after` milliseconds, then kills a process that has run all that time. */
 const kill = async (victim: Victim, after: number) => {
   doing = `${JSON.stringify(killed)}, then killing one more: ${victim}`
   if (victim === 'server' || victim === 'backend') {
@@ -110,14 +112,14 @@ const kill = async (victim: Victim, after: number) => {
       await pause(after)
       if (post.ready?.program !== program) continue
       program.signal('SIGKILL')
-      // Not to be killed again before it is known to be dead.
+      // Marks the process as not ready, so that it is not chosen again before its exit is noticed.
       post.ready = undefined
       break
     }
   killed[victim]++
 }
 
-/** How many leases a worker has at this moment; nothing where nobody can say. */
+/** Returns how many subscriptions and orders a worker has leased now. 0 if the database does not answer. */
 const leasesOf = async (worker: string): Promise<number> => {
   try {
     const { rows } = await world.database.owner((owner) =>
@@ -132,7 +134,7 @@ const leasesOf = async (worker: string): Promise<number> => {
   }
 }
 
-/** A worker in the middle of its work stands still for longer than its leases last; when it goes on, they are others'. */
+/** Pauses a worker that holds leases until they have expired. When it continues, other workers have taken over the leases. */
 const stop = async ({ after, longer, meanwhile }: Extract<(typeof acts)[number], { kind: 'stop' }>) => {
   doing = `${JSON.stringify(killed)}, then making a worker stand still`
   await pause(after)
@@ -160,7 +162,7 @@ doing = 'settling what is left'
 const ended = await Promise.race([traffic.end().then(() => true), pause(300_000).then(() => false)])
 if (!ended) problems.push('requests are under way that nobody answers')
 let left: Breach[] = []
-// As long as something still moves, it is waited for.
+// Waits until no work is left, or until the remaining work has not changed for two minutes.
 for (let [before, moved] = ['', last]; ;) {
   left = await find(world, unsettled)
   const now = left.map(({ what, count }) => `${count} ${what}`).join()
@@ -175,6 +177,8 @@ await safety
 const [double, missing, wrong] = [await find(world, always), await find(world, lost), await find(world, atTheEnd)]
 problems.push(...[...double, ...missing, ...wrong].map(tell))
 await closing.pop()!()
+// A process that loses its database connection must wait for the database. An exit without a kill is a failure.
+problems.push(...crew.tally.quit.map((words) => `ended by itself: ${words}`))
 for (const [name, { count, example }] of crew.tally.errors)
   console.log(`  logged as an error ${count} times: ${name}${problems.length === 0 ? '' : `\n    ${example}`}`)
 await world.close()
@@ -185,14 +189,13 @@ await close()
 const sum = (found: readonly Breach[]) => found.reduce((total, { count }) => total + count, 0)
 const { figures } = traffic
 if (problems.length > 0) for (const [reason, count] of figures.reasons) console.log(`  asked again ${count} times: ${reason}`)
-for (const words of crew.tally.last_words) console.log(`  ended by itself: ${words}`)
 for (const problem of problems) console.log(`  FAIL ${problem}`)
 console.log(
   `${elapsed()}: ${figures.reads} lists and ${figures.purchases} purchases answered, ${figures.repeated} requests repeated · ${held} leases held by those that stood still, ` +
-    `${crew.tally.leases_lost} lost · ${crew.tally.reaped} workers reaped · ${crew.tally.quit} processes ended by themselves · ${run.figures}`,
+    `${crew.tally.leases_lost} lost · ${crew.tally.reaped} workers reaped · ${run.figures}`,
 )
 console.log(
   `kills: ${killed.api + killed.worker + killed.server + killed.backend} (api ${killed.api}, worker ${killed.worker}, postgres ${killed.server + killed.backend}, stopped ${killed.stopped}) · ` +
-    `renewals: ${renewals} · lost: ${sum(missing)} · double: ${sum(double)} · settled after: ${settled.toFixed(1)} s · seed ${seed}`,
+    `renewals: ${renewals} · lost: ${sum(missing)} · double: ${sum(double)} · ended by themselves: ${crew.tally.quit.length} · settled after: ${settled.toFixed(1)} s · seed ${seed}`,
 )
 process.exit(problems.length === 0 ? 0 : 1)

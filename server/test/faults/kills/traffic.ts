@@ -5,7 +5,7 @@ import type { Crew } from './crew.ts'
 
 const pause = (milliseconds: number) => new Promise<void>((resolve) => void setTimeout(resolve, milliseconds))
 
-/** A trickle of ordinary use: lists, and purchases that are asked for again under the same key until somebody answers. */
+/** Sends a trickle of ordinary requests: lists, and purchases that are retried with the same idempotency key until answered. */
 export const openTraffic = (crew: Crew, token: string, product_id: string) => {
   const figures = { reads: 0, purchases: 0, repeated: 0, reasons: new Map<string, number>(), problems: [] as string[] }
   const life = { ending: false }
@@ -17,7 +17,7 @@ export const openTraffic = (crew: Crew, token: string, product_id: string) => {
     },
     { authorization: `Bearer ${token}` },
   )
-  /** Until it is answered; what is refused for good is a problem. */
+  /** Retries until the request is answered. Records a refusal that no retry can change as a problem. */
   const insist = async <T>(what: Operation['id'], ask: () => Promise<T>): Promise<T | undefined> => {
     for (let attempt = 0; attempt < 600; attempt++) {
       try {
@@ -70,7 +70,7 @@ export const openTraffic = (crew: Crew, token: string, product_id: string) => {
   ])
   return {
     figures,
-    /** Begins nothing new, and finishes what is under way. */
+    /** Starts no new requests, and finishes the pending ones. */
     end: async () => {
       life.ending = true
       await running

@@ -8,9 +8,9 @@ import { ProcessorRefusal, ProcessorSilent } from '../payments.ts'
 const kept = { keepAlive: true, maxFreeSockets: 16, timeout: 60 * seconds }
 
 /**
- * The way to Stripe: to its own address, or to a stand-in's. Nothing is repeated behind our back – but for what came too late
- * for a connection that was kept, once, under the same key – since what is asked again is decided by whoever looks after the
- * attempt; and nothing is told about us besides what is asked.
+ * Opens Stripe clients for the real API or a stand-in. The SDK does not retry, because the caller decides about
+ * retries. The one exception is a request on a kept-alive connection that was just closed. The SDK sends this request
+ * once more with the same key. Telemetry is off.
  */
 export const openClients = ({ base, timeout_ms = 30 * seconds }: { base: URL | undefined; timeout_ms?: number | undefined }) => {
   const agent = base?.protocol === 'http:' ? new HttpAgent(kept) : new HttpsAgent(kept)
@@ -28,13 +28,13 @@ export const openClients = ({ base, timeout_ms = 30 * seconds }: { base: URL | u
   }
 }
 
-/** A bank's no. It is an answer: the intent itself tells it. */
+/** True for a decline by the bank. A decline is a normal response, and the intent contains its reason. */
 export const isDecline = (error: unknown): error is Stripe.errors.StripeCardError => error instanceof Stripe.errors.StripeCardError
 
 /**
- * Whether Stripe did nothing, or whether nobody knows. A request that was wrong was not carried out; but a key that is no
- * longer let in, a limit, a request under the same key that is still on its way, a broken server or line say nothing about
- * what became of it, or of the one before it.
+ * Runs a call and maps its errors. `ProcessorRefusal`: Stripe did nothing, because the request was invalid.
+ * `ProcessorSilent`: the result is unknown. This covers rejected keys, rate limits, concurrent requests with the same
+ * key, and server or network errors.
  */
 export const heard = async <T>(call: string, work: () => Promise<T>): Promise<T> => {
   try {
@@ -44,8 +44,8 @@ export const heard = async <T>(call: string, work: () => Promise<T>): Promise<T>
     if (isDecline(error)) throw new ProcessorRefusal(error.decline_code ?? error.code ?? 'card_declined', error.message)
     if (error instanceof Stripe.errors.StripeInvalidRequestError || error instanceof Stripe.errors.StripeIdempotencyError) {
       const code = error.code ?? 'request_refused'
-      // Its words are for whoever runs the shop, and these reach whoever buys there.
-      throw new ProcessorRefusal(code, `The payment processor refused this: ${code}.`)
+      // Omits Stripe's message, because it is meant for the seller and this error may reach the buyer.
+      throw new ProcessorRefusal(code, `The payment processor rejected the request: ${code}.`)
     }
     if (error instanceof Stripe.errors.StripeError)
       throw new ProcessorSilent(call, { cause: new Error(`${error.type} ${error.statusCode ?? ''} ${error.code ?? ''}`) })
@@ -53,14 +53,15 @@ export const heard = async <T>(call: string, work: () => Promise<T>): Promise<T>
   }
 }
 
-/** Which account a key opens. Here a key that is not let in is an answer. */
+/** Returns the Stripe account of an API key. Throws `ProcessorRefusal` if Stripe rejects the key. */
 export const inspectKey = async (client: Stripe): Promise<{ id: string }> => {
   try {
     const { id } = await client.accounts.retrieveCurrent()
     return { id }
   } catch (error) {
     if (error instanceof Stripe.errors.StripeAuthenticationError) throw new ProcessorRefusal('key_unknown', 'Stripe does not know this secret key.')
-    if (error instanceof Stripe.errors.StripePermissionError) throw new ProcessorRefusal('key_restricted', 'This key may not read its own account at Stripe.')
+    if (error instanceof Stripe.errors.StripePermissionError)
+      throw new ProcessorRefusal('key_restricted', 'This key lacks the permission to read its own Stripe account. Add it, or use another key.')
     return heard('inspect', () => Promise.reject(error as Error))
   }
 }

@@ -6,7 +6,7 @@ import { EventRefused, type ProcessorEvent, type ProcessorEventKind } from '../p
 
 const tolerance = 5 * minutes
 
-/** What we want to hear of, and what it means to us. Everything else is thanked for. */
+/** The event types we process. All others are acknowledged and ignored. */
 const kinds: Readonly<Record<string, ProcessorEventKind>> = {
   'payment_intent.succeeded': 'intent.succeeded',
   'payment_intent.payment_failed': 'intent.failed',
@@ -26,16 +26,19 @@ const kinds: Readonly<Record<string, ProcessorEventKind>> = {
   'payment_method.detached': 'method.updated',
 }
 
-/** What Stripe is asked for when its events are read up. */
+/** The Stripe event types to list when missed events are fetched. */
 export const heardOf = Object.keys(kinds)
 
-/** Reads an event that was signed with this secret within five minutes of now; refuses every other. Null for what does not concern us. */
+/**
+ * Reads an event that was signed with this secret within five minutes of now, and refuses all others. Returns null for
+ * irrelevant types.
+ */
 export const readSigned = (secret: Secret, headers: IncomingHttpHeaders, body: Buffer, now: Date): ProcessorEvent | null => {
-  return present(verified(secret, headers['stripe-signature'], body, now))
+  return mapStripeEvent(verified(secret, headers['stripe-signature'], body, now))
 }
 
-/** What an event says to us, however it came. */
-export const present = (event: Stripe.Event): ProcessorEvent | null => {
+/** Maps a Stripe event that was posted to us or listed by us. Returns null for irrelevant types. */
+export const mapStripeEvent = (event: Stripe.Event): ProcessorEvent | null => {
   const kind = kinds[event.type]
   const { id } = event.data.object as { id?: string }
   return kind === undefined || id === undefined ? null : { id: event.id, kind, object_id: id, at: new Date(event.created * 1000) }
@@ -44,12 +47,12 @@ export const present = (event: Stripe.Event): ProcessorEvent | null => {
 const verified = (secret: Secret, header: string | string[] | undefined, body: Buffer, now: Date): Stripe.Event => {
   if (typeof header !== 'string') throw new EventRefused('the event is not signed')
   try {
-    // Old ones are refused there; it lets pass what claims to come from the future.
+    // The SDK refuses old signatures, but accepts timestamps in the future. These are refused here.
     const event = Stripe.webhooks.constructEvent(body, header, secret.reveal(), tolerance / seconds, undefined, now.getTime())
     const signed_at = Number(/(?:^|,)t=(\d{1,12})(?:,|$)/.exec(header)?.[1])
     if (!(signed_at * 1000 - now.getTime() <= tolerance)) throw new EventRefused('the event was signed in the future')
     return event
   } catch (error) {
-    throw error instanceof EventRefused ? error : new EventRefused('the signature does not fit, or is old', { cause: error })
+    throw error instanceof EventRefused ? error : new EventRefused('the signature does not match, or is too old', { cause: error })
   }
 }

@@ -12,7 +12,7 @@ import {
   type RefundStatus,
 } from '../payments.ts'
 
-/** Where we note what Stripe has no place for; nobody else sees it. */
+/** Metadata key for a setup's currency, which Stripe does not store. This metadata entry is removed before callers see the metadata. */
 export const ourCurrency = 'bursar_currency'
 
 const statuses: Readonly<Record<string, IntentStatus>> = {
@@ -22,10 +22,13 @@ const statuses: Readonly<Record<string, IntentStatus>> = {
   canceled: 'canceled',
 }
 
-/** One word of theirs stands for two of ours: it waits for a card because there was none yet, or because the last one was declined. */
+/**
+ * Maps an intent status. `requires_payment_method` has two meanings: no card was given yet, or the last one was
+ * declined.
+ */
 const statusOf = (status: string, error: object | null): IntentStatus => {
   if (status === 'requires_payment_method') return error === null ? 'requires_confirmation' : 'failed'
-  // A word that we do not know is no reason to ask for the money again.
+  // An unknown status maps to `processing`, so that it does not cause a second charge.
   return statuses[status] ?? 'processing'
 }
 
@@ -41,7 +44,7 @@ export const declineOf = ({ code, decline_code, message, advice_code }: Partial<
   return { code: reason, message: message ?? 'The payment was declined.', final: isFinal(reason) || advice_code === 'do_not_try_again' }
 }
 
-/** What every kind of payment method may tell of itself. */
+/** Fields that a payment method of any type may have. */
 interface Details {
   readonly brand?: string | null
   readonly last4?: string | null
@@ -64,7 +67,7 @@ export const presentMethod = (method: Stripe.PaymentMethod): KeptMethod => {
     exp_month: exp_month ?? null,
     exp_year: exp_year ?? null,
     wallet: wallet?.type ?? null,
-    // Some kinds have nothing that tells two of them apart: then each is its own.
+    // Some payment method types have no fingerprint. Uses the method's id instead, so that two methods never count as the same.
     fingerprint: fingerprint ?? method.id,
   }
 }
@@ -79,7 +82,7 @@ const ownMetadata = (metadata: Stripe.Metadata | null): Record<string, string> =
   return own
 }
 
-/** A payment intent, with its method and charge, as we speak of it. */
+/** Maps a payment intent with its method and charge. */
 export const presentPayment = (intent: Stripe.PaymentIntent): Intent => {
   const failure = intent.last_payment_error
   const status = statusOf(intent.status, failure)
@@ -98,7 +101,7 @@ export const presentPayment = (intent: Stripe.PaymentIntent): Intent => {
   }
 }
 
-/** The same of a card that is only kept: it has neither an amount nor a currency at Stripe. */
+/** Maps a setup intent. At Stripe, setup intents have no amount and no currency. */
 export const presentSetup = (intent: Stripe.SetupIntent): Intent => {
   const failure = intent.last_setup_error
   const status = statusOf(intent.status, failure)
@@ -128,7 +131,10 @@ export const presentRefund = (refund: Stripe.Refund): ProcessorRefund => ({
   metadata: refund.metadata ?? {},
 })
 
-/** A bank's question is a warning: nothing was taken. Closed, it has still cost nothing, and a dispute can still come. */
+/**
+ * Maps dispute statuses. An inquiry (`warning_…`) is an early warning: no money was withdrawn. A dispute can still
+ * follow a closed inquiry.
+ */
 const disputeStatuses: Readonly<Record<string, DisputeStatus>> = {
   warning_needs_response: 'early_warning',
   warning_under_review: 'early_warning',
@@ -156,7 +162,7 @@ export const presentDispute = (dispute: Stripe.Dispute): ProcessorDispute => {
   }
 }
 
-/** What a page's token stands for. */
+/** Maps a confirmation token to its payment method. */
 export const presentToken = ({
   id,
   payment_method_preview: preview,

@@ -11,7 +11,7 @@ const hour = 3_600_000
 const clock = openClock()
 let standIn: StripeStandIn
 let gateway: StripeGateway
-/** Waits for a second, where no answer comes. */
+/** A gateway with a timeout of one second. */
 let hasty: StripeGateway
 beforeAll(async () => {
   standIn = await openStripeStandIn(clock)
@@ -27,7 +27,7 @@ afterAll(async () => {
 let counted = 0
 const fresh = (word: string) => `${word}-${++counted}`
 
-/** An account of its own, with a customer. */
+/** Opens a separate account with a customer. */
 const open = async (theirs = standIn.account(), through = gateway, known?: string) => {
   const stripe = through.account({ key: new Secret(theirs.secret_key), secret: new Secret(theirs.webhook_secret) })
   const customer = known ?? (await stripe.createCustomer!({ key: fresh('customer'), metadata: {} }))
@@ -36,7 +36,7 @@ const open = async (theirs = standIn.account(), through = gateway, known?: strin
   const pay = (id: string, card: string, more: Partial<Parameters<Processor['confirmIntent']>[1]> = {}) =>
     stripe.confirmIntent(id, {
       key: fresh('confirm'),
-      means: { kind: 'token', token: theirs.token(card) },
+      deps: { kind: 'token', token: theirs.token(card) },
       off_session: false,
       require_3ds: false,
       ...more,
@@ -44,7 +44,7 @@ const open = async (theirs = standIn.account(), through = gateway, known?: strin
   return { theirs, stripe, customer, make, pay }
 }
 
-/** Something goes wrong with the next request for this, once. */
+/** Injects a fault into the next POST request to this path, once. */
 const once = (path: RegExp, fault: Fault) => {
   let done = false
   standIn.misbehave((asked) => {
@@ -56,13 +56,13 @@ const once = (path: RegExp, fault: Fault) => {
 
 const refusal = (code: string) => expect.objectContaining({ name: 'ProcessorRefusal', code })
 
-test('the story that Stripe itself can be told holds for the stand-in', async () => {
+test('passes the scenario of the live Stripe test against the simulated Stripe', async () => {
   const { theirs, stripe } = await open()
   const shown = await tellStory(stripe, async (card) => theirs.token(card), { run: fresh('story'), wait: async () => undefined })
   expect(shown).toHaveLength(9)
 })
 
-describe('paying', () => {
+describe('payments', () => {
   test.each([
     ['pm_card_chargeDeclined', 'generic_decline', false],
     ['pm_card_chargeDeclinedInsufficientFunds', 'insufficient_funds', false],
@@ -71,21 +71,22 @@ describe('paying', () => {
     ['pm_card_chargeDeclinedIncorrectCvc', 'incorrect_cvc', true],
     ['pm_card_chargeDeclinedLostCard', 'lost_card', true],
     ['pm_card_chargeDeclinedFraudulent', 'fraudulent', true],
-  ])('%s is declined with %s, for good: %s', async (card, code, final) => {
+  ])('declines %s with the code %s and final: %s', async (card, code, final) => {
     const { theirs, make, pay, stripe } = await open()
     const { id } = await make()
-    const asked = { key: fresh('confirm'), means: { kind: 'token', token: theirs.token(card) } } as const
+    const asked = { key: fresh('confirm'), deps: { kind: 'token', token: theirs.token(card) } } as const
     const failed = await pay(id, card, asked)
     expect(failed).toMatchObject({ status: 'failed', decline: { code, final }, method: { type: 'card', brand: 'visa' }, charged_at: null })
     expect(theirs.books().charges).toEqual([])
-    // Another card may still pay it, until it is called off; from then on why it was declined is said under its key alone.
+    // Another card can pay the intent until it is canceled. After the cancellation, only a retry with the same key
+    // returns the decline reason.
     expect(await stripe.cancelIntent(id)).toMatchObject({ status: 'canceled', decline: null })
     expect(await pay(id, card, asked)).toMatchObject({ status: 'canceled', decline: { code, final } })
     const kept = await make({ kind: 'setup', amount: 0 })
     expect(await pay(kept.id, card)).toMatchObject({ kind: 'setup', status: 'failed', decline: { code, final } })
   })
 
-  test('a declined intent is paid by another card', async () => {
+  test('accepts another card for an intent after a decline', async () => {
     const { make, pay, theirs } = await open()
     const { id } = await make()
     await pay(id, 'pm_card_chargeDeclined')
@@ -93,7 +94,7 @@ describe('paying', () => {
     expect(theirs.books().charges).toHaveLength(1)
   })
 
-  test('a wallet is a card that says whose it is; a bank debit takes its time, and may fail', async () => {
+  test("accepts wallets with the owner's name, and bank debits that settle or fail later", async () => {
     const { make, pay, stripe, theirs } = await open()
     expect(await stripe.previewToken(theirs.token('pm_card_wallet'))).toEqual({ type: 'card', fingerprint: 'fppm_card_wallet', name: 'Wanda Wallet' })
     expect(await pay((await make()).id, 'pm_card_wallet')).toMatchObject({ status: 'succeeded', method: { type: 'card', wallet: 'apple_pay' } })
@@ -104,13 +105,13 @@ describe('paying', () => {
     clock.advance(61_000)
     expect(await stripe.readIntent(good.id)).toMatchObject({ status: 'succeeded', charged_at: expect.any(Date) })
     expect(await stripe.readIntent(bad.id)).toMatchObject({ status: 'failed', decline: { code: 'insufficient_funds' } })
-    // A mandate is kept as a card is.
+    // The mandate of a bank debit can be charged again off-session, like a saved card.
     const next = await make()
-    await stripe.confirmIntent(next.id, { key: fresh('confirm'), means: { kind: 'method', id: debit.method!.id }, off_session: true, require_3ds: false })
+    await stripe.confirmIntent(next.id, { key: fresh('confirm'), deps: { kind: 'method', id: debit.method!.id }, off_session: true, require_3ds: false })
     expect(await stripe.readIntent(next.id)).toMatchObject({ status: 'processing' })
   })
 
-  test('a bank asks the payer, who confirms or does not; whoever is away is declined', async () => {
+  test('waits for 3-D Secure, and declines off-session charges that need it', async () => {
     const { make, pay, stripe, theirs } = await open()
     const [yes, no, forced] = [await make({ reusable: true }), await make(), await make()]
     expect(await pay(yes.id, 'pm_card_authenticationRequired')).toMatchObject({ status: 'requires_action' })
@@ -122,18 +123,18 @@ describe('paying', () => {
     expect(await stripe.readIntent(no.id)).toMatchObject({ status: 'failed', decline: { code: 'authentication_failed' } })
     expect(await pay(forced.id, 'pm_card_visa', { require_3ds: true })).toMatchObject({ status: 'requires_action' })
     const away = await make()
-    const means = { kind: 'method' as const, id: paid.method!.id }
-    expect(await stripe.confirmIntent(away.id, { key: fresh('confirm'), means, off_session: true, require_3ds: false })).toMatchObject({
+    const deps = { kind: 'method' as const, id: paid.method!.id }
+    expect(await stripe.confirmIntent(away.id, { key: fresh('confirm'), deps, off_session: true, require_3ds: false })).toMatchObject({
       status: 'failed',
       decline: { code: 'authentication_required' },
     })
   })
 
-  test('what is not known, used, or not theirs is refused, and says which', async () => {
+  test('rejects unknown objects, used tokens and objects of other accounts with a specific code', async () => {
     const { make, stripe, pay, theirs } = await open()
     const { id } = await make()
-    await expect(pay(id, 'pm_card_visa', { means: { kind: 'token', token: 'ctoken_nobody' } })).rejects.toEqual(refusal('resource_missing'))
-    await expect(pay(id, 'pm_card_visa', { means: { kind: 'method', id: 'pm_nobody' } })).rejects.toEqual(refusal('resource_missing'))
+    await expect(pay(id, 'pm_card_visa', { deps: { kind: 'token', token: 'ctoken_nobody' } })).rejects.toEqual(refusal('resource_missing'))
+    await expect(pay(id, 'pm_card_visa', { deps: { kind: 'method', id: 'pm_nobody' } })).rejects.toEqual(refusal('resource_missing'))
     await expect(stripe.readIntent('pi_nobody')).rejects.toEqual(refusal('resource_missing'))
     await expect(stripe.readRefund('re_nobody')).rejects.toEqual(refusal('resource_missing'))
     await expect(stripe.forgetMethod('pm_nobody')).rejects.toEqual(refusal('resource_missing'))
@@ -141,7 +142,7 @@ describe('paying', () => {
     await expect(make({ amount: 49 })).rejects.toEqual(refusal('amount_too_small'))
     await expect(make({ amount: 100_000_000 })).rejects.toEqual(refusal('amount_too_large'))
     await expect(make({ amount: 99.5 })).rejects.toThrow()
-    // Not even asked: it would become part of an address.
+    // A malformed token is not sent to Stripe, because it would become part of a URL.
     const before = standIn.asked.length
     for (const token of ['tok_visa', 'ctoken_a/../../accounts', '']) expect(await stripe.previewToken(token)).toBeNull()
     expect(standIn.asked.length).toBe(before)
@@ -150,7 +151,7 @@ describe('paying', () => {
     expect(await stripe.previewToken(old)).toBeNull()
   })
 
-  test('every currency with coins of its own goes out and comes back to the unit', async () => {
+  test('converts the amounts of every currency in both directions without loss', async () => {
     const { make } = await open()
     for (const [currency, { wire, processor, display }] of exponents) {
       const amount = 500_000 * 10 ** Math.max(0, wire - display)
@@ -164,7 +165,7 @@ describe('paying', () => {
     await expect(make({ currency: 'ugx', amount: 50_000_001 })).rejects.toEqual(refusal('amount_invalid'))
   })
 
-  test('refunds take their time, or fail after all', async () => {
+  test('reports refunds that settle later, or fail after they had succeeded', async () => {
     const { make, pay, stripe } = await open()
     const paid = async (card: string) => (await pay((await make()).id, card)).id
     const back = async (intent_id: string) => stripe.createRefund({ key: fresh('refund'), intent_id, amount: 2900, metadata: {} })
@@ -184,7 +185,7 @@ describe('paying', () => {
     ['lost', 'lost'],
     ['prevented', 'prevented'],
     ['a_word_of_tomorrow', 'under_review'],
-  ])('a dispute that is %s there is %s here', async (theirs_say, ours) => {
+  ])('maps the dispute status %s to %s', async (theirs_say, ours) => {
     const { make, pay, stripe, theirs } = await open()
     const { id } = await pay((await make()).id, 'pm_card_createDispute')
     const [dispute] = await stripe.findDisputes({ intent_id: id })
@@ -194,9 +195,9 @@ describe('paying', () => {
   })
 })
 
-describe('silence', () => {
+describe('handling of missing responses', () => {
   test.each(['request_lost', 'answer_lost', 'never_answers', 'timed_out', 'in_use', 'broken'] as const)(
-    '%s is no answer, to every call that changes something',
+    'throws ProcessorSilent for every call with an effect if the fault is %s',
     async (fault) => {
       const asked = await open()
       const { theirs, customer } = asked
@@ -217,20 +218,21 @@ describe('silence', () => {
         await expect(work()).rejects.toThrow(ProcessorSilent)
       }
       standIn.misbehave(() => undefined)
-      // Two were asked for before, one under silence, and one for a setup.
+      // Each account of this test has two payment intents. If the faulty calls took effect, it also has a third payment
+      // intent and a setup intent.
       const charges = theirs.books().charges.length
       expect(charges).toBe(['answer_lost', 'never_answers', 'timed_out'].includes(fault) ? 2 : 1)
       expect((await asked.stripe.findIntents({ customer, metadata: {} })).length).toBe(charges === 2 ? 4 : 2)
     },
   )
 
-  test('the same key tells what was done, and one request that comes twice is done once', async () => {
+  test('returns the stored result for the same idempotency key, and executes a duplicated request once', async () => {
     const { make, pay, theirs, stripe } = await open()
     once(/payment_intents$/, 'answer_lost')
     const key = fresh('create')
     await expect(make({ key })).rejects.toThrow(ProcessorSilent)
     const { id } = await make({ key })
-    const confirmation = { key: fresh('confirm'), means: { kind: 'token' as const, token: theirs.token('pm_card_visa') } }
+    const confirmation = { key: fresh('confirm'), deps: { kind: 'token' as const, token: theirs.token('pm_card_visa') } }
     once(/confirm$/, 'twice')
     expect(await pay(id, 'pm_card_visa', confirmation)).toMatchObject({ status: 'succeeded' })
     once(/refunds$/, 'twice')
@@ -240,7 +242,7 @@ describe('silence', () => {
     expect([charges.length, refunds.length, intents.length]).toEqual([1, 1, 1])
   })
 
-  test('after a day a key is forgotten: what was made under it is found by what it carries', async () => {
+  test('finds an intent by its metadata after its idempotency key has expired', async () => {
     const { make, pay, theirs, stripe, customer } = await open()
     const key = fresh('create')
     once(/payment_intents$/, 'answer_lost')
@@ -251,12 +253,12 @@ describe('silence', () => {
     const [found, ...others] = await stripe.findIntents({ customer, metadata: { payment_id: key } })
     expect(others).toEqual([])
     expect(await pay(found!.id, 'pm_card_visa')).toMatchObject({ status: 'succeeded' })
-    // Under the same key it would be another one by now: that is why nobody asks so late.
+    // After its expiry, the same key creates another intent. Callers therefore never retry after that time.
     expect((await make({ key, metadata: { payment_id: key } })).id).not.toBe(found!.id)
     expect(theirs.books().charges).toHaveLength(1)
   })
 
-  test('more than a page is read to its end, oldest first', async () => {
+  test('reads all pages of the intents of one customer, oldest first', async () => {
     const { make, stripe, customer } = await open()
     const ids = []
     for (let at = 0; at < 105; at++) ids.push((await make({ metadata: { at: String(at) } })).id)
@@ -264,7 +266,7 @@ describe('silence', () => {
     expect((await stripe.findIntents({ customer, metadata: { at: '0' } })).map(({ id }) => id)).toEqual([ids[0]])
   })
 
-  test('a key that is not let in says nothing of what was asked before; when it is tried, it is refused', async () => {
+  test('treats a rejected API key as no response, but refuses it when a seller connects the account', async () => {
     const stranger = gateway.account({ key: new Secret('sk_test_nobody'), secret: new Secret('whsec_nobody') })
     await expect(stranger.readIntent('pi_1')).rejects.toThrow(ProcessorSilent)
     await expect(gateway.inspect(new Secret('sk_test_nobody'))).rejects.toEqual(refusal('key_unknown'))
@@ -286,7 +288,7 @@ describe('events', () => {
     return read
   }
 
-  test('say what happened to which object; others are acknowledged', async () => {
+  test('maps Stripe events to their kind and object, and ignores other event types', async () => {
     const account = await open()
     const { make, pay, stripe, theirs } = account
     const paid = await pay((await make()).id, 'pm_card_createDispute')
@@ -307,14 +309,14 @@ describe('events', () => {
     ])
   })
 
-  test('are signed with the moment: a changed body, moment, key or age is refused', async () => {
+  test('accepts only recently signed Stripe events: rejects a changed body, timestamp or key, and an old signature', async () => {
     const { stripe, theirs } = await open()
     const body = JSON.stringify({ id: 'evt_1', object: 'event', type: 'payment_intent.succeeded', created: 1_790_000_000, data: { object: { id: 'pi_1' } } })
     const bytes = Buffer.from(body)
     const at = (ms: number) => new Date(clock.wall().getTime() + ms)
     const good = signed(theirs.webhook_secret, body, at(0))
     expect(stripe.readEvent(good, bytes)).toEqual({ id: 'evt_1', kind: 'intent.succeeded', object_id: 'pi_1', at: new Date(1_790_000_000_000) })
-    // Two signatures while a secret is being changed.
+    // Two signatures, as during the rotation of a secret.
     expect(stripe.readEvent({ 'stripe-signature': good['stripe-signature']!.replace(',', `,v1=${'0'.repeat(64)},`) }, bytes)).not.toBeNull()
     for (const [header, text] of [
       [good, body.replace('succeeded', 'payment_failed')],
@@ -332,12 +334,12 @@ describe('events', () => {
   })
 })
 
-describe('the stand-in', () => {
-  test('reads forms as Stripe does', () => {
+describe('stand-in', () => {
+  test('the simulated Stripe parses forms as Stripe does', () => {
     expect(readForm('a=1&b[c]=2&b[d][e]=3&f[]=4&f[]=5&g[0]=6')).toEqual({ a: '1', b: { c: '2', d: { e: '3' } }, f: { 0: '4', 1: '5' }, g: { 0: '6' } })
   })
 
-  test('sends objects with every field that Stripe’s have', async () => {
+  test("the simulated Stripe returns objects with every field of Stripe's own", async () => {
     const { make, pay, stripe, theirs, customer } = await open()
     const paid = await pay((await make()).id, 'pm_card_createDispute')
     await pay((await make()).id, 'pm_card_chargeDeclined')
@@ -369,7 +371,8 @@ describe('the stand-in', () => {
         expect(Object.keys(object), `${kind}.${name}`).toContain(name)
         const have = object[name]
         const letter = have === null ? '0' : Array.isArray(have) ? 'a' : (typeof have)[0]
-        // Null is allowed wherever Stripe may leave something out; what is there is of the same type.
+        // The simulated Stripe may return null for any field. A value other than null must have the type that Stripe
+        // returns, if that type is known.
         if (have !== null && type !== '0') expect(letter, `${kind}.${name}`).toBe(type)
       }
     }
@@ -377,7 +380,10 @@ describe('the stand-in', () => {
   })
 })
 
-/** Names and types of fields: string, number, boolean, object, array, or 0 where the type was not to be seen. */
+/**
+ * The fields of Stripe's objects, as `name:type`. The type is the first letter of string, number, boolean, object or
+ * array, or 0 if it is unknown.
+ */
 const shapes: Readonly<Record<string, string>> = {
   customer:
     'address:o balance:n created:n currency:s default_source:0 delinquent:b description:0 discount:o email:0 id:s invoice_prefix:s invoice_settings:o livemode:b metadata:o name:0 next_invoice_sequence:n object:s phone:0 preferred_locales:a shipping:o tax_exempt:s test_clock:0',

@@ -4,17 +4,17 @@ import type { Secret } from '../../../kernel/secrets.ts'
 import type { Clock } from '../../../platform/clock.ts'
 import { ProcessorRefusal, type Instrument, type Intent, type Processor } from '../payments.ts'
 import { heard, inspectKey, isDecline, openClients } from './client.ts'
-import { heardOf, present, readSigned } from './events.ts'
+import { heardOf, mapStripeEvent, readSigned } from './events.ts'
 import { declineOf, ourCurrency, presentDispute, presentMethod, presentPayment, presentRefund, presentSetup, presentToken } from './objects.ts'
 
 export interface StripeGateway {
-  /** One account, which its key opens and whose events are signed with its secret. */
+  /** Opens one account with its API key and the secret that signs its events. */
   account(account: { readonly key: Secret; readonly secret: Secret }): Processor
   inspect(key: Secret): Promise<{ id: string }>
   close(): void
 }
 
-/** Opens Stripe. A page of a thousand is never asked for: what is looked for is found by its name, or among one customer's own. */
+/** Opens the Stripe gateway. The gateway never scans large lists: it finds objects by id, or among the objects of one customer. */
 export const openStripe = ({ base, clock, timeout_ms }: { base: URL | undefined; clock: Clock; timeout_ms?: number }): StripeGateway => {
   const clients = openClients({ base, timeout_ms })
   return {
@@ -36,7 +36,7 @@ const accountOf = (stripe: Stripe, secret: Secret, clock: Clock): Processor => {
   const readIntent = (id: string) => heard('readIntent', () => retrieve(id))
 
   return {
-    // Nothing about a person goes along: what Stripe learns of somebody, they typed into its own form.
+    // Sends no personal data. Stripe receives personal data only through its own payment form.
     createCustomer: ({ key, metadata }) => heard('createCustomer', async () => (await stripe.customers.create({ metadata }, { idempotencyKey: key })).id),
     createIntent: ({ key, kind, amount, currency, customer, metadata, reusable }) =>
       heard('createIntent', async () => {
@@ -56,15 +56,15 @@ const accountOf = (stripe: Stripe, secret: Secret, clock: Clock): Processor => {
           ),
         )
       }),
-    confirmIntent: async (id, { key, means, off_session, require_3ds }) => {
+    confirmIntent: async (id, { key, deps, off_session, require_3ds }) => {
       const options = require_3ds ? { payment_method_options: { card: { request_three_d_secure: 'any' as const } } } : {}
-      const request = { ...instrument(means), ...options }
+      const request = { ...instrument(deps), ...options }
       try {
         if (isSetup(id)) return presentSetup(await stripe.setupIntents.confirm(id, { ...request, ...setup }, { idempotencyKey: key }))
         const away = off_session ? { off_session } : {}
         return presentPayment(await stripe.paymentIntents.confirm(id, { ...request, ...payment, ...away }, { idempotencyKey: key }))
       } catch (error) {
-        // What the bank said stands in the intent, until that is canceled.
+        // The intent contains the decline reason until the intent is canceled. After that, the reason is taken from the error.
         if (isDecline(error)) {
           const intent = await readIntent(id)
           return { ...intent, decline: intent.decline ?? declineOf(error) }
@@ -93,7 +93,7 @@ const accountOf = (stripe: Stripe, secret: Secret, clock: Clock): Processor => {
       ),
     createRefund: ({ key, intent_id, amount, metadata }) =>
       heard('createRefund', async () => {
-        // The currency is the charge's own, and so is how its coins are counted.
+        // Reads the currency of the payment, because the number of decimal places of the refund amount depends on it.
         const { currency } = await stripe.paymentIntents.retrieve(intent_id)
         return presentRefund(
           await stripe.refunds.create({ payment_intent: intent_id, amount: toProcessor(amount, currency), metadata }, { idempotencyKey: key }),
@@ -138,7 +138,7 @@ const accountOf = (stripe: Stripe, secret: Secret, clock: Clock): Processor => {
       }
     },
     previewToken: async (token) => {
-      // Nothing else is a token here, and nothing else becomes part of an address.
+      // Only strings of this form are tokens. Other strings must not become part of a URL.
       if (!/^ctoken_[0-9A-Za-z_]+$/.test(token)) return null
       try {
         const found = await heard('previewToken', () => stripe.confirmationTokens.retrieve(token))
@@ -148,23 +148,26 @@ const accountOf = (stripe: Stripe, secret: Secret, clock: Clock): Processor => {
         throw error
       }
     },
-    // Newest first, as Stripe lists them: the order says nothing, as each is a hint to look.
+    // Stripe lists the newest events first. The order is irrelevant, because an event only names the object to fetch again.
     listEvents: (since, after) =>
       heard('listEvents', async () => {
         const created = { gte: Math.floor(since.getTime() / 1000) }
         const { data, has_more } = await stripe.events.list({ types: heardOf, created, limit: 100, ...(after === null ? {} : { starting_after: after }) })
-        return { events: data.map(present).filter((event) => event !== null), next: has_more ? (data.at(-1)?.id ?? null) : null }
+        return { events: data.map(mapStripeEvent).filter((event) => event !== null), next: has_more ? (data.at(-1)?.id ?? null) : null }
       }),
     readEvent: (headers, body) => readSigned(secret, headers, body, clock.wall()),
   }
 }
 
-const instrument = (means: Instrument) => (means.kind === 'token' ? { confirmation_token: means.token } : { payment_method: means.id })
+const instrument = (deps: Instrument) => (deps.kind === 'token' ? { confirmation_token: deps.token } : { payment_method: deps.id })
 
 const carries = (have: Readonly<Record<string, string>>, want: Readonly<Record<string, string>>): boolean =>
   Object.entries(want).every(([name, value]) => have[name] === value)
 
-/** Says something that Stripe refuses to hear twice: where it was said before, the object shows it. */
+/**
+ * Runs a call that Stripe refuses if it is repeated. If the object shows that an earlier call took effect, returns the
+ * object instead of the refusal.
+ */
 const untilSaid = async <T>(call: string, say: () => Promise<T>, look: () => Promise<T>, isSaid: (object: T) => boolean): Promise<T> => {
   try {
     return await heard(call, say)

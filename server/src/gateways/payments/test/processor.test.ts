@@ -25,7 +25,7 @@ beforeAll(async () => {
     clock,
     log,
     connections: 8,
-    patience_ms: 40_000,
+    timeout_ms: 40_000,
     misbehave: (call) => (fault?.call === call ? fault.when : undefined),
   })
 })
@@ -35,7 +35,7 @@ afterAll(async () => {
 })
 
 const fresh = (name: string) => `${name}_${++counter}`
-/** An account of its own for a test: nobody else's charges and events are in it. */
+/** Opens a separate account for a test, without charges and events of other tests. */
 const openAccount = () => {
   const id = fresh('account')
   return { id, account: processor.account(id, secret) }
@@ -45,7 +45,7 @@ const create = (account: TestAccount, request: Partial<Parameters<TestAccount['c
   account.createIntent({ key: fresh('key'), ...creation, ...request })
 const confirmation = { off_session: false, require_3ds: false }
 const confirm = (account: TestAccount, id: string, token: string, request: Partial<Parameters<TestAccount['confirmIntent']>[1]> = {}) =>
-  account.confirmIntent(id, { key: fresh('key'), means: { kind: 'token', token }, ...confirmation, ...request })
+  account.confirmIntent(id, { key: fresh('key'), deps: { kind: 'token', token }, ...confirmation, ...request })
 const refund = (account: TestAccount, intent_id: string, amount: number, key = fresh('key')) =>
   account.createRefund({ key, intent_id, amount, metadata: { refund: key } })
 const booked = async (id: string) => {
@@ -56,7 +56,7 @@ const told = async (account: TestAccount) => (await account.takeCallbacks(100)).
 const refusal = (code: string) => expect.objectContaining({ name: 'ProcessorRefusal', code })
 
 describe('cards', () => {
-  /** What each card answers at once, and what is then in the books: every one is listed. */
+  /** Expected response, charge and events of every card. */
   const table: Record<CardToken, { status: Intent['status'] | 'silent'; charged: boolean; decline?: { code: string; final: boolean }; events: number }> = {
     tok_visa: { status: 'succeeded', charged: true, events: 1 },
     tok_mastercard: { status: 'succeeded', charged: true, events: 1 },
@@ -91,7 +91,7 @@ describe('cards', () => {
     tok_dispute_untold: { status: 'succeeded', charged: true, events: 0 },
   }
 
-  test.each(Object.entries(table))('%s does what it says', async (token, { status, charged, decline, events }) => {
+  test.each(Object.entries(table))('%s behaves as documented', async (token, { status, charged, decline, events }) => {
     const { id: name, account } = openAccount()
     const { id, ...created } = await create(account)
     expect(created).toMatchObject({ status: 'requires_confirmation', amount: 1000, currency: 'usd', method: null, decline: null, charged_at: null })
@@ -107,7 +107,7 @@ describe('cards', () => {
     expect(await told(account)).toHaveLength(events)
   })
 
-  test('a decline leaves the intent open to another card, and then it is charged once', async () => {
+  test('leaves a declined intent open to another card, which is then charged once', async () => {
     const { id: name, account } = openAccount()
     const { id } = await create(account)
     expect(await confirm(account, id, 'tok_lost_card')).toMatchObject({ status: 'failed' })
@@ -117,7 +117,7 @@ describe('cards', () => {
     expect((await told(account)).map(({ kind }) => kind)).toEqual(['intent.failed', 'intent.succeeded'])
   })
 
-  test('a payer who must confirm is charged when they have, and not when they refuse', async () => {
+  test('charges a card after a successful 3-D Secure challenge, and not after a failed one', async () => {
     const { id: name, account } = openAccount()
     for (const [token, require_3ds] of [
       ['tok_3ds', false],
@@ -134,7 +134,7 @@ describe('cards', () => {
     await expect(processor.completeAction('made up', true)).rejects.toEqual(refusal('intent_unknown'))
   })
 
-  test('a payer who is away pays with what was kept, or the card says why not', async () => {
+  test('charges a saved card off-session, or declines with the decline code of that test card', async () => {
     const { account } = openAccount()
     const keep = async (token: string, kind: 'payment' | 'setup') => {
       const intent = await create(account, kind === 'setup' ? { kind, amount: 0 } : { reusable: true })
@@ -142,7 +142,7 @@ describe('cards', () => {
       return (answer.status === 'requires_action' ? await processor.completeAction(intent.client_secret, true) : answer).method!.id
     }
     const renew = async (id: string, customer = 'ann') =>
-      confirm(account, (await create(account, { customer })).id, '', { means: { kind: 'method', id }, off_session: true })
+      confirm(account, (await create(account, { customer })).id, '', { deps: { kind: 'method', id }, off_session: true })
     for (const kind of ['payment', 'setup'] as const) {
       expect(await renew(await keep('tok_visa', kind))).toMatchObject({ status: 'succeeded' })
       expect(await renew(await keep('tok_3ds', kind))).toMatchObject({ status: 'succeeded' })
@@ -175,7 +175,7 @@ describe('cards', () => {
     await expect(renew(declined)).rejects.toEqual(refusal('method_unknown'))
   })
 
-  test('a bank debit is decided later, once, and told then', async () => {
+  test('settles a bank debit later and once, and emits its event then', async () => {
     const { id: name, account } = openAccount()
     const [good, bad] = [await create(account), await create(account)]
     await confirm(account, good.id, 'tok_processing')
@@ -196,7 +196,7 @@ describe('cards', () => {
     ])
   })
 
-  test('a token shows what it stands for, before anything is charged', async () => {
+  test('previews the card of a token before any charge', async () => {
     const { account } = openAccount()
     const preview = await account.previewToken('tok_wallet')
     expect(preview).toEqual({ type: 'card', fingerprint: expect.stringMatching(/^test_fp_/), name: 'Wanda Wallet' })
@@ -210,14 +210,14 @@ describe('cards', () => {
   })
 })
 
-describe('keys', () => {
-  test('the same request gives the same answer, another one is refused, a refusal uses nothing up', async () => {
+describe('idempotency keys', () => {
+  test('replays the response for the same key and request, rejects another request with that key, and frees the key after a refusal', async () => {
     const { id: name, account } = openAccount()
     const request = { ...creation, key: 'create', metadata: { a: '1', b: '2' } }
     const intent = await account.createIntent(request)
     expect(await account.createIntent({ ...request, metadata: { b: '2', a: '1' } })).toEqual(intent)
     await expect(account.createIntent({ ...request, amount: 1001 })).rejects.toEqual(refusal('key_reused'))
-    await expect(account.confirmIntent(intent.id, { key: 'create', means: { kind: 'token', token: 'tok_visa' }, ...confirmation })).rejects.toEqual(
+    await expect(account.confirmIntent(intent.id, { key: 'create', deps: { kind: 'token', token: 'tok_visa' }, ...confirmation })).rejects.toEqual(
       refusal('key_reused'),
     )
     await expect(confirm(account, intent.id, 'tok_nothing', { key: 'confirm' })).rejects.toEqual(refusal('token_unknown'))
@@ -228,11 +228,11 @@ describe('keys', () => {
     expect(await refund(account, intent.id, 400, 'refund')).toEqual(back)
     await expect(refund(account, intent.id, 401, 'refund')).rejects.toEqual(refusal('key_reused'))
     expect(await booked(name)).toMatchObject({ charges: [{ amount: 1000 }], refunds: [{ amount: 400 }] })
-    // A key belongs to its account.
+    // The same idempotency key at another account creates another intent.
     expect((await openAccount().account.createIntent(request)).id).not.toBe(intent.id)
   })
 
-  test('a decline is remembered as it was answered', async () => {
+  test('replays a decline for the same idempotency key, even after another card has paid the intent', async () => {
     const { account } = openAccount()
     const { id } = await create(account)
     const declined = await confirm(account, id, 'tok_fraudulent', { key: 'first' })
@@ -240,7 +240,7 @@ describe('keys', () => {
     expect(await confirm(account, id, 'tok_fraudulent', { key: 'first' })).toEqual(declined)
   })
 
-  test('a key is forgotten after 24 hours, and whoever relied on it charges twice', async () => {
+  test('forgets an idempotency key after 24 hours, so that a later retry charges again', async () => {
     const { id: name, account } = openAccount()
     const pay = async () => {
       const intent = await account.createIntent({ ...creation, key: 'create' })
@@ -260,7 +260,7 @@ describe('keys', () => {
     expect(rows).toEqual([])
   })
 
-  test('however many use one key at once, it is carried out once', async () => {
+  test('executes concurrent requests with one idempotency key once', async () => {
     const { id: name, account } = openAccount()
     const created = await Promise.all(Array.from({ length: 25 }, () => account.createIntent({ ...creation, key: 'create' })))
     expect(new Set(created.map(({ id }) => id)).size).toBe(1)
@@ -274,8 +274,8 @@ describe('keys', () => {
   })
 })
 
-describe('money', () => {
-  test('fifty confirmations of one intent charge once, each under a key of its own', async () => {
+describe('charges and refunds', () => {
+  test('charges an intent once under fifty concurrent confirmations with different keys', async () => {
     const { id: name, account } = openAccount()
     const { id } = await create(account)
     const answers = await Promise.allSettled(Array.from({ length: 50 }, () => confirm(account, id, 'tok_visa')))
@@ -285,7 +285,7 @@ describe('money', () => {
     expect(await told(account)).toHaveLength(1)
   })
 
-  test('of cancelling and confirming at the same moment one wins', async () => {
+  test('either cancels or charges an intent if a cancellation and a confirmation race', async () => {
     const { id: name, account } = openAccount()
     for (let at = 0; at < 20; at++) {
       const { id } = await create(account)
@@ -300,7 +300,7 @@ describe('money', () => {
     expect(await account.cancelIntent(id)).toMatchObject({ status: 'canceled' })
   })
 
-  test('no more is given back than was charged, however many ask at once', async () => {
+  test('never refunds more than was charged, even with concurrent requests', async () => {
     const { id: name, account } = openAccount()
     const { id } = await create(account)
     await expect(refund(account, id, 100)).rejects.toEqual(refusal('intent_not_charged'))
@@ -313,7 +313,7 @@ describe('money', () => {
     for (const amount of [0, -1, 0.5]) await expect(refund(account, id, amount)).rejects.toEqual(refusal('amount_invalid'))
   })
 
-  test('a refund that fails later leaves the money to be given back again', async () => {
+  test('allows another refund after an earlier refund has failed', async () => {
     const { account } = openAccount()
     const { id } = await create(account)
     await confirm(account, id, 'tok_refund_fails_later')
@@ -326,7 +326,7 @@ describe('money', () => {
     expect((await told(account)).filter(({ kind, object_id }) => kind === 'refund.updated' && object_id === first.id)).toHaveLength(2)
   })
 
-  test('a refund may take its time', async () => {
+  test('settles a pending refund later', async () => {
     const { account } = openAccount()
     const { id } = await create(account)
     await confirm(account, id, 'tok_refund_pending')
@@ -337,17 +337,17 @@ describe('money', () => {
   })
 
   test.each([
-    ['too little', { amount: 49 }, 'amount_too_small'],
-    ['nothing', { amount: 0 }, 'amount_too_small'],
-    ['too much', { amount: 100_000_000 }, 'amount_too_large'],
-    ['a fraction', { amount: 99.5 }, 'amount_invalid'],
-    ['no currency', { currency: 'USD' }, 'currency_invalid'],
-    ['a setup that costs', { kind: 'setup', amount: 100 }, 'amount_too_large'],
-  ] as const)('%s is refused', async (_, request, code) => {
+    ['an amount below the minimum', { amount: 49 }, 'amount_too_small'],
+    ['an amount of zero', { amount: 0 }, 'amount_too_small'],
+    ['an amount above the maximum', { amount: 100_000_000 }, 'amount_too_large'],
+    ['an amount with a fraction of a minor unit', { amount: 99.5 }, 'amount_invalid'],
+    ['an unknown currency code', { currency: 'USD' }, 'currency_invalid'],
+    ['a setup with an amount', { kind: 'setup', amount: 100 }, 'amount_too_large'],
+  ] as const)('reject %s', async (_, request, code) => {
     await expect(create(openAccount().account, request)).rejects.toEqual(refusal(code))
   })
 
-  test('a dispute goes its way by itself, or is lost when it is accepted, once; its money cannot be given back besides', async () => {
+  test('changes a dispute when it is due, accepts a dispute once, and refuses refunds of disputed money', async () => {
     const { id: name, account } = openAccount()
     const pay = async (token: string) => {
       const { id } = await create(account)
@@ -385,9 +385,9 @@ describe('money', () => {
     expect((await told(account)).filter(({ kind }) => kind === 'dispute.updated')).toHaveLength(8)
   })
 
-  test('the books add up after 500 random requests', async () => {
+  test('records charges and refunds that add up after 500 random requests', async () => {
     const { id: name, account } = openAccount()
-    // Seeded, so that a failure can be repeated.
+    // Seeded, so that a failure can be reproduced.
     let seed = 20_260_401
     const draw = (below: number) => (seed = (seed * 48_271) % 2_147_483_647) % below
     const tokens = Object.keys(cards)
@@ -425,7 +425,7 @@ describe('money', () => {
     expect(charges.length).toBeGreaterThan(20)
     expect(refunds.length).toBeGreaterThan(20)
     expect(new Set(charges.map(({ intent_id }) => intent_id)).size).toBe(charges.length)
-    // Whatever was answered is in the books.
+    // Every charge and refund that the processor reported is in its records.
     for (const [id, amount] of heard.charged) expect(charges.find(({ intent_id }) => intent_id === id)?.amount).toBe(amount)
     for (const [id, intent] of heard.refunded) expect(refunds.find((one) => one.id === id)?.intent_id).toBe(intent)
     for (const charge of charges) {
@@ -442,15 +442,15 @@ describe('money', () => {
         .reduce((sum, { amount }) => sum + amount, 0)
       expect(given).toBeLessThanOrEqual(charge.amount)
     }
-    // What was not charged says so.
+    // An intent without a charge has no charge time.
     for (const intent of await account.findIntents({ customer: 'ann', metadata: {} }))
       expect(intent.charged_at !== null).toBe(charges.some(({ intent_id }) => intent_id === intent.id))
     expect(refunds.every(({ status }) => status !== 'pending')).toBe(true)
   })
 })
 
-describe('silence', () => {
-  test('before: nothing was done; after: it was, and the same key tells', async () => {
+describe('missing responses', () => {
+  test('has no effect if the request was lost, and replays a lost response for the same idempotency key', async () => {
     const { id: name, account } = openAccount()
     const request = { ...creation, key: 'create', metadata: { attempt: 'x' } }
     const found = async () => (await account.findIntents({ customer: 'ann', metadata: { attempt: 'x' } })).map(({ id }) => id)
@@ -482,7 +482,7 @@ describe('silence', () => {
     expect(await refund(account, id, 500, 'refund')).toEqual(only)
   })
 
-  test('a card whose answer is lost was charged; one whose request is lost is charged by the next', async () => {
+  test('charges once at the first attempt if the response is lost, and at the retry if the request is lost', async () => {
     const { id: name, account } = openAccount()
     const [answer, request] = [await create(account), await create(account)]
     await expect(confirm(account, answer.id, 'tok_charge_then_timeout', { key: 'a' })).rejects.toThrow(ProcessorSilent)
@@ -494,7 +494,7 @@ describe('silence', () => {
     expect((await booked(name)).charges.map(({ intent_id }) => intent_id)).toEqual([answer.id, request.id])
   })
 
-  test('a database that cannot be reached is silence', async () => {
+  test('throws ProcessorSilent if the database is unreachable', async () => {
     const unreachable = openTestProcessor({ url: new Secret('postgres://nobody@127.0.0.1:1/nothing'), environment: 'sandbox', clock, log })
     await expect(unreachable.account('a', secret).readIntent('x')).rejects.toThrow(ProcessorSilent)
     await unreachable.close()
@@ -502,7 +502,7 @@ describe('silence', () => {
 })
 
 describe('events', () => {
-  test('are signed with the moment: a changed body, moment, key or age is refused', async () => {
+  test('accepts only recently signed events: rejects a changed body, timestamp or key, and an old signature', async () => {
     const { id: name, account } = openAccount()
     const { id } = await create(account)
     await confirm(account, id, 'tok_visa')
@@ -531,7 +531,7 @@ describe('events', () => {
     expect(() => account.readEvent(headers, bytes)).toThrow(EventRefused)
   })
 
-  test('are handed out once, in order, to however many take them', async () => {
+  test('returns each event once and in order to concurrent callers', async () => {
     const { id: name, account } = openAccount()
     expect(await processor.waitingAccounts()).not.toContain(name)
     for (let at = 0; at < 20; at++) await confirm(account, (await create(account)).id, 'tok_visa')
@@ -543,7 +543,7 @@ describe('events', () => {
     expect(await processor.waitingAccounts()).not.toContain(name)
   })
 
-  test('come twice with one id, late, or never, as the card has it', async () => {
+  test('delivers an event twice with one id, late or never, as the card defines', async () => {
     const { id: name, account } = openAccount()
     const pay = async (token: CardToken) => confirm(account, (await create(account)).id, token)
     await pay('tok_callback_twice')
@@ -562,8 +562,8 @@ describe('events', () => {
   })
 })
 
-describe('walls', () => {
-  test('nobody who serves looks into the books, and the processor sees nothing of ours', async () => {
+describe('isolation', () => {
+  test("denies the application's roles access to the processor's tables, and the processor's role access to the application's", async () => {
     const ask = async (role: Role, statement: string) => {
       const pool = openPool(new Secret(database.url), role, { max: 1, log })
       try {
@@ -583,7 +583,7 @@ describe('walls', () => {
       await expect(ask('bursar_processor', statement)).rejects.toThrow(/permission denied for table/)
   })
 
-  test('it does not open in production', () => {
-    expect(() => openTestProcessor({ url: new Secret(database.url), environment: 'production', clock, log })).toThrow(/for the sandbox only/)
+  test('refuses to open the test processor in production', () => {
+    expect(() => openTestProcessor({ url: new Secret(database.url), environment: 'production', clock, log })).toThrow(/in the sandbox only/)
   })
 })

@@ -1,22 +1,12 @@
 import { hash } from 'node:crypto'
 import { chargeable } from '../../../kernel/money.ts'
-import { randomText, type Environment, type Secret } from '../../../kernel/secrets.ts'
+import { type Environment, type Secret } from '../../../kernel/secrets.ts'
 import { hours, later, seconds, type Clock } from '../../../platform/clock.ts'
 import type { Log } from '../../../platform/log.ts'
-import { isUnavailable, openPostgres, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
-import {
-  ProcessorRefusal,
-  ProcessorSilent,
-  type Instrument,
-  type Intent,
-  type IntentStatus,
-  type Processor,
-  type ProcessorDispute,
-  type ProcessorEvent,
-  type ProcessorEventKind,
-  type ProcessorRefund,
-} from '../payments.ts'
-import { declineOf, fingerprintOf, judge, lateBy, methodOf, readCard, respondWithin, settlesAfter, type Card, type DeclineCode, type Verdict } from './cards.ts'
+import { isUnavailable } from '../../../platform/postgres/outage.ts'
+import { openPostgres, type Tx } from '../../../platform/postgres/postgres.ts'
+import { ProcessorRefusal, ProcessorSilent, type Instrument, type Intent, type IntentStatus, type Processor, type ProcessorEvent } from '../payments.ts'
+import { fingerprintOf, judge, readCard, settlesAfter, type Verdict } from './cards.ts'
 import {
   countOthers,
   findByClientSecret,
@@ -28,14 +18,10 @@ import {
   findSettling,
   forgetKeys,
   forgetMethod,
-  insertCallbacks,
-  insertCharge,
-  insertDispute,
   insertIntent,
   insertMethod,
   insertRefund,
   keepKey,
-  keepMethod,
   listDisputes,
   listIntents,
   listRefunds,
@@ -44,10 +30,8 @@ import {
   lockIntent,
   readBooks,
   refundedOf,
-  settleRefund,
   takeCallbacks,
   takeKey,
-  updateDispute,
   updateIntent,
   type ChargeRow,
   type DisputeRow,
@@ -56,8 +40,10 @@ import {
   type RefundRow,
 } from './records.sql.ts'
 import { readSigned, sign } from './signatures.ts'
+import { presentIntent, presentRefund, presentDispute, reviveDispute, revive, known, newName, canonical } from './presenting.ts'
+import { conclude, settleIntent, concludeRefund, withheld, turn, concludeDispute, tell } from './concluding.ts'
 
-/** An event that wants to be posted to the account's address, exactly as it stands. */
+/** An event to be posted to the account's endpoint, with its exact headers and body. */
 export interface Callback {
   readonly id: string
   readonly headers: Readonly<Record<string, string>>
@@ -66,18 +52,21 @@ export interface Callback {
 
 export interface TestAccount extends Processor {
   readEvent(...posted: Parameters<Processor['readEvent']>): ProcessorEvent
-  /** Hands out up to so many events that are due, signed now, oldest first, each once: what is then not delivered stays untold. */
+  /**
+   * Returns up to `limit` due events, signed now, oldest first, each once. A returned event is not returned again, even
+   * if the caller fails to deliver it.
+   */
   takeCallbacks(limit: number): Promise<Callback[]>
 }
 
 export interface TestProcessor {
-  /** One account, which signs its events with this secret. */
+  /** Opens one account that signs its events with this secret. */
   account(id: string, secret: Secret): TestAccount
-  /** What the payer does when their bank asks them: confirm, or not. Knowing the intent's secret is enough. */
+  /** Answers the 3-D Secure challenge of the payer's bank. The intent's client secret suffices. */
   completeAction(client_secret: string, succeed: boolean): Promise<Intent>
-  /** The accounts that have events to be told by now. */
+  /** Returns the accounts with due events. */
   waitingAccounts(): Promise<string[]>
-  /** Every charge, refund and dispute of every account, as the processor knows them. */
+  /** Returns every charge, refund and dispute of every account from the processor's own records. */
   books(): Promise<{ readonly charges: readonly ChargeRow[]; readonly refunds: readonly RefundRow[]; readonly disputes: readonly DisputeRow[] }>
   close(): Promise<void>
 }
@@ -90,23 +79,27 @@ export interface TestProcessorOptions {
   readonly clock: Clock
   readonly log: Log
   readonly connections?: number
-  readonly patience_ms?: number
-  /** Goes silent on purpose, before or after the effect of a call. */
+  readonly timeout_ms?: number
+  /** For tests: returns whether a call gets no response, and whether that happens before or after its effect. */
   readonly misbehave?: (call: ProcessorCall) => 'before' | 'after' | undefined
 }
 
-/** What became of a request under a key. A lost request did nothing and leaves the key unused; a lost answer is kept under it. */
+/**
+ * Result of a request with an idempotency key. A lost request had no effect and leaves the key unused. A lost response
+ * is stored under the key.
+ */
 interface Effect<T> {
   readonly answer: T
   readonly lost?: 'request' | 'answer' | undefined
 }
 
 const keysLast = 24 * hours
+
 const confirmable: readonly IntentStatus[] = ['requires_confirmation', 'requires_action', 'failed']
 
 /**
- * Opens the processor of the sandbox: somebody else's system, with connections, books and transactions of its own, that
- * moves no money. It remembers every charge it made, each intent at most once, whatever became of the answer.
+ * Opens the sandbox's processor. It simulates an external system with its own connections, records and transactions,
+ * and moves no money. Every charge is recorded, at most one per intent, even if the response is lost.
  */
 export const openTestProcessor = ({
   url,
@@ -114,14 +107,14 @@ export const openTestProcessor = ({
   clock,
   log,
   connections = 4,
-  patience_ms = 5 * seconds,
+  timeout_ms = 5 * seconds,
   misbehave,
 }: TestProcessorOptions): TestProcessor => {
-  // Whoever sold for test cards would give away for nothing.
-  if (environment === 'production') throw new Error('the test processor charges nobody, and is for the sandbox only')
-  const { db, transact, close } = openPostgres(url, 'bursar_processor', { max: connections, patience_ms, clock, log })
+  // In production, buyers could get products for free with test cards.
+  if (environment === 'production') throw new Error('the test processor moves no money, and exists in the sandbox only')
+  const { db, transact, close } = openPostgres(url, 'bursar_processor', { max: connections, timeout_ms, clock, log })
 
-  /** What fell due in the meantime has happened before anybody looks. */
+  /** Settles all due intents, refunds and disputes, so that later reads see their final status. */
   const settle = async () => {
     const { intents, refunds, disputes } = await findSettling(db, clock.wall())
     for (const { account, id } of intents) await transact((tx) => settleIntent(tx, account, id))
@@ -138,13 +131,13 @@ export const openTestProcessor = ({
       if (fault === 'after') throw new ProcessorSilent(name)
       return answer
     } catch (error) {
-      // A connection that breaks while committing leaves the caller in the dark, as a network would.
+      // A connection lost during commit leaves the result unknown, like a network failure.
       throw isUnavailable(error) ? new ProcessorSilent(name, { cause: error }) : error
     }
   }
 
   const account = (account: string, secret: Secret): TestAccount => {
-    /** Carries out a request under its key: once, however many ask at once. Refusals leave the key unused. */
+    /** Executes a request under its key once, also under concurrent calls. Refusals leave the key unused. */
     const once = <T extends object>(name: ProcessorCall, key: string, request: unknown, work: (tx: Tx) => Promise<Effect<T>>): Promise<T> =>
       call(name, async () => {
         const fingerprint = hash('sha256', canonical([name, request]))
@@ -153,7 +146,7 @@ export const openTestProcessor = ({
           await takeKey(tx, account, key)
           const kept = await findKey(tx, account, key, now)
           if (kept && kept.fingerprint !== fingerprint) throw new ProcessorRefusal('key_reused', 'This key was used for another request.')
-          // What was stored is what was answered.
+          // Returns the original response, which is stored under the key.
           if (kept) return { answer: kept.answer as T }
           const effect = await work(tx)
           if (effect.lost !== 'request') await keepKey(tx, { account, key, fingerprint, answer: effect.answer, expires_at: later(now, keysLast) })
@@ -186,13 +179,13 @@ export const openTestProcessor = ({
           await once('confirmIntent', key, { id, ...request }, async (tx) => {
             const intent = known(await lockIntent(tx, account, id), 'intent')
             if (!confirmable.includes(intent.status)) throw new ProcessorRefusal(`intent_${intent.status}`, `This intent is ${intent.status}.`)
-            const method = await chosen(tx, intent, request.means)
+            const method = await chosen(tx, intent, request.deps)
             const card = readCard(method.token)!
             if (card.loses === 'request' && intent.lost === 0) {
               await updateIntent(tx, intent, { lost: 1 })
               return { answer: presentIntent(intent), lost: 'request' }
             }
-            if (request.means.kind === 'token') await insertMethod(tx, method)
+            if (request.deps.kind === 'token') await insertMethod(tx, method)
             const verdict = judge(card, { kind: intent.kind, ...request, authenticated: false, ...(await countOthers(tx, intent, method.id)) })
             await conclude(tx, intent, method.id, card, verdict, clock.wall())
             return { answer: await loadIntent(tx, account, id), lost: card.loses === 'answer' ? 'answer' : undefined }
@@ -206,7 +199,7 @@ export const openTestProcessor = ({
             const intent = known(await lockIntent(tx, account, id), 'intent')
             if (intent.status === 'succeeded' || intent.status === 'processing')
               throw new ProcessorRefusal(`intent_${intent.status}`, `This intent is ${intent.status}.`)
-            // Why it was declined before is not forgotten.
+            // Canceling keeps the decline reason of an earlier confirmation.
             await updateIntent(tx, intent, { status: 'canceled' })
             return loadIntent(tx, account, id)
           }),
@@ -214,12 +207,12 @@ export const openTestProcessor = ({
       createRefund: ({ key, ...request }) =>
         once('createRefund', key, request, async (tx) => {
           const intent = known(await lockIntent(tx, account, request.intent_id), 'intent')
-          if (intent.charged_at === null) throw new ProcessorRefusal('intent_not_charged', 'Nothing was charged that could be given back.')
+          if (intent.charged_at === null) throw new ProcessorRefusal('intent_not_charged', 'This intent has no charge that could be refunded.')
           const left = intent.amount - (await refundedOf(tx, intent))
-          if (!Number.isSafeInteger(request.amount) || request.amount < 1) throw new ProcessorRefusal('amount_invalid', 'Give a whole amount above nothing.')
-          if (request.amount > left) throw new ProcessorRefusal('amount_too_large', `Only ${left} of this charge is left.`)
+          if (!Number.isSafeInteger(request.amount) || request.amount < 1) throw new ProcessorRefusal('amount_invalid', 'Give a whole amount above zero.')
+          if (request.amount > left) throw new ProcessorRefusal('amount_too_large', `Only ${left} of this charge can still be refunded.`)
           if ((await listDisputes(tx, account, intent.id)).some(({ status }) => withheld.includes(status)))
-            throw new ProcessorRefusal('charge_disputed', 'This charge is disputed: its money is not here.')
+            throw new ProcessorRefusal('charge_disputed', 'This charge is disputed and cannot be refunded.')
           const card = readCard(intent.token!)!
           const now = clock.wall()
           const waits = card.refunds
@@ -257,7 +250,7 @@ export const openTestProcessor = ({
       forgetMethod: (id) =>
         call('forgetMethod', async () => {
           const found = await transact((tx) => forgetMethod(tx, account, id, clock.wall()))
-          if (!found) throw new ProcessorRefusal('method_unknown', 'There is no such method.')
+          if (!found) throw new ProcessorRefusal('method_unknown', 'There is no such payment method.')
         }),
       previewToken: (token) =>
         call('previewToken', async () => {
@@ -308,158 +301,24 @@ export const openTestProcessor = ({
   }
 }
 
-/** Writes down what came of a confirmation – state, charge, card and events – in one transaction. */
-const conclude = async (tx: Tx, intent: Locked<IntentRow>, method_id: string, card: Card, verdict: Verdict, at: Date): Promise<void> => {
-  await updateIntent(tx, intent, {
-    status: verdict.status,
-    method_id,
-    decline_code: verdict.status === 'failed' ? verdict.decline : null,
-    settles_at: verdict.status === 'processing' ? later(at, settlesAfter) : null,
-  })
-  if (verdict.status === 'succeeded') {
-    if (intent.kind === 'payment') {
-      await insertCharge(tx, intent, at)
-      if (card.disputes) await openDispute(tx, intent, card, card.disputes, at)
-    }
-    if (intent.reusable || intent.kind === 'setup') await keepMethod(tx, intent.account, method_id, at)
+/** Returns the card to charge: a new one, or a saved one of this customer. */
+const chosen = async (tx: Tx, { account, customer }: IntentRow, deps: Instrument): Promise<MethodRow> => {
+  if (deps.kind === 'token') {
+    if (!readCard(deps.token)) throw new ProcessorRefusal('token_unknown', 'There is no such token.')
+    return { account, id: newName('met'), created_at: tx.clock.wall(), customer, token: deps.token, kept_at: null, forgotten_at: null }
   }
-  if (verdict.status !== 'processing') await tell(tx, intent.account, card, `intent.${verdict.status}`, intent.id, at)
-}
-
-const settleIntent = async (tx: Tx, account: string, id: string): Promise<void> => {
-  const intent = await lockIntent(tx, account, id)
-  // Whoever was faster has seen to it.
-  if (!intent?.settles_at || intent.settles_at > tx.clock.wall()) return
-  const card = readCard(intent.token!)!
-  const verdict: Verdict = card.settles === 'failed' ? { status: 'failed', decline: 'insufficient_funds' } : { status: 'succeeded' }
-  await conclude(tx, intent, intent.method_id!, card, verdict, intent.settles_at)
-}
-
-const concludeRefund = async (tx: Tx, account: string, id: string): Promise<void> => {
-  const now = tx.clock.wall()
-  const settled = await settleRefund(tx, account, id, now)
-  if (!settled) return
-  const intent = await findIntent(tx, account, settled.intent_id)
-  await tell(tx, account, readCard(intent!.token!)!, 'refund.updated', id, now)
-}
-
-/** Those that keep the money of the charge. */
-const withheld: readonly DisputeRow['status'][] = ['needs_response', 'under_review', 'lost']
-
-const openDispute = async (tx: Tx, { account, id, amount, currency }: IntentRow, card: Card, { opens, becomes }: NonNullable<Card['disputes']>, at: Date) => {
-  const dispute: DisputeRow = {
-    account,
-    id: newName('dis'),
-    created_at: at,
-    intent_id: id,
-    status: opens,
-    amount,
-    currency,
-    reason: 'fraudulent',
-    respond_by: opens === 'needs_response' ? later(at, respondWithin) : null,
-    settles_at: becomes ? later(at, settlesAfter) : null,
-    settles_to: becomes ?? null,
-  }
-  await insertDispute(tx, dispute)
-  await tell(tx, account, card, 'dispute.updated', dispute.id, at)
-}
-
-/** A dispute becomes something else, by itself or because it was accepted. */
-const turn = async (tx: Tx, dispute: Locked<DisputeRow>, status: DisputeRow['status']): Promise<DisputeRow> => {
-  const at = tx.clock.wall()
-  const intent = known(await findIntent(tx, dispute.account, dispute.intent_id), 'intent')
-  const respond_by = status === 'needs_response' ? later(at, respondWithin) : null
-  const after = await updateDispute(tx, dispute, { status, respond_by, settles_at: null, settles_to: null })
-  await tell(tx, dispute.account, readCard(intent.token!)!, 'dispute.updated', dispute.id, at)
-  return after
-}
-
-const concludeDispute = async (tx: Tx, account: string, id: string): Promise<void> => {
-  const dispute = await lockDispute(tx, account, id)
-  if (dispute?.settles_at && dispute.settles_at <= tx.clock.wall()) await turn(tx, dispute, dispute.settles_to!)
-}
-
-/** Lays an event ready to be told: as often and as late as the card has it. */
-const tell = (tx: Tx, account: string, { calls_back }: Card, kind: ProcessorEventKind, object_id: string, at: Date): Promise<void> => {
-  const due_at = calls_back === 'late' ? later(at, lateBy) : at
-  const callback = { account, event_id: newName('evt'), kind, object_id, happened_at: at, due_at, taken_at: null }
-  return insertCallbacks(tx, calls_back === 'never' ? [] : calls_back === 'twice' ? [callback, callback] : [callback])
-}
-
-/** The card that pays: a new one, or one that this customer had kept. */
-const chosen = async (tx: Tx, { account, customer }: IntentRow, means: Instrument): Promise<MethodRow> => {
-  if (means.kind === 'token') {
-    if (!readCard(means.token)) throw new ProcessorRefusal('token_unknown', 'There is no such token.')
-    return { account, id: newName('met'), created_at: tx.clock.wall(), customer, token: means.token, kept_at: null, forgotten_at: null }
-  }
-  const method = await findMethod(tx, account, means.id)
+  const method = await findMethod(tx, account, deps.id)
   if (!method || method.customer !== customer || !method.kept_at || method.forgotten_at)
-    throw new ProcessorRefusal('method_unknown', 'This customer keeps no such card.')
+    throw new ProcessorRefusal('method_unknown', 'This customer has no such card.')
   return method
 }
 
 const checkAmount = ({ kind, amount, currency }: { kind: string; amount: number; currency: string }): void => {
-  if (!/^[a-z]{3}$/.test(currency)) throw new ProcessorRefusal('currency_invalid', 'Give a currency as three small letters.')
+  if (!/^[a-z]{3}$/.test(currency)) throw new ProcessorRefusal('currency_invalid', 'Give a currency as three lower-case letters.')
   const { minimum, maximum } = kind === 'setup' ? { minimum: 0, maximum: 0 } : chargeable(currency)
   if (!Number.isSafeInteger(amount)) throw new ProcessorRefusal('amount_invalid', 'Give a whole amount.')
-  if (amount < minimum) throw new ProcessorRefusal('amount_too_small', `The least that can be charged is ${minimum}.`)
-  if (amount > maximum) throw new ProcessorRefusal('amount_too_large', `The most that can be charged is ${maximum}.`)
+  if (amount < minimum) throw new ProcessorRefusal('amount_too_small', `The smallest amount that can be charged is ${minimum}.`)
+  if (amount > maximum) throw new ProcessorRefusal('amount_too_large', `The largest amount that can be charged is ${maximum}.`)
 }
 
 const loadIntent = async (tx: Tx, account: string, id: string): Promise<Intent> => presentIntent(known(await findIntent(tx, account, id), 'intent'))
-
-const presentIntent = ({ account, id, kind, status, amount, currency, client_secret, metadata, charged_at, ...row }: IntentRow): Intent => ({
-  id,
-  kind,
-  status,
-  amount,
-  currency,
-  client_secret,
-  metadata,
-  method: row.token === null || row.method_id === null ? null : methodOf(account, row.method_id, row.token, readCard(row.token)!),
-  decline: row.decline_code === null ? null : declineOf(row.decline_code as DeclineCode),
-  charged_at,
-})
-
-const presentRefund = ({ id, intent_id, status, amount, currency, metadata }: RefundRow): ProcessorRefund => ({
-  id,
-  intent_id,
-  status,
-  amount,
-  currency,
-  metadata,
-})
-
-const presentDispute = ({ id, intent_id, status, amount, currency, reason, respond_by }: DisputeRow, now: Date): ProcessorDispute => ({
-  id,
-  intent_id,
-  status,
-  amount,
-  currency,
-  reason,
-  respond_by,
-  past_due: respond_by !== null && respond_by <= now,
-  given_back: status === 'prevented',
-  asleep: false,
-})
-
-const reviveDispute = (dispute: ProcessorDispute): ProcessorDispute => ({ ...dispute, respond_by: dispute.respond_by && new Date(dispute.respond_by) })
-
-/** An answer that was stored comes back with its time as text. */
-const revive = (intent: Intent): Intent => ({ ...intent, charged_at: intent.charged_at && new Date(intent.charged_at) })
-
-const known = <T>(value: T | undefined, what: string): T => {
-  if (value === undefined) throw new ProcessorRefusal(`${what}_unknown`, `There is no such ${what}.`)
-  return value
-}
-
-const letters = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-const newName = (kind: string): string => `test_${kind}_${randomText(24, letters)}`
-
-/** The same text for the same request, in whatever order its fields come. */
-const canonical = (value: unknown): string =>
-  JSON.stringify(value, (_, part: unknown) =>
-    part !== null && typeof part === 'object' && !Array.isArray(part)
-      ? Object.fromEntries(Object.entries(part).toSorted(([a], [b]) => (a < b ? -1 : 1)))
-      : part,
-  )

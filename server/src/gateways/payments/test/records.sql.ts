@@ -1,4 +1,5 @@
 import { sql, type Generated } from 'kysely'
+import { lockRow, markLocked } from '../../../platform/postgres/locks.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { json } from '../../../platform/postgres/parts.sql.ts'
 import type { DisputeStatus, IntentKind, IntentStatus, ProcessorEventKind, RefundStatus } from '../payments.ts'
@@ -96,7 +97,7 @@ export type ChargeRow = Readonly<ChargeTable>
 export type RefundRow = Readonly<RefundTable>
 export type DisputeRow = Readonly<DisputeTable>
 export type CallbackRow = Readonly<Omit<CallbackTable, 'position'>>
-/** An intent with the card it was last confirmed with, and when it was charged. */
+/** An intent with the card of its last confirmation and the time of its charge. */
 export type IntentRow = Readonly<Omit<IntentTable, 'lost'> & { lost: number; token: string | null; charged_at: Date | null }>
 
 const intents = (db: Db, account: string) =>
@@ -111,11 +112,11 @@ const intents = (db: Db, account: string) =>
 export const findIntent = (db: Db, account: string, id: string): Promise<IntentRow | undefined> =>
   intents(db, account).where('i.id', '=', id).executeTakeFirst()
 
-/** Protects the intent's state and money: confirming, cancelling, settling and refunding take turns. */
+/** Locks the intent, so that confirmation, cancellation, settlement and refunds run one at a time. */
 export const lockIntent = async (tx: Tx, account: string, id: string): Promise<Locked<IntentRow> | undefined> => {
   await tx.q.selectFrom('test_processor.intents').select('id').where('account', '=', account).where('id', '=', id).forUpdate().execute()
-  // Read only now: what was joined while waiting for the lock could be old.
-  return (await findIntent(tx, account, id)) as Locked<IntentRow> | undefined
+  // Reads the row again after the lock, because joined rows may have changed while waiting.
+  return markLocked(await findIntent(tx, account, id))
 }
 
 export const listIntents = (db: Db, account: string, customer: string, metadata: Readonly<Record<string, string>>): Promise<IntentRow[]> =>
@@ -144,7 +145,7 @@ export const updateIntent = async (
   await tx.q.updateTable('test_processor.intents').set(change).where('account', '=', intent.account).where('id', '=', intent.id).execute()
 }
 
-/** How many other intents a card paid and did not pay, whether or not these were called off since. */
+/** Counts the other intents that a card paid or declined, including those canceled since. */
 export const countOthers = async (tx: Tx, { account, id }: Locked<IntentRow>, method_id: string): Promise<{ paid: number; declined: number }> =>
   tx.q
     .selectFrom('test_processor.intents')
@@ -174,7 +175,7 @@ export const keepMethod = async (tx: Tx, account: string, id: string, at: Date):
     .execute()
 }
 
-/** False: there is no such card. */
+/** Marks a card as deleted. Returns false if there is no such card. */
 export const forgetMethod = async (tx: Tx, account: string, id: string, at: Date): Promise<boolean> => {
   const { numUpdatedRows } = await tx.q
     .updateTable('test_processor.methods')
@@ -193,7 +194,7 @@ export const insertCharge = async (tx: Tx, intent: Locked<IntentRow>, charged_at
     .execute()
 }
 
-/** How much of an intent has gone back or is on its way, by a refund or by a dispute that was prevented. */
+/** Returns the amount of an intent that was or is being returned by refunds or prevented disputes. */
 export const refundedOf = async (tx: Tx, { account, id }: Locked<IntentRow>): Promise<number> => {
   const { rows } = await sql<{ sum: number }>`
     select coalesce(sum(amount), 0)::bigint as sum from (
@@ -213,9 +214,9 @@ const disputes = (db: Db, account: string) => db.q.selectFrom('test_processor.di
 export const findDispute = (db: Db, account: string, id: string): Promise<DisputeRow | undefined> =>
   disputes(db, account).where('id', '=', id).executeTakeFirst()
 
-/** Protects the dispute's state: accepting it and what becomes of it by itself take turns. */
+/** Locks the dispute, so that its acceptance and its due status changes run one at a time. */
 export const lockDispute = async (tx: Tx, account: string, id: string): Promise<Locked<DisputeRow> | undefined> =>
-  (await disputes(tx, account).where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<DisputeRow> | undefined
+  await lockRow(disputes(tx, account).where('id', '=', id), 'update')
 
 export const listDisputes = (db: Db, account: string, intent_id: string): Promise<DisputeRow[]> =>
   disputes(db, account).where('intent_id', '=', intent_id).orderBy('created_at').orderBy('id').execute()
@@ -250,7 +251,7 @@ export const listRefunds = (db: Db, account: string, intent_id: string, metadata
     .orderBy('id')
     .execute()
 
-/** What should have settled by now. */
+/** Returns the intents, refunds and disputes that are due to settle. */
 export const findSettling = async (db: Db, now: Date) => {
   const settling = (table: 'test_processor.intents' | 'test_processor.refunds' | 'test_processor.disputes') =>
     db.q.selectFrom(table).select(['account', 'id']).where('settles_at', '<=', now).orderBy('settles_at').execute()
@@ -262,7 +263,7 @@ export const findSettling = async (db: Db, now: Date) => {
   return { intents, refunds, disputes }
 }
 
-/** Ends the wait of a refund, once. Nothing: somebody else has done it. */
+/** Settles a pending refund once. Returns undefined if a concurrent call has done it. */
 export const settleRefund = (tx: Tx, account: string, id: string, now: Date): Promise<{ status: RefundStatus; intent_id: string } | undefined> =>
   tx.q
     .updateTable('test_processor.refunds')
@@ -273,7 +274,7 @@ export const settleRefund = (tx: Tx, account: string, id: string, now: Date): Pr
     .returning(['status', 'intent_id'])
     .executeTakeFirst()
 
-/** Protects a key: whoever comes with the same one waits, and then finds the answer. */
+/** Locks an idempotency key. A concurrent request with the same key waits and then finds the response. */
 export const takeKey = async (tx: Tx, account: string, key: string): Promise<void> => {
   await sql`select pg_advisory_xact_lock(hashtextextended(${JSON.stringify(['test_processor.key', account, key])}, 0))`.execute(tx.q)
 }
@@ -287,7 +288,7 @@ export const findKey = (tx: Tx, account: string, key: string, now: Date): Promis
     .where('expires_at', '>', now)
     .executeTakeFirst()
 
-/** Writes an answer down with the effect it tells of. One that was forgotten makes way. */
+/** Stores the response of an idempotency key in the transaction of its effect. Replaces an expired response of the same key. */
 export const keepKey = async (tx: Tx, row: { account: string; key: string; fingerprint: string; answer: object; expires_at: Date }): Promise<void> => {
   await tx.q
     .insertInto('test_processor.keys')
@@ -315,7 +316,7 @@ export const listWaitingAccounts = async (db: Db, now: Date): Promise<string[]> 
     ({ account }) => account,
   )
 
-/** Hands out what is due, oldest first, each row to one caller. */
+/** Removes due events from the queue and returns them, oldest first. Each event is returned to one caller only. */
 export const takeCallbacks = async (tx: Tx, account: string, limit: number, now: Date): Promise<CallbackRow[]> => {
   const taken = await tx.q
     .updateTable('test_processor.callbacks')

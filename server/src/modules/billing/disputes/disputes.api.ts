@@ -1,18 +1,19 @@
+import { inWallTime } from '../../../platform/clocks.sql.ts'
 import { acceptDispute, getDispute, listDisputes, paginate } from '@bursar/contract'
-import { job, read, steps, sweep } from '../../handlers.ts'
+import { job, read, multiStep, sweep } from '../../handlers.ts'
 import { confine } from '../../organizations/index.ts'
-import { listDisputes as list } from './disputes.sql.ts'
-import { begin, find, followDue, followNamed, proceed, show } from './disputes.ts'
+import { listDisputes as list } from '../records/disputes.sql.ts'
+import { begin, requireDispute, followDue, followNamed, proceed, presentDispute } from './disputes.ts'
 
 export const operations = [
-  read(listDisputes, async (db, { reach, query }) => {
-    const { items, total, next_cursor } = await list(db, confine(reach, 'sales:read'), query)
-    return paginate(query, await show(db, reach, items), total, next_cursor)
+  read(listDisputes, async (db, { scope, query }) => {
+    const { items, total, next_cursor } = await list(db, confine(scope, 'sales:read'), query)
+    return paginate(query, items.map(presentDispute), total, next_cursor)
   }),
-  read(getDispute, async (db, { reach, params }) => (await show(db, reach, [await find(db, reach, params.id)]))[0]!),
-  steps(acceptDispute, {
-    begin: (tx, { reach, params }) => begin(tx, reach, params.id),
-    proceed: (means, { reach }, intended) => proceed(means, reach, intended),
+  read(getDispute, async (db, { scope, params }) => presentDispute(await requireDispute(db, scope, params.id))),
+  multiStep(acceptDispute, {
+    begin: (tx, { scope, params }) => begin(inWallTime(tx), scope, params.id),
+    proceed: (deps, { scope }, intended) => proceed(deps, scope, intended),
   }),
 ]
 

@@ -1,3 +1,4 @@
+import { inWallTime } from '../../../platform/clocks.sql.ts'
 import {
   acceptDispute,
   confirmClientCheckout,
@@ -17,7 +18,7 @@ import {
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readBooks } from '../../../../test/harness/books.ts'
-import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { openPayments } from '../../../gateways/payments/open.ts'
 import type { ProcessorDispute } from '../../../gateways/payments/payments.ts'
@@ -28,7 +29,7 @@ import { newId } from '../../../kernel/ids.ts'
 import { regularWork } from '../../../main/wire.ts'
 import { findAccountAnywhere } from '../payments/attempts.sql.ts'
 import { processorOf } from '../payments/attempts.ts'
-import { receive } from '../payments/hearing.ts'
+import { receive } from '../payments/processor-events.ts'
 import { begin, follow, followNamed, proceed, settle } from './disputes.ts'
 
 let world: World
@@ -44,18 +45,18 @@ afterAll(async () => {
 
 const errorOf = (answer: { status: number; body: unknown }) => `${answer.status} ${(answer.body as { error: string }).error}`
 const times = <T>(count: number, work: (at: number) => Promise<T>): Promise<T[]> => Promise.all(Array.from({ length: count }, (_, at) => work(at)))
-/** What the processor has to say is heard, and done. */
+/** Fetches and applies the processor's events. */
 const hear = async () => {
-  await regularWork.find(({ name }) => name === 'billing.hear')!.run(deployment.means)
+  await regularWork.find(({ name }) => name === 'billing.hear')!.run(deployment.deps)
   await deployment.work()
 }
-/** What becomes of a dispute by itself has become of it, and is heard. */
+/** Advances the clock until the bank has decided the dispute, and applies the decision. */
 const decide = async () => {
   world.clock.advance(settlesAfter)
   await hear()
 }
 
-/** Somebody bought something for 29.00, of which 4.63 are tax, and their bank asks for the money back. */
+/** A purchase of 29.00, of which 4.63 are tax, with a card whose payment is disputed. */
 const open = async (card = 'tok_dispute', product: Record<string, unknown> = {}) => {
   const shop = await world.shop()
   const { api, organization } = shop
@@ -87,7 +88,7 @@ const open = async (card = 'tok_dispute', product: Record<string, unknown> = {})
       await deployment.sweep('entitlements.apply')
       return (await api.call(listBenefitGrants, { query: {} })).items.map(({ is_granted }) => is_granted)
     },
-    /** Every account of the ledger that is not even, and that it sums to nothing. */
+    /** The ledger accounts with a balance. Also checks that the ledger sums to zero. */
     ledger: async () => {
       const found = await rows<{ account: string; amount: number }>(
         'select account, sum(amount)::int as amount from ledger_entries where organization_id = $1 group by 1 having sum(amount) <> 0 order by 1',
@@ -104,7 +105,7 @@ const open = async (card = 'tok_dispute', product: Record<string, unknown> = {})
 const earned = { processor: 2900, revenue: -2437, tax: -463 }
 const withheld = { disputed: 2900, revenue: -2437, tax: -463 }
 
-test('a payment that is disputed is listed with whose it is, and its money is withheld; it cannot be refunded besides', async () => {
+test('lists a disputed payment with its customer, withholds the money, and refuses a refund', async () => {
   const { api, order, dispute, ledger, granted, refund, organization } = await open()
   expect(await ledger()).toEqual(earned)
   await hear()
@@ -133,7 +134,7 @@ test('a payment that is disputed is listed with whose it is, and its money is wi
   expect([await query({ sorting: ['-amount'] }), await query({ organization_id: [organization.id] })]).toEqual([1, 1])
 })
 
-test('what is lost is gone for good, and ends what was bought; what is told twice happens once', async () => {
+test('posts a lost dispute to the ledger once and revokes the benefits of the order', async () => {
   const { api, order, dispute, ledger, facts, granted, refund } = await open('tok_dispute_lost')
   await hear()
   expect([(await dispute()).status, await granted()]).toEqual(['needs_response', [true]])
@@ -146,11 +147,11 @@ test('what is lost is gone for good, and ends what was bought; what is told twic
   expect((await api.call(getOrder, { params: { id: order.id } })).status).toBe('paid')
 })
 
-test('a dispute that nobody speaks of any more is looked at by itself, day by day', async () => {
+test('polls an open dispute daily if no event arrives', async () => {
   const { dispute, ledger } = await open('tok_dispute_won')
   await hear()
   expect(await dispute()).toMatchObject({ closed: false })
-  // It is decided, and the news of it is lost.
+  // The dispute is decided, but its event is lost.
   world.clock.advance(settlesAfter)
   await world.database.owner((owner) => owner.query('delete from test_processor.callbacks'))
   world.clock.advance(25 * 3_600_000)
@@ -159,7 +160,7 @@ test('a dispute that nobody speaks of any more is looked at by itself, day by da
   expect(await ledger()).toEqual(earned)
 })
 
-test('what is won comes back, and nothing was taken away meanwhile', async () => {
+test('returns the withheld money of a won dispute, and keeps the benefits while the dispute is open', async () => {
   const { dispute, ledger, facts, granted, refund } = await open('tok_dispute_won')
   await hear()
   expect([(await dispute()).status, await ledger()]).toEqual(['under_review', withheld])
@@ -169,18 +170,18 @@ test('what is won comes back, and nothing was taken away meanwhile', async () =>
   expect((await refund(100)).status).toBe(201)
 })
 
-test('a warning withholds nothing and can be answered by a refund; the dispute that comes all the same takes all of it', async () => {
+test('withholds nothing for an early warning and allows a refund; a later dispute still withholds the full amount', async () => {
   const { dispute, ledger, refund } = await open('tok_dispute_warned')
   await hear()
   expect([(await dispute()).status, await ledger()]).toEqual(['early_warning', earned])
   expect((await refund(1000)).status).toBe(201)
   await decide()
   expect(await dispute()).toMatchObject({ status: 'needs_response', amount: 2627, tax_amount: 273 })
-  // The bank takes all of it, whatever went back before: the processor is left with less than nothing.
+  // The bank takes the full amount despite the earlier refund, so the processor account becomes negative.
   expect(await ledger()).toEqual({ processor: -1190, disputed: 2900, revenue: -1437, tax: -273 })
 })
 
-test('what is prevented is a refund that the processor has paid, with its reason and its dispute', async () => {
+test('records a prevented dispute as a refund with reason dispute_prevention', async () => {
   const { api, order, dispute, ledger, events, granted } = await open('tok_dispute_prevented')
   await hear()
   await decide()
@@ -201,7 +202,7 @@ test('what is prevented is a refund that the processor has paid, with its reason
   expect(kinds.slice(kinds.indexOf('refund.created'))).toEqual(['refund.created', 'order.updated', 'order.refunded'])
 })
 
-test('a lost dispute ends the subscription that the payment was for, and says so', async () => {
+test('ends the subscription of a lost dispute and emits its events', async () => {
   const { api, dispute, events, granted } = await open('tok_dispute', { recurring_interval: 'month' })
   await hear()
   const { id } = await dispute()
@@ -214,7 +215,7 @@ test('a lost dispute ends the subscription that the payment was for, and says so
   expect(await granted()).toEqual([false])
 })
 
-test('only what waits for an answer can be accepted, by who may, and of one’s own', async () => {
+test('accepts a dispute once, and only if it needs a response and belongs to the organization', async () => {
   const { api, dispute, theirs, ledger } = await open()
   await hear()
   const { id } = await dispute()
@@ -224,7 +225,7 @@ test('only what waits for an answer can be accepted, by who may, and of one’s 
   expect(errorOf(await stranger.api.send(getDispute, { params: { id } }))).toBe('404 ResourceNotFound')
   expect(errorOf(await stranger.api.send(acceptDispute, { params: { id: (await stranger.dispute()).id } }))).toBe('409 DisputeNotOpenError')
   const answers = await times(5, () => api.send(acceptDispute, { params: { id } }))
-  // Whoever comes after the first finds it lost, or gives up the same.
+  // The other requests find the dispute already lost (409), or repeat the acceptance with the same result (200).
   for (const answer of answers) expect(['200 lost', '409 DisputeNotOpenError']).toContain(answer.status === 200 ? `200 ${answer.body.status}` : errorOf(answer))
   expect(answers.some(({ status }) => status === 200)).toBe(true)
   expect((await theirs()).map(({ status }) => status)).toEqual(['lost'])
@@ -232,7 +233,7 @@ test('only what waits for an answer can be accepted, by who may, and of one’s 
   expect(errorOf(await api.send(acceptDispute, { params: { id } }))).toBe('409 DisputeNotOpenError')
 })
 
-test.each(['before', 'after'] as const)('a processor that goes silent %s it has heard that we give up hears it again, and it is lost once', async (when) => {
+test.each(['before', 'after'] as const)('repeats an acceptance if the processor fails %s receiving it, and posts one loss', async (when) => {
   const { api, dispute, theirs, facts, organization } = await open()
   await hear()
   const { id } = await dispute()
@@ -241,10 +242,10 @@ test.each(['before', 'after'] as const)('a processor that goes silent %s it has 
     ...world.base,
     misbehave: (call: ProcessorCall) => (call === 'acceptDispute' && faults-- > 0 ? when : undefined),
   })
-  const means = { ...deployment.means, gateways: { ...deployment.means.gateways, payments } }
-  const reach = within(organization.id, 'machine', 'phase2')
-  const intended = await world.transact((tx) => begin(tx, reach, id))
-  expect(await proceed(means, reach, intended)).toMatchObject({ status: 'needs_response' })
+  const deps = { ...deployment.deps, gateways: { ...deployment.deps.gateways, payments } }
+  const scope = within(organization.id, 'machine', 'phase2')
+  const intended = await world.transact((tx) => begin(inWallTime(tx), scope, id))
+  expect(await proceed(deps, scope, intended)).toMatchObject({ status: 'needs_response' })
   expect((await theirs()).map(({ status }) => status)).toEqual([when === 'before' ? 'needs_response' : 'lost'])
   world.clock.advance(31_000)
   await deployment.sweep('billing.follow_disputes')
@@ -254,7 +255,7 @@ test.each(['before', 'after'] as const)('a processor that goes silent %s it has 
   await payments.close()
 })
 
-test('what the bank decides in the same moment is not ours to give up', async () => {
+test('refuses an acceptance if the bank decides the dispute at the same moment', async () => {
   const { api, dispute, organization, account_id } = await open('tok_dispute_lost')
   await hear()
   const { id } = await dispute()
@@ -264,11 +265,11 @@ test('what the bank decides in the same moment is not ours to give up', async ()
   expect(errorOf(await api.send(acceptDispute, { params: { id } }))).toBe('409 DisputeNotOpenError')
   expect((await api.call(getDispute, { params: { id } })).status).toBe('under_review')
   world.clock.advance(settlesAfter)
-  await follow(deployment.means, organization.id, id)
+  await follow(deployment.deps, organization.id, id)
   expect((await api.call(getDispute, { params: { id } })).status).toBe('won')
 })
 
-test('one that nobody told us of is found when a refund is refused because of it', async () => {
+test('finds a dispute whose event was lost when a refund fails because of that dispute', async () => {
   const { list, refund } = await open('tok_dispute_untold')
   await hear()
   expect(await list()).toEqual([])
@@ -278,7 +279,7 @@ test('one that nobody told us of is found when a refund is refused because of it
   expect(errorOf(await refund(100))).toBe('403 RefundDisputedPayment')
 })
 
-test('a dispute that is heard of before the order is there is looked into with the order', async () => {
+test('applies a dispute that arrives before its order once the order exists', async () => {
   const shop = await world.shop()
   const { api } = shop
   const { id } = await api.call(createProduct, {
@@ -295,25 +296,26 @@ test('a dispute that is heard of before the order is there is looked into with t
       [shop.organization.id],
     ),
   )
-  await followNamed(deployment.means, { organization_id: shop.organization.id, account_id: rows[0]!.id, processor_dispute_id: rows[0]!.name })
+  await followNamed(deployment.deps, { organization_id: shop.organization.id, account_id: rows[0]!.id, processor_dispute_id: rows[0]!.name })
   expect((await api.call(listDisputes, {})).items).toEqual([])
   await deployment.work()
   expect((await api.call(listDisputes, {})).items).toMatchObject([{ status: 'needs_response', amount: 2900 }])
 })
 
-test('the same event twenty times at once, and old news after new, give one dispute and one booking [race]', async () => {
+test('creates one dispute and one ledger posting for twenty concurrent events with outdated statuses [race]', async () => {
   for (let round = 0; round < 5; round++) {
     const { organization, account_id, theirs, list, ledger, facts } = await open('tok_dispute_lost', round % 2 === 0 ? {} : { recurring_interval: 'month' })
     const { id: name, intent_id } = (await theirs())[0]!
-    const account = (await findAccountAnywhere(deployment.means.db, account_id))!
-    const processor = processorOf(deployment.means, account)
+    const account = (await findAccountAnywhere(deployment.deps.db, account_id))!
+    const processor = processorOf(deployment.deps, account)
     const opened = await processor.readDispute(name)
-    // However it is heard: as an event, as a job, as what was read a while ago.
+    // Delivers the dispute as processor events and as jobs. Further below, it is also applied directly with outdated
+    // statuses.
     const event = { id: `evt-${round}`, kind: 'dispute.updated' as const, object_id: name }
     await times(20, (at) =>
       at % 2 === 0
         ? world.transact((tx) => receive(tx, account, event))
-        : followNamed(deployment.means, { organization_id: organization.id, account_id, processor_dispute_id: name }),
+        : followNamed(deployment.deps, { organization_id: organization.id, account_id, processor_dispute_id: name }),
     )
     expect((await list()).map(({ status }) => status)).toEqual(['needs_response'])
     expect([await facts(), await ledger()]).toEqual([['dispute_withheld'], withheld])
@@ -321,12 +323,14 @@ test('the same event twenty times at once, and old news after new, give one disp
     const lost = await processor.readDispute(name)
     const warned: ProcessorDispute = { ...opened, status: 'early_warning', respond_by: null }
     const news = [lost, opened, warned, { ...opened, status: 'under_review' as const }]
-    await times(20, (at) => deployment.means.transact((tx) => settle(tx, deployment.means, { organization_id: organization.id, account_id }, news[at % 4]!)))
+    await times(20, (at) =>
+      deployment.deps.transact((tx) => settle(inWallTime(tx), deployment.deps, { organization_id: organization.id, account_id }, news[at % 4]!)),
+    )
     expect((await list()).map(({ status }) => status)).toEqual(['lost'])
     expect([await facts(), await ledger()]).toEqual([['dispute_withheld', 'dispute_lost'], {}])
-    // Another verdict afterwards is looked at by a person, not booked.
-    await deployment.means.transact((tx) =>
-      settle(tx, deployment.means, { organization_id: organization.id, account_id }, { ...lost, intent_id, status: 'won' }),
+    // A different final status that arrives later is logged as an error and not posted to the ledger.
+    await deployment.deps.transact((tx) =>
+      settle(inWallTime(tx), deployment.deps, { organization_id: organization.id, account_id }, { ...lost, intent_id, status: 'won' }),
     )
     expect([await facts(), (await list()).map(({ status }) => status)]).toEqual([['dispute_withheld', 'dispute_lost'], ['lost']])
     await deployment.work()

@@ -1,9 +1,9 @@
 import { sql } from 'kysely'
 import { json } from '../../../platform/postgres/parts.sql.ts'
-import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import type { OrderRow, OrderTaxRow } from '../orders/orders.sql.ts'
-import type { RefundRow } from '../refunds/refunds.sql.ts'
-import type { Facts } from './engine/facts.ts'
+import type { BusinessTx, Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { OrderRow, OrderTaxRow } from '../records/orders.sql.ts'
+import type { RefundRow } from '../records/refunds.sql.ts'
+import type { Facts } from './calc/facts.ts'
 
 export interface DocumentRow {
   organization_id: string
@@ -44,7 +44,7 @@ export const findDocument = (db: Db, { organization_id, id }: Order, { kind, ref
 export const readDocument = (db: Db, organization_id: string, id: string): Promise<DocumentRow | undefined> =>
   db.q.selectFrom('documents').selectAll().where('organization_id', '=', organization_id).where('id', '=', id).executeTakeFirst()
 
-/** Under the lock of its order, which decides who writes it. */
+/** Inserts a document. The caller must have locked the order, so that each document is inserted once. */
 export const insertDocument = (tx: Tx, _order: Locked<OrderRow>, row: DocumentRow): Promise<DocumentRow> =>
   tx.q
     .insertInto('documents')
@@ -52,9 +52,9 @@ export const insertDocument = (tx: Tx, _order: Locked<OrderRow>, row: DocumentRo
     .returningAll()
     .executeTakeFirstOrThrow()
 
-/** Under the lock of its order: what a file was made of and where it lies change together. */
+/** Updates the content, checksum and file of a document together. The caller must have locked the order. */
 export const changeDocument = (
-  tx: Tx,
+  tx: BusinessTx,
   _order: Locked<OrderRow>,
   { organization_id, id }: DocumentRow,
   made: { facts: Facts; checksum: string; object_key: string },
@@ -67,14 +67,14 @@ export const changeDocument = (
     .returningAll()
     .executeTakeFirstOrThrow()
 
-/** How many credit notes a held order has: the next one counts on from there. */
+/** Counts the credit notes of a locked order. The next credit note gets this number plus one. */
 export const countCreditNotes = async (tx: Tx, { organization_id, id }: Locked<OrderRow>): Promise<number> => {
   const { rows } = await sql<{ count: number }>`
     select count(*)::int as count from documents where organization_id = ${organization_id} and order_id = ${id} and kind = 'credit_note'`.execute(tx.q)
   return rows[0]!.count
 }
 
-/** The number of each refund that has a credit note. */
+/** Returns the credit note number of each refund that has one. */
 export const creditNoteNumbers = async (db: Db, { organization_id, id }: Order): Promise<Map<string, string>> => {
   const { rows } = await sql<{ refund_id: string; number: string }>`
     select refund_id, facts->'refunds'->0->>'number' as number from documents
@@ -82,7 +82,7 @@ export const creditNoteNumbers = async (db: Db, { organization_id, id }: Order):
   return new Map(rows.map(({ refund_id, number }) => [refund_id, number]))
 }
 
-/** How the tax of each line of an order came about. */
+/** Returns the taxes of each line of an order. */
 export const taxesOf = (db: Db, organization_id: string, items: readonly string[]): Promise<OrderTaxRow[]> =>
   items.length === 0
     ? Promise.resolve([])
@@ -90,11 +90,11 @@ export const taxesOf = (db: Db, organization_id: string, items: readonly string[
         .selectFrom('order_taxes')
         .selectAll()
         .where('organization_id', '=', organization_id)
-        .where('order_item_id', 'in', [...items])
+        .where('order_item_id', '=', sql<string>`any(${items}::uuid[])`)
         .orderBy('id')
         .execute()
 
-/** What was given back of an order, in its order. */
+/** Returns the succeeded refunds of an order, oldest first. */
 export const refundsOf = (db: Db, { organization_id, id }: Order): Promise<RefundRow[]> =>
   db.q
     .selectFrom('refunds')

@@ -24,7 +24,7 @@ import {
   type Order,
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { readPaper } from '../../../../test/harness/papers.ts'
 import { openSales } from '../../../../test/harness/sales.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
@@ -44,7 +44,7 @@ afterAll(async () => {
 const berlin = { country: 'DE' as const, line1: 'Hauptstraße 1', postal_code: '10115', city: 'Berlin' }
 const errorOf = (answer: { status: number; body: unknown }) => `${answer.status} ${(answer.body as { error: string }).error}`
 
-/** A seller in Berlin who collects tax in four countries. */
+/** Creates a seller in Berlin with tax rates for three countries. */
 const open = async () => {
   const shop = await world.shop()
   const { api, organization } = shop
@@ -75,7 +75,7 @@ const open = async () => {
     if (process.env.BURSAR_TEST_PICTURES) writeFileSync(`${process.env.BURSAR_TEST_PICTURES}/${name}.pdf`, bytes)
     return { bytes, ...(await readPaper(bytes)) }
   }
-  /** The invoice of an order, asked for, made and fetched. */
+  /** Requests the invoice of an order, renders it and downloads it. */
   const invoice = async (id: string, name: string) => {
     await api.call(generateInvoice, { params: { id } })
     await deployment.work()
@@ -91,10 +91,10 @@ const open = async () => {
 
 const fixed = (price_amount: number, price_currency = 'eur') => ({ prices: [{ amount_type: 'fixed', price_amount, price_currency }] })
 const plain = (order: Order, amount: number) => formatAmount(amount, order.currency)
-/** Whether a page says so much, in the figures of its language. */
+/** True if the text contains the amount in the number format of its language. */
 const says = (text: string, order: Order, amount: number, decimal = '.') => text.includes(plain(order, amount).replace('.', decimal))
 
-test('an individual: the invoice is asked for, absent until made, then fetched by a short-lived link, and tells what the order says', async () => {
+test("responds 404 to a requested invoice until it is rendered, then returns a short-lived link to a file with the order's amounts", async () => {
   const { api, buy, invoice, events } = await open()
   const order = await buy(fixed(2900), { customer_billing_address: { country: 'DE' } })
   expect(order).toMatchObject({ total_amount: 2900, tax_amount: 463, is_invoice_generated: false })
@@ -125,12 +125,12 @@ test('an individual: the invoice is asked for, absent until made, then fetched b
   expect(paper.info).toMatchObject({ Title: `Rechnung ${order.invoice_number}`, Author: 'Acme Software GmbH', Language: 'de' })
   expect(paper.count).toBe(1)
   expect(paper.text).not.toContain('Seite')
-  // Asked for once more it is the same, and nobody hears of it.
+  // A second request returns the same bytes and emits no event.
   expect((await invoice(order.id, 'individual')).bytes.equals(paper.bytes)).toBe(true)
   expect((await events('order.updated')).length).toBe(before + 1)
 })
 
-test('when the billing details change it is made anew and absent until then; what else was told stays as it was', async () => {
+test('renders the invoice again after a change of billing details, and keeps all other content; responds 404 until then', async () => {
   const { api, buy, invoice, fetched } = await open()
   const order = await buy(fixed(2900), { customer_billing_name: 'Ada', customer_billing_address: berlin })
   const at = { params: { id: order.id } }
@@ -139,7 +139,7 @@ test('when the billing details change it is made anew and absent until then; wha
   const changed = await api.call(updateOrder, { ...at, body: { billing_name: '株式会社東京' } })
   expect(changed.is_invoice_generated).toBe(false)
   expect(errorOf(await api.send(getInvoice, at))).toBe('404 ResourceNotFound')
-  // The seller moves: that is for what is sold from now on.
+  // The seller moves. Only later sales show the new address.
   await api.call(updateSellerIdentity, { body: { legal_name: 'Elsewhere AG', address: { country: 'CH' } } })
   await deployment.work()
   expect((await api.call(getOrder, at)).is_invoice_generated).toBe(true)
@@ -147,14 +147,14 @@ test('when the billing details change it is made anew and absent until then; wha
   expect(text).toContain('株式会社東京')
   expect(text).toContain('Acme Software GmbH')
   expect(text).not.toContain('Elsewhere')
-  // A file that is behind, for whatever reason, is not handed out, and asking for it is enough.
+  // An outdated file is not returned, and a request for it renders it again.
   await world.database.owner((owner) => owner.query(`update documents set checksum = 'of something else' where order_id = $1`, [order.id]))
   expect(errorOf(await api.send(getInvoice, at))).toBe('404 ResourceNotFound')
   await deployment.work()
   expect((await api.send(getInvoice, at)).status).toBe(200)
 })
 
-test('a team: seats, the price of each tier, tax on top and the period', async () => {
+test('shows the seats, the price of each tier, the added tax and the period on the invoice of a team', async () => {
   const { api, buy, invoice } = await open()
   const tiers = [
     { min_seats: 1, max_seats: 5, price_per_seat: 1200 },
@@ -176,7 +176,7 @@ test('a team: seats, the price of each tier, tax on top and the period', async (
     expect(text).toContain(words)
 })
 
-test('a business abroad: no tax, and the sentence that says who owes it', async () => {
+test('shows no tax but the reverse-charge note on the invoice of a business abroad', async () => {
   const { buy, invoice } = await open()
   const buyer = {
     customer_name: 'Zoé',
@@ -199,7 +199,7 @@ test('a business abroad: no tax, and the sentence that says who owes it', async 
     expect(text).toContain(words)
 })
 
-test('a refund: the receipt says what was given back, and each refund has a credit note with a number of its own', async () => {
+test('lists refunds on the receipt, and creates a numbered credit note for each refund', async () => {
   const { api, buy, receipt, fetched } = await open()
   const order = await buy(fixed(2900), { customer_name: 'Ada', customer_billing_address: { country: 'DE' } })
   const at = { params: { id: order.id } }
@@ -224,7 +224,7 @@ test('a refund: the receipt says what was given back, and each refund has a cred
     const back = plain(order, refund.amount + refund.tax_amount).replace('.', ',')
     for (const words of ['Rechnungskorrektur', number, order.invoice_number!, `-${back}`, 'Auf Wunsch des Kunden']) expect(text).toContain(words)
   }
-  // Whoever paid finds them as well, and nobody else's.
+  // The customer can download the credit notes too, but not those of other customers.
   const session = async (customer_id: string) => world.client({ token: (await api.call(createCustomerSession, { body: { customer_id } })).token })
   const [me, eve] = [await session(order.customer.id), await session((await api.call(createCustomer, { body: { email: 'eve@people.test' } })).id)]
   const { items } = await me.call(listPortalRefunds, at)
@@ -255,7 +255,7 @@ test('a refund: the receipt says what was given back, and each refund has a cred
   expect(errorOf(await (await world.shop()).api.send(getCreditNote, { params: { id: refunds[0]!.id } }))).toBe('404 ResourceNotFound')
 })
 
-test('yen have no decimals, and names are set in whatever script they are written', async () => {
+test('prints yen amounts without decimal places, and names in any script', async () => {
   const { api, buy, invoice } = await open()
   const order = await buy(
     {
@@ -276,7 +276,7 @@ test('yen have no decimals, and names are set in whatever script they are writte
   expect(text).not.toMatch(/5,500\.00/)
 })
 
-test('who may not: drafts, void and unpaid orders have no invoice; what nobody paid has no receipt; strangers find nothing', async () => {
+test('refuses invoices of unpaid orders and receipts without a payment, and responds 404 to other tenants', async () => {
   const { api } = await open()
   const sales = openSales(world)
   const customer = await api.call(createCustomer, { body: { email: 'bob@people.test' } })
@@ -297,13 +297,13 @@ test('who may not: drafts, void and unpaid orders have no invoice; what nobody p
     expect(errorOf(await eve.send(operation, at))).toBe('404 ResourceNotFound')
   expect((await me.send(generatePortalInvoice, at)).status).toBe(202)
   await deployment.work()
-  // What came from before there were numbers has one from now on.
+  // The order had no invoice number. The request has assigned one.
   expect((await api.call(getOrder, at)).invoice_number).toMatch(/-0001$/)
   expect((await me.call(getPortalInvoice, at)).url).toContain('/storage/private/documents/')
   expect(errorOf(await me.send(getPortalReceipt, at))).toBe('404 ResourceNotFound')
 })
 
-test('asked for by many at once there is one, and numbers of credit notes follow each other', async () => {
+test('creates one document under concurrent requests, and numbers credit notes without gaps', async () => {
   const { api, buy, organization } = await open()
   const order = await buy(fixed(2900), { customer_name: 'Ada', customer_billing_address: { country: 'DE' } })
   const at = { params: { id: order.id } }

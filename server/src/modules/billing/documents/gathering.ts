@@ -4,16 +4,16 @@ import { referred } from '../../../platform/postgres/lists.sql.ts'
 import type { Db } from '../../../platform/postgres/postgres.ts'
 import { loadPrices } from '../../catalog/index.ts'
 import type { OrganizationRow } from '../../organizations/index.ts'
-import type { LoadedOrder } from '../orders/orders.sql.ts'
+import type { LoadedOrder } from '../records/orders.sql.ts'
 import { readPayment } from '../payments/attempts.sql.ts'
-import { paidBy, type RefundRow } from '../refunds/refunds.sql.ts'
+import { paidBy, type RefundRow } from '../records/refunds.sql.ts'
 import { identityOf } from '../sellers/sellers.ts'
 import { creditNoteNumbers, refundsOf, taxesOf, type DocumentRow, type Wanted } from './documents.sql.ts'
-import type { Facts, Given } from './engine/facts.ts'
-import { languageOf } from './engine/words.ts'
+import type { Facts, RefundFacts } from './calc/facts.ts'
+import { languageOf } from './calc/words.ts'
 
-/** What a document about an order will tell for good, as it is now. The order has its numbers. */
-export const gather = async (db: Db, seller: OrganizationRow, loaded: LoadedOrder, { kind }: Wanted, refunds: readonly Given[]): Promise<Facts> => {
+/** Collects the content of a document about an order. The order must already have its invoice number. */
+export const gather = async (db: Db, seller: OrganizationRow, loaded: LoadedOrder, { kind }: Wanted, refunds: readonly RefundFacts[]): Promise<Facts> => {
   const { order, items, customer, discount } = loaded
   const [identity, taxes, prices, paid] = await Promise.all([
     identityOf(db, seller),
@@ -66,7 +66,7 @@ export const gather = async (db: Db, seller: OrganizationRow, loaded: LoadedOrde
         tax_amount: item.tax_amount,
         proration: item.proration,
         tiers: prices.find(({ id }) => id === item.product_price_id)?.seat_tiers ?? null,
-        // Where several are levied on one line, their rates add up.
+        // If several taxes apply to one line, their rates are added.
         tax:
           levied.length === 0 ? null : { rate: sum(levied.map(({ rate }) => rate)), jurisdiction: levied.at(-1)!.jurisdiction, reason: levied.at(-1)!.reason },
       }
@@ -76,21 +76,21 @@ export const gather = async (db: Db, seller: OrganizationRow, loaded: LoadedOrde
   }
 }
 
-/** A document as it is to be now: what it told stays, but for who is billed and, on a receipt, what was given back since. */
+/** Returns the current content of a stored document. Only the billed party can change, and on a receipt the refunds. */
 export const renewed = async (db: Db, { kind, facts }: DocumentRow, loaded: LoadedOrder): Promise<Facts> => ({
   ...facts,
   buyer: buyerOf(loaded),
   refunds: kind === 'receipt' ? await givenBack(db, loaded) : facts.refunds,
 })
 
-/** What was given back of an order so far, with the numbers of its credit notes. */
+/** Returns the refunds of an order so far, with their credit note numbers. */
 export const numberedRefunds = async (db: Db, { order }: LoadedOrder): Promise<(RefundRow & { credit_note_number: string | null })[]> => {
   const [refunds, numbers] = await Promise.all([refundsOf(db, order), creditNoteNumbers(db, order)])
   return refunds.map((refund) => ({ ...refund, credit_note_number: numbers.get(refund.id) ?? null }))
 }
 
-/** The same, as a paper tells it. */
-export const givenBack = async (db: Db, loaded: LoadedOrder): Promise<Given[]> =>
+/** Returns the refunds of `numberedRefunds` in the form that a document stores. */
+export const givenBack = async (db: Db, loaded: LoadedOrder): Promise<RefundFacts[]> =>
   (await numberedRefunds(db, loaded)).map(({ credit_note_number: number, created_at, amount, tax_amount, reason }) => ({
     number,
     created_at: created_at.toISOString(),
@@ -114,7 +114,7 @@ const paymentOf = async (db: Db, { order }: LoadedOrder): Promise<Facts['payment
   return { brand, last4, paid_at: (payment.settled_at ?? payment.created_at).toISOString() }
 }
 
-/** Of what is told, whatever the order in which it was written down. */
+/** Returns the checksum of the facts, independent of the order of their keys. */
 export const checksumOf = (facts: Facts): string => createHash('sha256').update(canonical(facts)).digest('hex')
 
 const canonical = (value: unknown): string => {

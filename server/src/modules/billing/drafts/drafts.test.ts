@@ -22,8 +22,9 @@ import {
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readBooks } from '../../../../test/harness/books.ts'
-import { openDeployment, openLife, type End } from '../../../../test/harness/doom.ts'
+import { openDeployment, openLife, type End } from '../../../../test/harness/crashes.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
+import { counted } from '../../../../test/harness/pace.ts'
 import { openTestProcessor } from '../../../gateways/payments/test/processor.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { regularWork } from '../../../main/wire.ts'
@@ -43,16 +44,16 @@ type Given = Record<string, unknown>
 const fixed = (price_amount: number, price_currency = 'usd') => ({ amount_type: 'fixed', price_amount, price_currency }) as const
 const errorOf = (answer: { status: number; body: unknown }) => `${answer.status} ${(answer.body as { error: string }).error}`
 const locs = (answer: { body: unknown }) => (answer.body as { detail: { loc: (string | number)[] }[] }).detail.map(({ loc }) => loc.join('.'))
-/** Anna is there, and tells her bank that it is she. */
+/** Confirms the payment at the bank, as the customer would, and processes the processor's events. */
 const answerBank = async (client_secret: string) => {
   const processor = openTestProcessor({ url: world.config.database_url, environment: 'sandbox', clock: world.clock, log: world.base.log })
   await processor.completeAction(client_secret, true)
   await processor.close()
-  await regularWork.find(({ name }) => name === 'billing.hear')!.run(deployment.means)
+  await regularWork.find(({ name }) => name === 'billing.hear')!.run(deployment.deps)
 }
-const rounds = Number(process.env.BURSAR_TEST_ROUNDS ?? 20)
+const rounds = counted('ROUNDS', 20, 5)
 
-/** A seller that collects 19 % in Germany, and Anna there, who has left a card with it. */
+/** A seller that collects 19 % tax in Germany, and a German customer with the given saved card. */
 const open = async (card: string | null = 'tok_visa') => {
   const shop = await world.shop()
   const { api, organization } = shop
@@ -81,7 +82,7 @@ const open = async (card: string | null = 'tok_visa') => {
     seen: ({ id }: { id: string }) => api.call(getOrder, { params: { id } }),
     attempts: async ({ id }: { id: string }) =>
       (await api.call(listPayments, { query: { order_id: [id] } })).items.map(({ status, amount, trigger }) => [status, amount, trigger]),
-    /** What the processor took for drafts, by its own books. */
+    /** The amounts that the processor charged for drafts, according to the records of the test processor. */
     charged: async () => (await readBooks(world, organization.id)).charges.map(({ amount }) => amount).filter((amount) => amount !== 595 && amount !== 500),
     flag: (on: boolean) =>
       world.database.owner((owner) =>
@@ -90,7 +91,7 @@ const open = async (card: string | null = 'tok_visa') => {
           String(on),
         ]),
       ),
-    /** What our ledger says of an order. */
+    /** The ledger entries of an order and its payments. */
     ledger: async ({ id }: { id: string }) =>
       (
         await world.database.owner((owner) =>
@@ -107,7 +108,7 @@ const open = async (card: string | null = 'tok_visa') => {
   }
 }
 
-test('a draft says what will be charged, and is its seller’s alone; made final, it is charged, billed, numbered and told', async () => {
+test('creates a draft that only the seller sees, and charges, posts and numbers the order when it is finalized', async () => {
   const { api, book, anna, draft, finalize, attempts, charged, ledger, events, portal } = await open()
   const benefit = await api.call(createBenefit, { body: { type: 'custom', description: 'A handshake', properties: {} } })
   await api.call(updateProductBenefits, { params: { id: book.id }, body: { benefits: [benefit.id] } })
@@ -154,7 +155,7 @@ test('a draft says what will be charged, and is its seller’s alone; made final
   expect((await api.call(createRefund, { body: { order_id: made.id, reason: 'other', amount: 1000 } })).status).toBe('succeeded')
 })
 
-test('an amount of its own, another currency, nothing at all', async () => {
+test('creates drafts with a custom amount, in another currency, and with a total of zero', async () => {
   const { draft, product, finalize, charged, attempts } = await open()
   expect(await draft({ amount: 2500 })).toMatchObject({ subtotal_amount: 2500, tax_amount: 475, total_amount: 2975, description: 'Guide' })
   const abroad = await product([fixed(1000), { ...fixed(3000, 'eur'), tax_behavior: 'inclusive' }])
@@ -167,7 +168,7 @@ test('an amount of its own, another currency, nothing at all', async () => {
   expect(await charged()).toEqual([])
 })
 
-test('what cannot be ordered for somebody is told by its place', async () => {
+test('rejects an invalid draft with the location of each problem', async () => {
   const { api, wrong, product, draft, book } = await open()
   const nothing = newId(world.clock.wall())
   const stranger = await open(null)
@@ -187,19 +188,19 @@ test('what cannot be ordered for somebody is told by its place', async () => {
   const asked = await product([fixed(900)], { attached_custom_fields: [{ custom_field_id: field.id, required: true }] })
   expect(await wrong({ product_id: asked.id, custom_field_data: { size: 'large' } })).toEqual(['body.custom_field_data.size'])
   expect((await draft({ product_id: asked.id, custom_field_data: { size: 7, other: 1 } })).custom_field_data).toEqual({ size: 7 })
-  // Without an address nobody knows the tax; where nothing is to pay, nobody has to.
+  // Without an address the tax is unknown, so the draft is rejected. A free draft needs no tax.
   const bert = await api.call(createCustomer, { body: { email: 'bert@people.test' } })
   expect(await wrong({ customer_id: bert.id })).toEqual(['body.customer_id'])
   expect((await draft({ customer_id: bert.id, amount: 0 })).total_amount).toBe(0)
   expect((await api.call(listOrders, { query: { product_id: [book.id], status: ['draft'] } })).items).toHaveLength(1)
 })
 
-test('a payment that fails leaves the draft, says why, and can be tried again', async () => {
+test('returns the order to draft with the decline reason if the payment fails, and can finalize it again', async () => {
   const { draft, finalize, seen, attempts, ledger, events } = await open('tok_recovers_later')
   const made = await draft()
   const answer = await finalize(made)
-  expect(answer).toMatchObject({ status: 402, body: { error: 'PaymentFailed', detail: 'The card has insufficient funds. The order is a draft as before.' } })
-  expect(await seen(made)).toMatchObject({ status: 'draft', invoice_number: null, next_payment_attempt_at: null })
+  expect(answer).toMatchObject({ status: 402, body: { error: 'PaymentFailed', detail: 'The card has insufficient funds. The order stays a draft.' } })
+  expect(await seen(made)).toMatchObject({ status: 'draft', invoice_number: expect.stringMatching(/-000\d$/) as string, next_payment_attempt_at: null })
   await deployment.work()
   expect(await ledger(made)).toEqual([])
   let tries = 1
@@ -210,7 +211,7 @@ test('a payment that fails leaves the draft, says why, and can be tried again', 
   expect((await events('order.paid')).filter(({ data }) => data.id === made.id)).toHaveLength(1)
 })
 
-test('a bank that wants the customer to confirm, and a customer without a card', async () => {
+test('refuses to finalize if the bank requires an action, without a payment method, or with a method of another customer', async () => {
   const strict = await open('tok_3ds_always')
   const asked = await strict.draft()
   expect(errorOf(await strict.finalize(asked))).toBe('402 PaymentActionRequired')
@@ -227,7 +228,7 @@ test('a bank that wants the customer to confirm, and a customer without a card',
   expect((await finalize(made, { payment_method_id: await method() })).body).toMatchObject({ status: 'paid' })
 })
 
-test('whoever may not charge people who are not there does not, nor who takes no payments; a deleted customer pays nothing', async () => {
+test('refuses to finalize if off-session charges or payments are disabled, the customer is deleted, or the caller is another organization', async () => {
   const { api, anna, organization, draft, finalize, seen, flag, charged } = await open()
   const made = await draft()
   await flag(false)
@@ -245,7 +246,7 @@ test('whoever may not charge people who are not there does not, nor who takes no
   expect(errorOf(await finalize(made, {}, stranger.api))).toBe('404 ResourceNotFound')
 })
 
-test(`two who make a draft final at once charge it once, ${rounds} times`, async () => {
+test(`charges a draft once when two requests finalize it concurrently, ${rounds} times`, async () => {
   const { draft, finalize, seen, charged, attempts } = await open()
   for (let round = 0; round < rounds; round++) {
     const made = await draft()
@@ -257,7 +258,7 @@ test(`two who make a draft final at once charge it once, ${rounds} times`, async
   expect(await charged()).toEqual(Array.from({ length: rounds }, () => 1190))
 })
 
-test('one key is one charge, also for who was told no', async () => {
+test('charges once per idempotency key, also if the payment is declined', async () => {
   const { organization, draft, attempts } = await open()
   const token = (await organization.token()).secret
   const keyed = (key: string) => world.client({ token }, { 'idempotency-key': key })
@@ -271,15 +272,15 @@ test('one key is one charge, also for who was told no', async () => {
   expect(await poor.attempts(other)).toHaveLength(1)
 })
 
-test('ended after every effect: charged once or not at all, by the processor’s own record, and the order knows', { timeout: 240_000 }, async () => {
+test('charges once and marks the order paid after a crash following any effect of finalizing', { timeout: 240_000 }, async () => {
   const { organization, draft, seen, charged, ledger } = await open()
   const token = (await organization.token()).secret.reveal()
-  /** Finalizes in a process that ends there, and hands back what it did. */
+  /** Finalizes in a process that crashes at the given point, and returns its effects. */
   const run = async (id: string, end: End | null) => {
     const life = openLife(end)
     const doomed = await openDeployment(world, life)
     const answer = await doomed.client(token).send(finalizeOrder, { params: { id }, body: {} })
-    // Closing writes down which token was used.
+    // Copies the effects now, because closing the deployment adds one: the commit that stores when the token was last used.
     const effects = [...life.effects]
     await doomed.close()
     expect(answer.status).toBe(end === null ? 200 : 500)
@@ -288,7 +289,8 @@ test('ended after every effect: charged once or not at all, by the processor’s
   const effects = await run((await draft()).id, null)
   expect(effects.filter((effect) => effect !== 'commit')).toEqual(['processor.createIntent', 'processor.confirmIntent'])
   let paid = 1
-  // What has ended before an effect has ended after the one before; and after the last one there is nothing left to do.
+  // A crash before an effect is the same as a crash after the previous effect. After the last effect nothing is left to
+  // do.
   for (let point = 1; point <= effects.indexOf('processor.confirmIntent') + 1; point++) {
     const end: End = { point, side: 'after' }
     const made = await draft()

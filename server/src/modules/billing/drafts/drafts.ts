@@ -1,26 +1,26 @@
-import { invalidAt, InvalidRequest, orderUpdated, type Invalid, type OrderCreate } from '@bursar/contract'
+import { invalidAt, InvalidRequest, type Invalid, type OrderCreate } from '@bursar/contract'
 import { TaxUnavailable } from '../../../gateways/tax/tax.ts'
-import { narrowed, type Reach } from '../../../kernel/actors.ts'
+import { narrowed, type TenantScope } from '../../../kernel/actors.ts'
 import { chargeable, stepOf } from '../../../kernel/money.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
-import { emit } from '../../../platform/outbox/outbox.sql.ts'
-import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Tx } from '../../../platform/postgres/postgres.ts'
 import { loadProducts, readAnswers, type LoadedProduct, type PriceRow } from '../../catalog/index.ts'
 import { becomeBuyer, lockCustomers, type CustomerRow } from '../../customers/index.ts'
 import { chooseOrganization, findLivingOrganization, permit, type OrganizationRow } from '../../organizations/index.ts'
-import { totalsOf } from '../engine/totals.ts'
-import { postOrder } from '../ledger/ledger.ts'
-import { issue, type Issued } from '../orders/issuing.ts'
-import { changeOrder, loadOrders, type LoadedOrder, type OrderRow } from '../orders/orders.sql.ts'
-import { presentOrder, subjectOf } from '../orders/orders.ts'
+import { totalsOf } from '../calc/totals.ts'
+import { issue } from '../invoicing/issuing.ts'
+import type { LoadedOrder } from '../records/orders.sql.ts'
 import { needTax, TaxUnknown } from '../taxes/taxes.ts'
 
-/** A draft says all that will be charged, tax included, and owes nothing: it is in no ledger, has no number, and only its seller sees it. */
-export const create = async (wall: Tx, reach: Reach, body: OrderCreate): Promise<LoadedOrder> => {
-  const organization_id = chooseOrganization(reach, body.organization_id ?? undefined)
-  permit(reach, organization_id, 'sales:manage')
+/**
+ * Creates a draft order with all amounts including tax. A draft owes nothing and is not in the ledger. It gets no
+ * invoice number before it is finalized. Only the seller sees it.
+ */
+export const createDraftOrder = async (wall: Tx, scope: TenantScope, body: OrderCreate): Promise<LoadedOrder> => {
+  const organization_id = chooseOrganization(scope, body.organization_id ?? undefined)
+  permit(scope, organization_id, 'sales:manage')
   const seller = (await findLivingOrganization(wall, { id: organization_id }))!
-  const [customer] = await lockCustomers(wall, narrowed(reach, organization_id), { id: body.customer_id })
+  const [customer] = await lockCustomers(wall, narrowed(scope, organization_id), { id: body.customer_id })
   const [product] = await loadProducts(wall, [{ tenant: organization_id, id: body.product_id }])
   const currency = body.currency ?? seller.default_presentment_currency
   const { price, problems } = priceOf(product, currency, body)
@@ -29,12 +29,13 @@ export const create = async (wall: Tx, reach: Reach, body: OrderCreate): Promise
   problems.push(...amountProblems(currency, body.amount), ...answered.problems)
   if (!customer || !product || !price || problems.length > 0) throw new InvalidRequest(problems)
   const tx = await inTimeOf(wall, customer)
-  await becomeBuyer(tx, reach, customer, { seats: false })
+  await becomeBuyer(tx, scope, customer, { seats: false })
   const { name } = product.product
   const amount = body.amount ?? price.price_amount!
   const quote = amount === 0 ? null : await taxOn(tx, seller, customer, price)
   const line = { label: name, amount, proration: false, product_price_id: price.id }
-  // What the seller has seen is what is charged: credit and debt wait for what is billed by itself.
+  // The customer's credit and debt do not change this total, because the seller has approved it. Only automatic orders,
+  // such as renewals, use credit and collect debt.
   const { lines, charge_amount: _, ...figures } = totalsOf({ currency, lines: [line], discount: null, tax: quote, credit: 0, debt: 0 })
   return issue(tx, {
     seller,
@@ -59,24 +60,7 @@ export const create = async (wall: Tx, reach: Reach, body: OrderCreate): Promise
   })
 }
 
-/** From here on it is owed, and paid: its place in the ledger comes with the money. Whoever takes it back before that leaves no trace there. */
-export const bill = async (tx: Tx, order: Locked<OrderRow>): Promise<void> => {
-  await postOrder(tx, { ...order, balance_movement_amount: 0 })
-}
-
-/** Nobody has paid it: it is a draft as before, and can be tried again. */
-export const reopen = async (tx: Tx, reach: Reach, order: Locked<OrderRow>): Promise<void> => {
-  await tellChanged(tx, reach, await changeOrder(tx, order, { status: 'draft' }))
-}
-
-/** Says that an order is another than before, and hands it back whole. */
-export const tellChanged = async (tx: Tx, reach: Reach, order: Locked<OrderRow>): Promise<Issued> => {
-  const loaded = { ...(await loadOrders(tx, reach, [order]))[0]!, order }
-  await emit(tx, orderUpdated, subjectOf(order), presentOrder(loaded))
-  return loaded
-}
-
-/** The one price that a draft can be made at. Its product is on sale, is bought once, and costs the same for everybody. */
+/** Returns the price of a draft. The product must be on sale, one-time, and have exactly one fixed price in the currency. */
 const priceOf = (product: LoadedProduct | undefined, currency: string, body: OrderCreate): { price: PriceRow | undefined; problems: Invalid[] } => {
   const wrong = (msg: string, field: 'product_id' | 'currency' = 'product_id') => ({
     price: undefined,
@@ -85,12 +69,14 @@ const priceOf = (product: LoadedProduct | undefined, currency: string, body: Ord
   if (!product) return wrong('There is no product with this id.')
   const { is_archived, visibility, recurring_interval } = product.product
   if (is_archived) return wrong('This product is archived.')
-  if (visibility === 'draft') return wrong('This product is a draft.')
-  if (recurring_interval !== null) return wrong('This product is subscribed to. Only what is sold once can be ordered for somebody.')
+  if (visibility === 'draft') return wrong('This product is a draft. Change its visibility first.')
+  if (recurring_interval !== null) return wrong('Draft orders support one-time products only. This product is a subscription.')
   const prices = product.prices.filter(({ price_currency }) => price_currency === currency)
   if (prices.length === 0) return wrong('The product has no price in this currency.', 'currency')
   const [price, another] = prices
-  return price!.amount_type === 'fixed' && another === undefined ? { price, problems: [] } : wrong('Only what has a fixed price can be ordered for somebody.')
+  return price!.amount_type === 'fixed' && another === undefined
+    ? { price, problems: [] }
+    : wrong('Draft orders support fixed prices only. This product has another kind of price.')
 }
 
 const amountProblems = (currency: string, amount: number | null | undefined): Invalid[] => {
@@ -98,10 +84,10 @@ const amountProblems = (currency: string, amount: number | null | undefined): In
   const { minimum, maximum } = chargeable(currency)
   return amount >= minimum && amount <= maximum && amount % stepOf(currency) === 0
     ? []
-    : [invalidAt(['body', 'amount'], `Give nothing, or between ${minimum} and ${maximum}.`, amount)]
+    : [invalidAt(['body', 'amount'], `Give 0, or an amount between ${minimum} and ${maximum}.`, amount)]
 }
 
-/** The customer is not there to be asked for an address: what their own does not tell cannot be ordered for them. */
+/** Determines the tax from the customer's saved address. Throws if the address is incomplete, because the customer is not present to complete it. */
 const taxOn = async (tx: Tx, seller: OrganizationRow, customer: CustomerRow, price: PriceRow) => {
   try {
     return await needTax(tx, {
@@ -114,7 +100,11 @@ const taxOn = async (tx: Tx, seller: OrganizationRow, customer: CustomerRow, pri
   } catch (error) {
     if (!(error instanceof TaxUnknown || error instanceof TaxUnavailable)) throw error
     throw new InvalidRequest(
-      invalidAt(['body', 'customer_id'], 'It cannot be told which tax is due: the billing address of this customer does not say enough.', customer.id),
+      invalidAt(
+        ['body', 'customer_id'],
+        'The tax cannot be computed, because the billing address of this customer is incomplete. Complete it first.',
+        customer.id,
+      ),
     )
   }
 }

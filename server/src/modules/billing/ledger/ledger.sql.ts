@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
 import { newId } from '../../../kernel/ids.ts'
-import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
+import type { BusinessTx, Db } from '../../../platform/postgres/postgres.ts'
 
 export type FactKind =
   | 'order_billed'
@@ -14,26 +14,26 @@ export type FactKind =
   | 'dispute_lost'
 export type LedgerAccount = 'processor' | 'receivable' | 'revenue' | 'tax' | 'customer_balance' | 'disputed'
 
-/** One side of a fact. */
+/** One ledger entry of a fact. */
 export interface Entry {
   readonly account: LedgerAccount
-  /** Debits are above zero, credits below. */
+  /** Debits are positive, credits negative. */
   readonly amount: number
   readonly payment_account_id: string | null
 }
 
-/** Something that happened to the money of one customer, in one currency. */
+/** A business event that moves money of one customer in one currency. */
 export interface Fact {
   readonly organization_id: string
   readonly kind: FactKind
-  /** The order, payment, refund, dispute or adjustment that it is about. */
+  /** Id of the order, payment, refund, dispute or adjustment. */
   readonly reference: string
   readonly customer_id: string
   readonly currency: string
   readonly entries: readonly Entry[]
 }
 
-/** What a customer has with us in a currency: credit above zero, debt below. */
+/** Balance of a customer in one currency: credit is positive, debt negative. */
 export interface BalanceRow {
   organization_id: string
   id: string
@@ -69,16 +69,19 @@ declare module '../../../platform/postgres/postgres.ts' {
   }
 }
 
-/** A fact that was written, and the customer's balance after everything written with it, where that moved. */
+/**
+ * Result of inserting a fact. `balance` is the customer's balance after the whole statement, or null if the fact did
+ * not change the balance.
+ */
 export interface Written {
   readonly balance: number | null
 }
 
 /**
- * Writes facts with their entries and moves the balances of their customers by the same entries, in one statement: the
- * two cannot part. Of what was written before nothing happens; its place in the answer is empty.
+ * Inserts facts with their entries and updates the customer balances in one statement, so that ledger and balances
+ * always agree. Idempotent: a fact that already exists changes nothing, and its result is undefined.
  */
-export const insertFacts = async (tx: Tx, facts: readonly Fact[]): Promise<(Written | undefined)[]> => {
+export const insertFacts = async (tx: BusinessTx, facts: readonly Fact[]): Promise<(Written | undefined)[]> => {
   const at = tx.clock.wall()
   const numbered = facts.map((fact) => ({ ...fact, id: newId(at), balance_id: newId(at) }))
   const entries = numbered.flatMap((fact) => fact.entries.map((entry, position) => ({ ...entry, position, id: fact.id })))
@@ -120,8 +123,8 @@ export const insertFacts = async (tx: Tx, facts: readonly Fact[]): Promise<(Writ
   return numbered.map(({ id }) => written.get(id))
 }
 
-/** Holds what a customer has with us in a currency, until the transaction ends: credit above zero, debt below. */
-export const lockAmount = async (tx: Tx, organization_id: string, customer_id: string, currency: string): Promise<number> => {
+/** Locks the customer's balance in a currency and returns it: credit is positive, debt negative. */
+export const lockAmount = async (tx: BusinessTx, organization_id: string, customer_id: string, currency: string): Promise<number> => {
   const held = () =>
     tx.q
       .selectFrom('customer_balances')
@@ -133,7 +136,8 @@ export const lockAmount = async (tx: Tx, organization_id: string, customer_id: s
       .executeTakeFirst()
   const found = await held()
   if (found) return found.amount
-  // A row that is not there cannot be held: whoever comes first makes it, and the others wait for it.
+  // A missing row cannot be locked. The first transaction inserts the row, and concurrent transactions wait for that
+  // insert.
   await tx.q
     .insertInto('customer_balances')
     .values({ organization_id, id: newId(tx.clock.wall()), created_at: tx.clock.business(), modified_at: null, customer_id, currency, amount: 0 })
@@ -142,7 +146,7 @@ export const lockAmount = async (tx: Tx, organization_id: string, customer_id: s
   return (await held())!.amount
 }
 
-/** A fact as it was written. */
+/** Returns a fact with its entries. */
 export const findFact = async (db: Db, organization_id: string, kind: FactKind, reference: string): Promise<Fact | undefined> => {
   const rows = await db.q
     .selectFrom('ledger_transactions as t')
@@ -166,7 +170,7 @@ export const findFact = async (db: Db, organization_id: string, kind: FactKind, 
   }
 }
 
-/** What stands on each account of an organization, in each currency: debits above zero. */
+/** Returns the sum of each ledger account of an organization per currency. Debits are positive. */
 export const sumAccounts = (db: Db, organization_id: string): Promise<{ account: LedgerAccount; currency: string; amount: number }[]> =>
   db.q
     .selectFrom('ledger_entries')

@@ -1,27 +1,31 @@
 import { sum } from '../../../kernel/money.ts'
-import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import { markLocked } from '../../../platform/postgres/locks.ts'
+import type { BusinessTx, Locked } from '../../../platform/postgres/postgres.ts'
 import { findFact, insertFacts, lockAmount, type Entry, type Fact, type LedgerAccount } from './ledger.sql.ts'
 
 /*
- * What each fact posts: debits above zero, credits below, and every line sums to zero. The charge is what the processor is
- * asked for: total + movement − carried.
+ * Postings of each fact. Debits are positive, credits negative, and every line sums to zero. The charge is the amount
+ * requested from the processor: total + movement − carried.
  *
  *                      processor        receivable   revenue    tax     customer_balance       disputed
  *   order billed       ·                + charge     − net      − tax   + carried − movement   ·
- *   order voided       the opposite of what the order posted
+ *   order voided       reverses the postings of the order
  *   payment received   + amount         − amount     ·          ·       ·                      ·
  *   refund paid        − amount − tax   ·            + amount   + tax   ·                      ·
- *   refund reversed    the opposite of what the refund posted
+ *   refund reversed    reverses the postings of the refund
  *   balance adjusted   ·                ·            + amount   ·       − amount               ·
  *   dispute withheld   − amount − tax   ·            ·          ·       ·                      + amount + tax
- *   dispute returned   the opposite of what withholding it posted
+ *   dispute returned   reverses the postings of the withholding
  *   dispute lost       ·                ·            + amount   + tax   ·                      − amount − tax
  *
- * So at any moment: the receivable is what was billed and not yet paid – below zero where a checkout was paid whose order
- * is still to come; what lies with the processor is what came less what went back or is withheld; what is disputed is
- * what banks have not decided about; and the customer balance, turned
- * around, is what `customer_balances` says, since credit is what we owe. What cannot be charged goes from the order
- * straight to the customer's debt, and comes back to the receivable with the order that collects it.
+ * At any moment, these invariants hold:
+ * - `receivable` is the amount billed and not yet paid. It is negative if a checkout was paid before its order exists.
+ * - `processor` is the amount received, less the amounts refunded and withheld.
+ * - `disputed` is the amount of the disputes that the banks have not decided yet.
+ * - `customer_balance`, negated, equals `customer_balances`, because credit is a liability of ours.
+ *
+ * An amount that cannot be charged goes from the order to the customer's debt. The order that collects it returns it to
+ * the receivable.
  */
 
 export interface OrderFigures {
@@ -40,7 +44,6 @@ export interface OrderFigures {
 export interface PaymentFigures {
   readonly organization_id: string
   readonly id: string
-  /** The payment account. */
   readonly account_id: string
   readonly customer_id: string
   readonly amount: number
@@ -48,98 +51,101 @@ export interface PaymentFigures {
 }
 
 export interface RefundFigures extends PaymentFigures {
-  /** Besides the amount, which is without tax. */
+  /** The tax part. `amount` excludes tax. */
   readonly tax_amount: number
 }
 
-/** A balance that is changed by hand. */
+/** A manual change of a customer balance. */
 export interface AdjustmentFigures {
   readonly organization_id: string
   readonly id: string
   readonly customer_id: string
   readonly currency: string
-  /** What the customer has more of with us; below zero, less. */
+  /** Increase of the customer's balance; negative for a decrease. */
   readonly amount: number
 }
 
-/** `already`: it was written before, and stands as it was. `nothing`: no money is in it, and nothing is written. */
+/** `already`: the fact existed and is unchanged. `nothing`: the fact moves no money, so nothing was written. */
 export type Posting = 'posted' | 'already' | 'nothing'
 
-/** What a customer has with us: credit or debt, never both. */
+/** Balance of a customer: credit or debt, never both. */
 export interface CustomerBalance {
   readonly credit: number
   readonly debt: number
 }
 
 /**
- * What a customer has with us in a currency, held until the transaction ends: whoever figures an order with it uses its
- * credit, or collects its debt, alone.
+ * Locks the customer's balance in a currency until the transaction ends. No other order can use the same credit or
+ * collect the same debt meanwhile.
  */
-export const lockBalance = async (tx: Tx, organization_id: string, customer_id: string, currency: string): Promise<Locked<CustomerBalance>> => {
+export const lockBalance = async (tx: BusinessTx, organization_id: string, customer_id: string, currency: string): Promise<Locked<CustomerBalance>> => {
   const amount = await lockAmount(tx, organization_id, customer_id, currency)
-  return { credit: Math.max(0, amount), debt: Math.max(0, 0 - amount) } as Locked<CustomerBalance>
+  return markLocked({ credit: Math.max(0, amount), debt: Math.max(0, 0 - amount) })
 }
 
 /**
- * An order is billed once, and its customer's balance moves with it. Credit that is not there is not used and debt that
- * is not there is not collected: figures that were not made from the held balance are refused.
+ * Posts an order to the ledger and updates the customer's balance. Idempotent. Throws if the order uses more credit, or
+ * collects more debt, than the customer has. Such an order was not calculated with the locked balance.
  */
-export const postOrder = async (tx: Tx, order: OrderFigures): Promise<Posting> => {
+export const postOrder = async (tx: BusinessTx, order: OrderFigures): Promise<Posting> => {
   const fact = billed(order)
   const [posting, balance] = await postOne(tx, fact)
   if (balance !== null) {
     const movement = order.balance_movement_amount
     const before = sum([balance, ...fact.entries.filter(({ account }) => account === 'customer_balance').map(({ amount }) => amount)])
     const fits = order.total_amount < 0 || movement === 0 || (movement < 0 ? before >= 0 - movement : before <= 0 - movement)
-    if (!fits) throw new Error(`order ${order.id} moves a balance of ${before} by ${movement}: it was figured with another one`)
+    if (!fits) throw new Error(`order ${order.id} moves a balance of ${before} by ${movement}: it was computed with another balance`)
   }
   return posting
 }
 
-/** An order that nobody will pay is taken back to the unit, once, and its customer's balance with it; `nothing` where none was written. */
-export const voidOrder = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }): Promise<Posting> =>
+/**
+ * Reverses the postings of an order that will not be paid, including the customer's balance. Idempotent. Returns
+ * `nothing` if the order was not posted.
+ */
+export const voidOrder = async (tx: BusinessTx, { organization_id, id }: { organization_id: string; id: string }): Promise<Posting> =>
   reverse(tx, organization_id, 'order_billed', 'order_voided', id)
 
-/** Money that came is written once. Its order may come later, as with a checkout. */
-export const postPayment = async (tx: Tx, payment: PaymentFigures): Promise<Posting> => (await postOne(tx, received(payment)))[0]
+/** Posts a received payment. Idempotent. The order may be posted after its payment, as with a checkout. */
+export const postPayment = async (tx: BusinessTx, payment: PaymentFigures): Promise<Posting> => (await postOne(tx, received(payment)))[0]
 
-/** Money that went back is written once, and so is that it was neither earned nor owed as tax. */
-export const postRefund = async (tx: Tx, refund: RefundFigures): Promise<Posting> => (await postOne(tx, paidBack(refund)))[0]
+/** Posts a refund: reverses its part of revenue and tax. Idempotent. */
+export const postRefund = async (tx: BusinessTx, refund: RefundFigures): Promise<Posting> => (await postOne(tx, paidBack(refund)))[0]
 
-/** A refund that did not reach its receiver after all is taken back to the unit, once; `nothing` where none was written. */
-export const reverseRefund = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }): Promise<Posting> =>
+/** Reverses a refund that did not reach its recipient. Idempotent. Returns `nothing` if the refund was not posted. */
+export const reverseRefund = async (tx: BusinessTx, { organization_id, id }: { organization_id: string; id: string }): Promise<Posting> =>
   reverse(tx, organization_id, 'refund_paid', 'refund_reversed', id)
 
-/** The processor keeps what is disputed until the bank has decided: it is earned still, and not there. Once. */
-export const withholdDispute = async (tx: Tx, dispute: RefundFigures): Promise<Posting> => {
+/** Posts a disputed amount that the processor withholds until the bank decides. The revenue stays. Idempotent. */
+export const withholdDispute = async (tx: BusinessTx, dispute: RefundFigures): Promise<Posting> => {
   const gross = sum([dispute.amount, dispute.tax_amount])
   return (await postOne(tx, fact('dispute_withheld', dispute, [entry('processor', 0 - gross, dispute.account_id), entry('disputed', gross)])))[0]
 }
 
-/** What was withheld is there again, to the unit, once; `nothing` where none was. */
-export const returnDispute = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }): Promise<Posting> =>
+/** Reverses the withholding of a dispute. Idempotent. Returns `nothing` if nothing was withheld. */
+export const returnDispute = async (tx: BusinessTx, { organization_id, id }: { organization_id: string; id: string }): Promise<Posting> =>
   reverse(tx, organization_id, 'dispute_withheld', 'dispute_returned', id)
 
-/** What was withheld is gone for good, once: it was neither earned nor owed as tax. */
-export const loseDispute = async (tx: Tx, dispute: RefundFigures): Promise<Posting> => {
+/** Posts a lost dispute: reverses the revenue and its tax. Idempotent. */
+export const loseDispute = async (tx: BusinessTx, dispute: RefundFigures): Promise<Posting> => {
   const { amount, tax_amount } = dispute
   return (
     await postOne(tx, fact('dispute_lost', dispute, [entry('revenue', amount), entry('tax', tax_amount), entry('disputed', sum([0 - amount, 0 - tax_amount]))]))
   )[0]
 }
 
-const reverse = async (tx: Tx, organization_id: string, kind: Fact['kind'], reversed: Fact['kind'], id: string): Promise<Posting> => {
+const reverse = async (tx: BusinessTx, organization_id: string, kind: Fact['kind'], reversed: Fact['kind'], id: string): Promise<Posting> => {
   const fact = await findFact(tx, organization_id, kind, id)
   if (!fact) return 'nothing'
   const entries = fact.entries.map((entry) => ({ ...entry, amount: 0 - entry.amount }))
   return (await postOne(tx, { ...fact, kind: reversed, entries }))[0]
 }
 
-/** Gives a customer credit, or takes it, at the cost of revenue: once for each id. */
-export const moveBalance = async (tx: Tx, adjustment: AdjustmentFigures): Promise<Posting> => (await postOne(tx, adjusted(adjustment)))[0]
+/** Increases or decreases the credit of a customer at the expense of revenue. Idempotent per adjustment id. */
+export const moveBalance = async (tx: BusinessTx, adjustment: AdjustmentFigures): Promise<Posting> => (await postOne(tx, adjusted(adjustment)))[0]
 
-/** Many facts at once, each written once whatever becomes of the others; the outcomes stand in the order of the facts. */
-export const post = async (tx: Tx, facts: readonly Fact[]): Promise<Posting[]> => {
+/** Posts a batch of facts, each of which is idempotent. Returns the results in the order of the facts. */
+export const post = async (tx: BusinessTx, facts: readonly Fact[]): Promise<Posting[]> => {
   const written = await insertFacts(
     tx,
     facts.filter(({ entries }) => entries.length > 0),
@@ -161,13 +167,13 @@ export const billed = (order: OrderFigures): Fact => {
 }
 
 export const received = (payment: PaymentFigures): Fact => {
-  if (payment.amount < 0) throw new RangeError(`payment ${payment.id} is of ${payment.amount}`)
+  if (payment.amount < 0) throw new RangeError(`payment ${payment.id} has the amount ${payment.amount}`)
   return fact('payment_received', payment, [entry('processor', payment.amount, payment.account_id), entry('receivable', 0 - payment.amount)])
 }
 
 export const paidBack = (refund: RefundFigures): Fact => {
   const { amount, tax_amount } = refund
-  if (amount < 0 || tax_amount < 0) throw new RangeError(`refund ${refund.id} is of ${amount} and ${tax_amount}`)
+  if (amount < 0 || tax_amount < 0) throw new RangeError(`refund ${refund.id} has the amount ${amount} and the tax ${tax_amount}`)
   return fact('refund_paid', refund, [
     entry('processor', sum([0 - amount, 0 - tax_amount]), refund.account_id),
     entry('revenue', amount),
@@ -191,7 +197,7 @@ const fact = (kind: Fact['kind'], { organization_id, id, customer_id, currency }
   entries: entries.filter(({ amount }) => amount !== 0),
 })
 
-const postOne = async (tx: Tx, one: Fact): Promise<[Posting, number | null]> => {
+const postOne = async (tx: BusinessTx, one: Fact): Promise<[Posting, number | null]> => {
   if (one.entries.length === 0) return ['nothing', null]
   const [written] = await insertFacts(tx, [one])
   return written ? ['posted', written.balance] : ['already', null]

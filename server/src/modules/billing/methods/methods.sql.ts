@@ -1,6 +1,7 @@
 import type { PaymentMethod } from '@bursar/contract'
 import { sql } from 'kysely'
-import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import { lockRow } from '../../../platform/postgres/locks.ts'
+import type { BusinessTx, Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { KeptMethod } from '../../../gateways/payments/payments.ts'
 import { metadataOf } from '../payments/attempts.sql.ts'
 import type { PaymentRow } from '../payments/payments.sql.ts'
@@ -10,7 +11,7 @@ interface Owner {
   readonly id: string
 }
 
-/** How often since an id was made a customer has tried to add a method without success. */
+/** Counts the customer's setups of a payment method that have not succeeded, from the id `since` on. */
 export const countVain = async (db: Db, { organization_id, id }: Owner, since: string): Promise<number> => {
   const { rows } = await sql<{ count: number }>`
     select count(*)::int as count from payments
@@ -20,20 +21,21 @@ export const countVain = async (db: Db, { organization_id, id }: Owner, since: s
   return rows[0]!.count
 }
 
-/** The attempt of a customer's own to add a method, by what the processor calls it. */
+/** Locks the customer's own setup of a payment method, found by the processor's intent id. */
 export const lockSetup = async (tx: Tx, { organization_id, id }: Owner, intent_id: string): Promise<Locked<PaymentRow> | undefined> =>
-  (await tx.q
-    .selectFrom('payments')
-    .selectAll()
-    .where('organization_id', '=', organization_id)
-    .where('customer_id', '=', id)
-    .where('kind', '=', 'setup')
-    .where('checkout_id', 'is', null)
-    .where('intent_id', '=', intent_id)
-    .forUpdate()
-    .executeTakeFirst()) as Locked<PaymentRow> | undefined
+  await lockRow(
+    tx.q
+      .selectFrom('payments')
+      .selectAll()
+      .where('organization_id', '=', organization_id)
+      .where('customer_id', '=', id)
+      .where('kind', '=', 'setup')
+      .where('checkout_id', 'is', null)
+      .where('intent_id', '=', intent_id),
+    'update',
+  )
 
-/** The id of what was kept by an attempt, while its owner has it. */
+/** Returns the id of the payment method that a setup saved, or null if the customer has deleted the method. */
 export const findKept = async (db: Db, { organization_id, customer_id, account_id, processor_method }: PaymentRow): Promise<string | null> => {
   if (processor_method === null) return null
   const { rows } = await sql<{ id: string }>`
@@ -42,7 +44,7 @@ export const findKept = async (db: Db, { organization_id, customer_id, account_i
   return rows[0]?.id ?? null
 }
 
-/** Whose it is what a processor calls so. */
+/** Finds a saved method and its customer by the processor's id of the method. */
 export const findNamed = async (
   db: Db,
   organization_id: string,
@@ -55,14 +57,14 @@ export const findNamed = async (
   return rows[0]
 }
 
-/** Shows what a processor says of a method now. */
-export const changeMethod = async (tx: Tx, organization_id: string, id: string, method: KeptMethod): Promise<void> => {
+/** Updates the display data of a method with the processor's current data. */
+export const changeMethod = async (tx: BusinessTx, organization_id: string, id: string, method: KeptMethod): Promise<void> => {
   await sql`
     update payment_methods set method_metadata = ${metadataOf(method)}, fingerprint = ${method.fingerprint}, modified_at = ${tx.clock.business()}
     where organization_id = ${organization_id} and id = ${id} and deleted_at is null`.execute(tx.q)
 }
 
-/** A method as its owner sees it. */
+/** Returns a payment method as the API shows it to its customer. */
 export const readMethod = async (db: Db, organization_id: string, id: string): Promise<Omit<PaymentMethod, 'is_default'>> => {
   const { rows } = await sql<Omit<PaymentMethod, 'is_default'>>`
     select id, created_at, modified_at, processor, customer_id, type, method_metadata from payment_methods
@@ -70,7 +72,10 @@ export const readMethod = async (db: Db, organization_id: string, id: string): P
   return rows[0]!
 }
 
-/** Holds the living subscriptions that have a method of their own, in the order in which everybody does: they are about to have another. */
+/**
+ * Locks the subscriptions that use this payment method and have not ended. The caller is about to give them another
+ * method. Locks the rows in id order, to avoid deadlocks.
+ */
 export const lockPaidWith = async (tx: Tx, { organization_id, id }: Owner, method_id: string): Promise<string[]> => {
   const { rows } = await sql<{ id: string }>`
     select id from subscriptions where organization_id = ${organization_id} and payment_method_id = ${method_id} and customer_id = ${id} and ended_at is null
@@ -78,7 +83,10 @@ export const lockPaidWith = async (tx: Tx, { organization_id, id }: Owner, metho
   return rows.map((row) => row.id)
 }
 
-/** Whether anything that a customer will still be charged for is paid with whatever is the default: not what is free, nor what ends and owes nothing. */
+/**
+ * True if a subscription that uses the customer's default method may still be charged. Free subscriptions do not count.
+ * Subscriptions that are canceled and owe nothing do not count either.
+ */
 export const hasFollower = async (db: Db, { organization_id, id }: Owner): Promise<boolean> => {
   const { rows } = await sql`
     select from subscriptions s
@@ -93,8 +101,11 @@ export const hasFollower = async (db: Db, { organization_id, id }: Owner): Promi
   return rows.length > 0
 }
 
-/** Everything that a customer has to pay with is deleted, and is to be forgotten by its processor. */
-export const deleteAll = async (tx: Tx, { organization_id, id }: Owner): Promise<string[]> => {
+/**
+ * Marks all payment methods of a customer as deleted and returns their ids. The caller must still delete them at the
+ * processor.
+ */
+export const deleteAll = async (tx: BusinessTx, { organization_id, id }: Owner): Promise<string[]> => {
   const now = tx.clock.business()
   const { rows } = await sql<{ id: string }>`
     update payment_methods set deleted_at = ${now}, modified_at = ${now} where organization_id = ${organization_id} and customer_id = ${id} and deleted_at is null
@@ -102,12 +113,15 @@ export const deleteAll = async (tx: Tx, { organization_id, id }: Owner): Promise
   return rows.map((row) => row.id)
 }
 
-/** From now on these are paid with the default. */
+/** Makes these subscriptions pay with the customer's default method from now on. */
 export const followDefault = async (tx: Tx, { organization_id }: Owner, ids: readonly string[]): Promise<void> => {
   await sql`update subscriptions set payment_method_id = null where organization_id = ${organization_id} and id = any(${ids}::uuid[])`.execute(tx.q)
 }
 
-/** Holds a method of a customer's against whoever is about to charge it: they wait, and then find it gone. Subscriptions are held before it. */
+/**
+ * Locks a payment method of a customer for its deletion. A concurrent charge waits for this lock and then finds the
+ * method deleted. Lock the subscriptions before the method.
+ */
 export const lockMethod = async (tx: Tx, { organization_id, id }: Owner, method_id: string): Promise<boolean> => {
   const { rows } = await sql`
     select from payment_methods where organization_id = ${organization_id} and customer_id = ${id} and id = ${method_id} and deleted_at is null for update`.execute(
@@ -116,7 +130,7 @@ export const lockMethod = async (tx: Tx, { organization_id, id }: Owner, method_
   return rows.length > 0
 }
 
-/** The newest other method of a customer that can be charged. */
+/** Returns the customer's newest payment method that can be charged, except the given one. */
 export const newestBesides = async (db: Db, { organization_id, id }: Owner, method_id: string): Promise<string | null> => {
   const { rows } = await sql<{ id: string }>`
     select id from payment_methods where organization_id = ${organization_id} and customer_id = ${id} and id <> ${method_id}
@@ -124,12 +138,15 @@ export const newestBesides = async (db: Db, { organization_id, id }: Owner, meth
   return rows[0]?.id ?? null
 }
 
-export const markDeleted = async (tx: Tx, { organization_id }: Owner, method_id: string): Promise<void> => {
+export const markDeleted = async (tx: BusinessTx, { organization_id }: Owner, method_id: string): Promise<void> => {
   const now = tx.clock.business()
   await sql`update payment_methods set deleted_at = ${now}, modified_at = ${now} where organization_id = ${organization_id} and id = ${method_id}`.execute(tx.q)
 }
 
-/** What is to be forgotten by its processor: deleted, not forgotten, and with no attempt under way. */
+/**
+ * Returns a payment method that must be deleted at its processor. Such a method is deleted here, not yet at the
+ * processor, and has no pending payment.
+ */
 export const findForgettable = async (db: Db, organization_id: string, id: string): Promise<{ account_id: string; name: string } | undefined> => {
   const { rows } = await sql<{ account_id: string; name: string }>`
     select m.account_id, m.processor_method_id as name from payment_methods m

@@ -13,7 +13,7 @@ import {
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readBooks } from '../../../../test/harness/books.ts'
-import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { openPlans } from '../../../../test/harness/plans.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { openTestProcessor, type TestProcessor } from '../../../gateways/payments/test/processor.ts'
@@ -44,7 +44,7 @@ afterAll(async () => {
 const errorOf = (answer: { status: number; body: unknown }) => `${answer.status} ${(answer.body as { error: string }).error}`
 const rowsOf = async <T extends object>(text: string, values: unknown[]) => (await world.database.owner((owner) => owner.query<T>(text, values))).rows
 const hear = async () => {
-  await regularWork.find(({ name }) => name === 'billing.hear')!.run(deployment.means)
+  await regularWork.find(({ name }) => name === 'billing.hear')!.run(deployment.deps)
   await deployment.work()
 }
 type Client = ReturnType<World['client']>
@@ -57,18 +57,18 @@ const kept = async (portal: Client, token: string, set_default = false): Promise
   if (answer.status !== 'succeeded') throw new Error('the card asks for more')
   return answer.payment_method.id
 }
-/** What the bank wants to see the payer for, and what the processor calls it. */
+/** The client secret of a 3-D Secure challenge and the processor's id of the setup. */
 const asked = (answer: { body: unknown }) => {
   const { client_secret } = answer.body as Extract<CustomerPaymentMethodCreateResponse, { status: 'requires_action' }>
   return { client_secret, setup_intent_id: client_secret.split('_secret_')[0]! }
 }
-/** Those cards that the processor was told to forget, by their last digits. */
+/** Tokens of the customer's cards that the processor has deleted. */
 const forgotten = (customer_id: string) =>
   rowsOf<{ token: string }>('select token from test_processor.methods where customer = $1 and forgotten_at is not null order by forgotten_at, id', [
     customer_id,
   ]).then((rows) => rows.map(({ token }) => token))
 
-/** A customer with nothing, in the portal. */
+/** Creates a customer without payment methods, with a portal session. */
 const open = async () => {
   const shop = await world.shop()
   const { api, organization } = shop
@@ -82,7 +82,7 @@ const open = async () => {
   return { ...shop, organization, anna, session, portal: await session(anna.id), list }
 }
 
-test('a card is kept without a charge; the first is the default, and another one where it is asked for', async () => {
+test('saves a card without a charge; the first card becomes the default, a later card only on request', async () => {
   const { api, organization, anna, portal, list, events } = await open()
   const answer = await add(portal, 'tok_visa')
   expect(answer).toMatchObject({
@@ -109,11 +109,11 @@ test('a card is kept without a charge; the first is the default, and another one
   await hear()
   expect(await list()).toHaveLength(3)
   expect((await readBooks(world, organization.id)).charges).toEqual([])
-  // It is no payment, and not listed as one.
+  // A setup is not listed as a payment.
   expect((await api.call(listPayments, {})).items).toEqual([])
 })
 
-test('a card that is declined or unknown is refused with the reason; who tries many is stopped', async () => {
+test('rejects declined and unknown cards with the reason, and limits failed setups per hour', async () => {
   const { portal, list, session, anna } = await open()
   expect(await add(portal, 'tok_lost_card')).toMatchObject({ status: 400, body: { error: 'PaymentMethodSetupFailed', detail: 'The card was declined.' } })
   expect(await add(portal, 'tok_nonsense')).toMatchObject({ status: 400, body: { detail: 'There is no such token.' } })
@@ -127,7 +127,7 @@ test('a card that is declined or unknown is refused with the reason; who tries m
   expect((await add(await session(anna.id), 'tok_visa')).status).toBe(201)
 })
 
-test('a bank that wants to see the payer is answered first: then the card is kept, once, and not without', async () => {
+test('saves a card once, and only after its 3-D Secure challenge has succeeded', async () => {
   const { portal, list, session, api } = await open()
   const answer = await add(portal, 'tok_3ds', true)
   expect(answer).toMatchObject({ status: 201, body: { status: 'requires_action', client_secret: expect.any(String) as string } })
@@ -148,7 +148,7 @@ test('a bank that wants to see the payer is answered first: then the card is kep
   expect(await list()).toEqual(['0020 default'])
 })
 
-test('whoever never comes back has it all the same once their bank has said yes; and it is given up after an hour where it has not', async () => {
+test('saves the card of a customer who never returns after 3-D Secure, and cancels an unanswered challenge after an hour', async () => {
   const { portal, list, anna } = await open()
   await kept(portal, 'tok_visa')
   world.clock.advance(1000)
@@ -156,7 +156,7 @@ test('whoever never comes back has it all the same once their bank has said yes;
   await processor.completeAction(client_secret, true)
   await hear()
   expect(await list()).toEqual(['0001 default', '0020'])
-  // What is said last counts.
+  // The latest request decides whether the method becomes the default.
   expect((await portal.call(confirmPortalPaymentMethod, { body: { setup_intent_id, set_default: true } })).status).toBe('succeeded')
   expect(await list()).toEqual(['0001', '0020 default'])
   const left = asked(await add(portal, 'tok_3ds:left'))
@@ -166,22 +166,22 @@ test('whoever never comes back has it all the same once their bank has said yes;
   expect(await rowsOf(`select 1 from payments where customer_id = $1 and status = 'pending'`, [anna.id])).toEqual([])
 })
 
-test('whoever is stopped anywhere while a card is kept: it is kept once and known, or nothing is', async () => {
+test('saves a card once or not at all if the process crashes at any step', async () => {
   const clean = openLife(null)
   const outcomes: string[] = []
   for (let point = 0; point === 0 || point <= clean.effects.length; point++) {
     const { anna, list, organization } = await open()
-    // Right after each effect, which is right before the next one.
+    // Crashes after each effect, which is also before the next one.
     const life = point === 0 ? clean : openLife({ point, side: 'after' })
-    const { gateways, platform } = deployment.means
-    // As the API does it.
-    const doomed = { ...deployment.means, transact: life.around(world.transact), gateways: { ...gateways, payments: life.watched(gateways.payments) } }
-    const reach = within(organization.id, 'portal', 'phase2')
+    const { gateways, platform } = deployment.deps
+    // Makes the same calls as the API handler.
+    const doomed = { ...deployment.deps, transact: life.around(world.transact), gateways: { ...gateways, payments: life.watched(gateways.payments) } }
+    const scope = within(organization.id, 'portal', 'phase2')
     const actor = { organization_id: organization.id, customer_id: anna.id, member_id: null } as PortalActor
     life.begin()
     let intended: Intended | undefined
     const answer = await (async () => {
-      intended = await doomed.transact((tx) => begin(tx, reach, platform, 'test', actor, wish('tok_visa').body))
+      intended = await doomed.transact((tx) => begin(tx, scope, platform, 'test', actor, wish('tok_visa').body))
       return proceed(doomed, 'tok_visa', intended)
     })().catch(() => undefined)
     world.clock.advance(61_000)
@@ -192,15 +192,15 @@ test('whoever is stopped anywhere while a card is kept: it is kept once and know
     if (answer) expect(theirs).toHaveLength(1)
     expect(await rowsOf(`select 1 from payments where customer_id = $1 and status = 'pending'`, [anna.id])).toEqual([])
     outcomes.push(theirs.length === 1 ? 'kept' : 'nothing')
-    // Whoever comes back with the same key goes on from there, and never keeps a second one.
-    if (intended) await proceed(deployment.means, 'tok_visa', intended)
+    // A repeated request with the same idempotency key continues at the crashed step, and never saves a second card.
+    if (intended) await proceed(deployment.deps, 'tok_visa', intended)
     expect(await list()).toHaveLength(theirs.length)
   }
   expect(clean.effects.filter((effect) => effect.startsWith('processor'))).toEqual(['processor.createIntent', 'processor.confirmIntent'])
   expect(new Set(outcomes)).toEqual(new Set(['kept', 'nothing']))
 })
 
-test('a new default pays at once what is owed, as a try of the customer’s own [retry_payment_method_update]', async () => {
+test('charges open orders at once with a new default card, and records the trigger [retry_payment_method_update]', async () => {
   const plan = await plans.open({ card: 'tok_declined_later' })
   await plans.until(await plan.end())
   const portal = await plan.portal()
@@ -213,12 +213,12 @@ test('a new default pays at once what is owed, as a try of the customer’s own 
     ['failed', 'subscription_cycle'],
     ['succeeded', 'retry_payment_method_update'],
   ])
-  // It follows the default, and has none of its own.
+  // The subscription uses the default method and has none of its own.
   expect((await plan.row()).payment_method_id).toBeNull()
   await plans.retire()
 })
 
-test('a debit that was on its way and fails is a failure like any other as soon as that is known', async () => {
+test('treats a processing debit that fails as a failed payment as soon as the result is known', async () => {
   const plan = await plans.open()
   const portal = await plan.portal()
   await kept(portal, 'tok_processing_fails', true)
@@ -231,11 +231,11 @@ test('a debit that was on its way and fails is a failure like any other as soon 
   await plans.retire()
 })
 
-test('a customer that is deleted leaves nothing behind to be charged: their cards are forgotten by the processor, and by us', async () => {
+test('deletes a deleted customer’s cards here and at the processor', async () => {
   const plan = await plans.open()
   const portal = await plan.portal()
   await kept(portal, 'tok_mastercard')
-  // Of what is no card nothing is kept to be shown.
+  // A payment method that is not a card has no display data.
   await kept(portal, 'tok_processing')
   expect((await plan.api.send(deleteCustomer, { params: { id: plan.customer.id }, query: { anonymize: 'true' } })).status).toBe(204)
   await deployment.work()
@@ -248,7 +248,7 @@ test('a customer that is deleted leaves nothing behind to be charged: their card
   await plans.retire()
 })
 
-test('what a bank allows after its customer was deleted is kept by nobody', async () => {
+test('discards a payment method that the bank confirms after its customer was deleted', async () => {
   const { portal, api, anna } = await open()
   const { client_secret } = asked(await add(portal, 'tok_3ds'))
   await api.call(deleteCustomer, { params: { id: anna.id }, query: { anonymize: 'true' } })
@@ -259,7 +259,7 @@ test('what a bank allows after its customer was deleted is kept by nobody', asyn
   expect(await rowsOf('select 1 from payment_methods where customer_id = $1 and (deleted_at is null or fingerprint is not null)', [anna.id])).toEqual([])
 })
 
-test('a card that nothing will be charged to any more can go: what is free, and what ends, needs none', async () => {
+test('allows the deletion of a card that is no longer needed: for free subscriptions and those that end', async () => {
   for (const how of ['free', 'ends'] as const) {
     const plan = await plans.open(how === 'free' ? { price: 0 } : {})
     const portal = await plan.portal()
@@ -271,7 +271,7 @@ test('a card that nothing will be charged to any more can go: what is free, and 
   }
 })
 
-test('what ends and still owes something keeps its card', async () => {
+test('keeps the card of a subscription that ends and still owes money', async () => {
   const plan = await plans.open({ card: 'tok_declined_later' })
   await plans.until(await plan.end())
   expect((await plan.seen()).status).toBe('past_due')
@@ -285,7 +285,7 @@ test('what ends and still owes something keeps its card', async () => {
   await plans.retire()
 })
 
-test('what pays for a subscription stays until there is something else; then that takes its place, and the processor forgets it', async () => {
+test('refuses to delete the only card of a subscription; otherwise another card replaces it and the processor deletes it', async () => {
   const plan = await plans.open()
   const portal = await plan.portal()
   const first = (await portal.call(listPortalPaymentMethods, {})).items[0]!.id
@@ -300,7 +300,7 @@ test('what pays for a subscription stays until there is something else; then tha
   expect((await plan.api.call(getCustomer, { params: { id: plan.customer.id } })).default_payment_method_id).toBe(second)
   for (const id of [first, newId(world.clock.wall()), await kept((await open()).portal, 'tok_visa')])
     expect(errorOf(await drop(id))).toBe('404 ResourceNotFound')
-  // One that has a card of its own follows the default when that goes.
+  // After the own card of a subscription is deleted, the subscription uses the default.
   const other = await plan.buy('tok_visa:own')
   const { payment_method_id: own } = await plan.row(other)
   expect(own).not.toBeNull()
@@ -314,7 +314,7 @@ test('what pays for a subscription stays until there is something else; then tha
   await plans.retire()
 })
 
-test('nobody needs it: it goes, and there is no default', async () => {
+test('deletes the only payment method if no subscription needs it, and leaves no default', async () => {
   const { portal, list, anna, api } = await open()
   const id = await kept(portal, 'tok_visa')
   expect((await portal.send(deletePortalPaymentMethod, { params: { id } })).status).toBe(204)
@@ -322,7 +322,7 @@ test('nobody needs it: it goes, and there is no default', async () => {
   expect((await api.call(getCustomer, { params: { id: anna.id } })).default_payment_method_id).toBeNull()
 })
 
-test('what is being charged when it is deleted is seen through, and forgotten after that', async () => {
+test('lets a running charge finish with its deleted method, and deletes the method at the processor afterwards', async () => {
   const plan = await plans.open()
   await rowsOf(`update test_processor.methods set token = 'tok_timeout_then_nothing' where customer = $1`, [plan.customer.id])
   const portal = await plan.portal()
@@ -345,24 +345,24 @@ test('what is being charged when it is deleted is seen through, and forgotten af
   await plans.retire()
 })
 
-test('deleted against renewed at one instant: charged once, with the one or the other, and never past due [race]', async () => {
+test('charges a renewal once, with either card, if the deletion of a card races the renewal [race]', async () => {
   const rounds = 8
   const plan = await plans.open()
   const charged = new Set<string>()
   for (let round = 0; round < rounds; round++) {
     await plans.retire()
     const portal = await plan.portal()
-    // In every other round it is the subscription's own, and else the default.
+    // In every other round the card belongs to the subscription, otherwise it is the default.
     const next = await kept(portal, `tok_visa:${round}`, round % 2 === 0)
     if (round % 2 === 1) await rowsOf('update subscriptions set payment_method_id = $2 where id = $1', [plan.id, next])
     await deployment.work()
     const before = (await plan.orders()).length
     plans.moveTo(await plan.end())
     await rowsOf('update subscriptions set due_at = current_period_end where id = $1', [plan.id])
-    const [lease] = await claim(deployment.means.transact, 'subscriptions', { holder: 'test', limit: 1, lease_ms: sweeps['billing.renew'].lease_ms })
+    const [lease] = await claim(deployment.deps.transact, 'subscriptions', { holder: 'test', limit: 1, lease_ms: sweeps['billing.renew'].lease_ms })
     const late = async () => {
-      for (let at = 0; at < (round % 4) * 3; at++) await deployment.means.db.q.selectFrom('customers').select('id').limit(1).execute()
-      await renew(deployment.means, lease!)
+      for (let at = 0; at < (round % 4) * 3; at++) await deployment.deps.db.q.selectFrom('customers').select('id').limit(1).execute()
+      await renew(deployment.deps, lease!)
     }
     const [answer] = await Promise.all([(await plan.portal()).send(deletePortalPaymentMethod, { params: { id: next } }), late()])
     expect(answer.status).toBe(204)

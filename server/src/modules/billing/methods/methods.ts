@@ -1,4 +1,5 @@
 import {
+  accountLimits,
   CustomerNotReady,
   PaymentMethodInUseByActiveSubscription,
   PaymentMethodSetupFailed,
@@ -10,14 +11,14 @@ import {
   type CustomerPaymentMethodCreateResponse,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import { within, type PortalActor, type Reach } from '../../../kernel/actors.ts'
+import { within, type PortalActor, type TenantScope } from '../../../kernel/actors.ts'
 import { firstIdAt } from '../../../kernel/ids.ts'
 import { ProcessorRefusal, type Intent, type Payments } from '../../../gateways/payments/payments.ts'
 import { hours, later } from '../../../platform/clock.ts'
-import { inTimeOf } from '../../../platform/clocks.sql.ts'
+import { inWallTime, inTimeOf } from '../../../platform/clocks.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
-import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import { refuse, type Means, type Platform, type Refusal } from '../../handlers.ts'
+import type { BusinessTx, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import { refuse, type Deps, type Platform, type Refusal } from '../../handlers.ts'
 import { changeCustomer, holdStanding, lockCustomers, lookAfterDeleted, type CustomerRow } from '../../customers/index.ts'
 import { capabilities, findLivingOrganization } from '../../organizations/index.ts'
 import { changePayment, defaultAccount, findAccount, lockPayment, readPayment, recordMethod } from '../payments/attempts.sql.ts'
@@ -41,31 +42,31 @@ import {
   readMethod,
 } from './methods.sql.ts'
 
-/** Whoever tries out stolen cards finds no oracle here: so many may fail in an hour. */
-const vainPerHour = 10
+/** Limit of failed setups per customer and hour, so that stolen cards cannot be tested here. */
+const vainPerHour = accountLimits.failed_payment_methods_per_customer_and_hour
 
 export interface Intended extends Readonly<Record<string, string>> {
   readonly organization_id: string
   readonly payment_id: string
 }
 
-/** Writes down that a method is to be kept, before the processor hears of it: an attempt like any other, over nothing. */
+/** Inserts a payment attempt with amount zero for the setup of a method, before the processor is called. */
 export const begin = async (
   tx: Tx,
-  reach: Reach,
+  scope: TenantScope,
   platform: Platform,
   processor: Payments['preferred'],
   actor: PortalActor,
   body: z.output<typeof CustomerPaymentMethodCreate>,
 ): Promise<Intended> => {
-  const customer = await holdStanding(tx, reach, actor, 'billing:manage')
+  const customer = await holdStanding(tx, scope, actor, 'billing:manage')
   const { organization_id } = customer
   const seller = (await findLivingOrganization(tx, { id: organization_id }))!
-  if (!capabilities[seller.status].checkout_payments) throw new PaymentMethodSetupFailed('The seller cannot take payments now.')
+  if (!capabilities[seller.status].checkout_payments) throw new PaymentMethodSetupFailed('The seller cannot take payments at the moment.')
   if ((await countVain(tx, customer, firstIdAt(later(tx.clock.wall(), -1 * hours)))) >= vainPerHour)
-    throw new TooManyRequests(`At most ${vainPerHour} payment methods may fail in an hour. Try again later.`, { 'retry-after': '3600' })
+    throw new TooManyRequests(`At most ${vainPerHour} failed payment methods are allowed per hour. Try again later.`, { 'retry-after': '3600' })
   const account = await defaultAccount(tx, platform.sealer, organization_id, processor)
-  if (!account) throw new PaymentMethodSetupFailed('The seller cannot take payments now.')
+  if (!account) throw new PaymentMethodSetupFailed('The seller cannot take payments at the moment.')
   const payment = await openAttempt(await inTimeOf(tx, customer), account, {
     organization_id,
     customer_id: customer.id,
@@ -81,53 +82,61 @@ export const begin = async (
 
 type Answered = CustomerPaymentMethodCreateResponse | Refusal
 
-/** Asks the processor to keep it, and keeps what it has kept. */
-export const proceed = async (means: Means, token: string, { organization_id, payment_id }: Intended): Promise<Answered> => {
-  const payment = (await readPayment(means.db, organization_id, payment_id))!
-  return conclude(means, payment, payment.status === 'pending' ? await charge(means, payment, { kind: 'token', token }) : undefined)
+/** Sends the setup of the payment method to the processor and saves the result. */
+export const proceed = async (deps: Deps, token: string, { organization_id, payment_id }: Intended): Promise<Answered> => {
+  const payment = (await readPayment(deps.db, organization_id, payment_id))!
+  return conclude(deps, payment, payment.status === 'pending' ? await charge(deps, payment, { kind: 'token', token }) : undefined)
 }
 
-/** Finds what the customer has begun, by its processor's name for it; how it stands is asked afterwards. */
-export const beginConfirming = async (tx: Tx, reach: Reach, actor: PortalActor, body: z.output<typeof CustomerPaymentMethodConfirm>): Promise<Intended> => {
-  const customer = await holdStanding(tx, reach, actor, 'billing:manage')
+/**
+ * Finds the customer's own setup by the processor's intent id. The next step reads the status of the setup at the
+ * processor.
+ */
+export const beginConfirming = async (
+  tx: BusinessTx,
+  scope: TenantScope,
+  actor: PortalActor,
+  body: z.output<typeof CustomerPaymentMethodConfirm>,
+): Promise<Intended> => {
+  const customer = await holdStanding(tx, scope, actor, 'billing:manage')
   const payment = await lockSetup(tx, customer, body.setup_intent_id)
   if (!payment) throw new CustomerNotReady()
-  // What was said last counts, also for whoever finds it done before us.
+  // The latest request decides whether the method becomes the default, even if another call settles the setup first.
   if (payment.sets_default !== body.set_default) await changePayment(tx, payment, { sets_default: body.set_default })
   return { organization_id: customer.organization_id, payment_id: payment.id }
 }
 
-export const proceedConfirming = async (means: Means, { organization_id, payment_id }: Intended): Promise<Answered> => {
-  const payment = (await readPayment(means.db, organization_id, payment_id))!
-  return conclude(means, payment, payment.status === 'pending' ? await look(means, payment) : undefined)
+export const proceedConfirming = async (deps: Deps, { organization_id, payment_id }: Intended): Promise<Answered> => {
+  const payment = (await readPayment(deps.db, organization_id, payment_id))!
+  return conclude(deps, payment, payment.status === 'pending' ? await look(deps, payment) : undefined)
 }
 
-const conclude = async (means: Means, payment: PaymentRow, intent: Intent | undefined): Promise<Answered> => {
-  const unanswered = new ServiceUnavailable('The processor has not answered yet. Ask again in a moment: nothing is kept twice.')
-  // Nobody knows yet. The attempt is followed up, and what it keeps appears by itself.
+const conclude = async (deps: Deps, payment: PaymentRow, intent: Intent | undefined): Promise<Answered> => {
+  const unanswered = new ServiceUnavailable('The processor has not answered yet. Try again in a moment: the payment method is saved only once.')
+  // The result of the setup is not known yet. The sweep polls the attempt and saves the method later.
   if (payment.status === 'pending' && !intent) throw unanswered
-  const { settled, method_id } = await means.transact((tx) => keep(tx, payment, intent))
+  const { settled, method_id } = await deps.transact((tx) => recordSetup(inWallTime(tx), payment, intent))
   if (settled.status === 'failed') return refuse(new PaymentMethodSetupFailed(settled.decline_message ?? undefined))
   if (settled.status === 'succeeded') {
-    if (method_id === null) return refuse(new PaymentMethodSetupFailed('This payment method was deleted since.'))
-    return { status: 'succeeded', payment_method: (await readMethod(means.db, payment.organization_id, method_id)) as never }
+    if (method_id === null) return refuse(new PaymentMethodSetupFailed('This payment method was deleted in the meantime.'))
+    return { status: 'succeeded', payment_method: (await readMethod(deps.db, payment.organization_id, method_id)) as never }
   }
   if (intent?.status === 'requires_action') return { status: 'requires_action', client_secret: intent.client_secret }
   throw unanswered
 }
 
 /**
- * Writes down what became of an attempt to keep a method, and keeps it, once, whoever hears of it first: the customer is
- * held, so that it has one default.
+ * Records the result of a setup and saves its payment method. Idempotent, also under concurrent calls. Locks the
+ * customer, so that only one method becomes the default.
  */
-export const keep = async (
-  wall: Tx,
+export const recordSetup = async (
+  wall: BusinessTx,
   { organization_id, id, customer_id }: Pick<PaymentRow, 'organization_id' | 'id' | 'customer_id'>,
   intent?: Intent,
 ): Promise<{ settled: Locked<PaymentRow>; method_id: string | null }> => {
   const seller = await findLivingOrganization(wall, { id: organization_id })
-  const reach = within(organization_id, 'machine', seller?.member_phase ?? 'phase2')
-  const [customer] = await lockCustomers(wall, reach, { id: customer_id })
+  const scope = within(organization_id, 'machine', seller?.member_phase ?? 'phase2')
+  const [customer] = await lockCustomers(wall, scope, { id: customer_id })
   const attempt = { organization_id, id }
   const settled = intent ? await settle(wall, attempt, intent, { concludes: true }) : (await lockPayment(wall, organization_id, id))!
   if (settled.status !== 'succeeded' || settled.processor_method === null) return { settled, method_id: null }
@@ -143,12 +152,15 @@ export const keep = async (
   const isNew = settled.concluded_at === null
   if (isNew) await changePayment(tx, settled, { concluded_at: tx.clock.business() })
   const method_id = isNew ? await recordMethod(tx, customer, settled.account_id, settled.processor_method) : await findKept(tx, settled)
-  if (method_id !== null && (settled.sets_default || customer.default_payment_method_id === null)) await makeDefault(tx, reach, customer, method_id)
+  if (method_id !== null && (settled.sets_default || customer.default_payment_method_id === null)) await makeDefault(tx, scope, customer, method_id)
   return { settled, method_id }
 }
 
-/** A customer that is gone keeps nothing of what they paid with at last, and neither does their processor: its name is noted for whoever looks after the deleted, until that has forgotten it. */
-export const keepNothing = async (tx: Tx, { organization_id, id }: Pick<PaymentRow, 'organization_id' | 'id'>): Promise<void> => {
+/**
+ * Discards the payment method of a payment whose customer was deleted. A record with only the processor's id remains
+ * until the method is deleted at the processor too.
+ */
+export const keepNothing = async (tx: BusinessTx, { organization_id, id }: Pick<PaymentRow, 'organization_id' | 'id'>): Promise<void> => {
   const payment = (await lockPayment(tx, organization_id, id))!
   if (payment.processor_method === null) return
   const { id: name, type } = payment.processor_method
@@ -158,27 +170,28 @@ export const keepNothing = async (tx: Tx, { organization_id, id }: Pick<PaymentR
   await recordMethod(tx, { organization_id, id: customer_id }, account_id, bare)
 }
 
-/** What is owed is tried at once with what they pay with from now on. */
-const makeDefault = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>, id: string | null): Promise<void> => {
+/** Sets the customer's default method and enqueues a retry of the failed orders with that method. */
+const makeDefault = async (tx: Tx, scope: TenantScope, customer: Locked<CustomerRow>, id: string | null): Promise<void> => {
   if (customer.default_payment_method_id === id) return
-  await changeCustomer(tx, reach, customer, { default_payment_method_id: id })
+  await changeCustomer(tx, scope, customer, { default_payment_method_id: id })
   if (id !== null) await enqueue(tx, 'billing.method_changed', { organization_id: customer.organization_id, customer_id: customer.id })
 }
 
-/** The attempt was settled by somebody who only asked: what it was for happens now, once. */
-export const methodAdded = async (means: Means, { organization_id, payment_id }: Intended): Promise<void> => {
-  const payment = await readPayment(means.db, organization_id, payment_id)
-  if (payment) await means.transact((tx) => keep(tx, payment))
+/** Job that saves the payment method of a setup that the sweep or an event has settled. Idempotent. */
+export const methodAdded = async (deps: Deps, { organization_id, payment_id }: Intended): Promise<void> => {
+  const payment = await readPayment(deps.db, organization_id, payment_id)
+  if (payment) await deps.transact((tx) => recordSetup(inWallTime(tx), payment))
 }
 
 /**
- * Takes a method away from its customer. No subscription that will be charged is left without one: those that had it follow the default from now
- * on, another one takes its place as the default, and where there is no other it stays. Whoever is about to charge it waits
- * and takes the other; what is being charged with it already is seen through, and then its processor forgets it.
+ * Deletes a payment method of a customer. Subscriptions that used the method use the default from now on. If the method
+ * was the default, the newest other method becomes the default. If there is no other method and a subscription still
+ * needs one, the deletion is refused. A concurrent charge waits for the lock and then uses the other method. A charge
+ * that has already started is completed first. Then the method is deleted at the processor.
  */
-export const remove = async (tx: Tx, reach: Reach, actor: PortalActor, id: string): Promise<void> => {
-  const customer = await holdStanding(tx, reach, actor, 'billing:manage')
-  const gone = await takeAway(tx, reach, customer, id, async ({ paidWith, other }) => {
+export const deletePaymentMethod = async (tx: Tx, scope: TenantScope, actor: PortalActor, id: string): Promise<void> => {
+  const customer = await holdStanding(tx, scope, actor, 'billing:manage')
+  const gone = await takeAway(tx, scope, customer, id, async ({ paidWith, other }) => {
     const isUsed = paidWith.length > 0 || (customer.default_payment_method_id === id && (await hasFollower(tx, customer)))
     if (isUsed && other === null) throw new PaymentMethodInUseByActiveSubscription()
   })
@@ -187,13 +200,16 @@ export const remove = async (tx: Tx, reach: Reach, actor: PortalActor, id: strin
 }
 
 interface Left {
-  /** The subscriptions that have it as their own. */
+  /** Subscriptions that use the method as their own. */
   readonly paidWith: readonly string[]
   readonly other: string | null
 }
 
-/** False where the customer does not have it. */
-const takeAway = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>, id: string, check?: (left: Left) => Promise<void>): Promise<boolean> => {
+/**
+ * Deletes the payment method and assigns the default to the subscriptions that used it. Returns false if the customer
+ * has no such method.
+ */
+const takeAway = async (tx: Tx, scope: TenantScope, customer: Locked<CustomerRow>, id: string, check?: (left: Left) => Promise<void>): Promise<boolean> => {
   const { organization_id, default_payment_method_id: standard } = customer
   const paidWith = await lockPaidWith(tx, customer, id)
   if (!(await lockMethod(tx, customer, id))) return false
@@ -201,49 +217,53 @@ const takeAway = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>, id:
   await check?.({ paidWith, other })
   await markDeleted(await inTimeOf(tx, customer), customer, id)
   await followDefault(tx, customer, paidWith)
-  await makeDefault(tx, reach, customer, standard === id || standard === null ? other : standard)
-  // Those that had it may owe something that the default can pay.
+  await makeDefault(tx, scope, customer, standard === id || standard === null ? other : standard)
+  // Retries the open orders of the subscriptions that used the deleted method, now with the default.
   if (paidWith.length > 0 && standard !== id && standard !== null) await enqueue(tx, 'billing.method_changed', { organization_id, customer_id: customer.id })
   return true
 }
 
 /**
- * A processor says that something happened to what was kept: a bank has sent a new card, and its date is shown from now on;
- * or it cannot be charged any more, and another one takes its place, if there is one.
+ * Updates a saved payment method after a processor event. If the bank has replaced the card, updates the display data.
+ * If the method can no longer be charged, deletes it. If it was the default, the customer's newest other method becomes
+ * the default.
  */
 export const follow = async (
-  means: Means,
+  deps: Deps,
   { organization_id, account_id, processor_method_id }: { organization_id: string; account_id: string; processor_method_id: string },
 ): Promise<void> => {
-  const method = await findNamed(means.db, organization_id, account_id, processor_method_id)
-  const told = method && (await processorOf(means, (await findAccount(means.db, organization_id, account_id))!).readMethod?.(processor_method_id))
+  const method = await findNamed(deps.db, organization_id, account_id, processor_method_id)
+  const told = method && (await processorOf(deps, (await findAccount(deps.db, organization_id, account_id))!).readMethod?.(processor_method_id))
   if (!method || told === undefined) return
-  await means.transact(async (tx) => {
+  await deps.transact(async (tx) => {
     const seller = await findLivingOrganization(tx, { id: organization_id })
-    const reach = within(organization_id, 'machine', seller?.member_phase ?? 'phase2')
-    const [customer] = await lockCustomers(tx, reach, { id: method.customer_id })
-    // Whoever is gone, or forgotten, has no card to be shown.
+    const scope = within(organization_id, 'machine', seller?.member_phase ?? 'phase2')
+    const [customer] = await lockCustomers(tx, scope, { id: method.customer_id })
+    // The customer was deleted, so there is no saved method to update.
     if (!customer) return
-    if (told !== null) return changeMethod(tx, organization_id, method.id, told)
-    if (await takeAway(tx, reach, customer, method.id)) await markForgotten(tx, organization_id, method.id)
+    if (told !== null) return changeMethod(inWallTime(tx), organization_id, method.id, told)
+    if (await takeAway(tx, scope, customer, method.id)) await markForgotten(tx, organization_id, method.id)
   })
 }
 
-/** A customer that is deleted has nothing to pay with any more, and no processor keeps it for them. */
-export const customerDeleted = ({ transact }: Means, { organization_id, customer_id }: { organization_id: string; customer_id: string }): Promise<void> =>
+/** Job that deletes all payment methods of a deleted customer, here and at their processors. */
+export const customerDeleted = ({ transact }: Deps, { organization_id, customer_id }: { organization_id: string; customer_id: string }): Promise<void> =>
   transact(async (tx) => {
-    for (const payment_method_id of await deleteAll(tx, { organization_id, id: customer_id }))
+    for (const payment_method_id of await deleteAll(inWallTime(tx), { organization_id, id: customer_id }))
       await enqueue(tx, 'billing.forget_method', { organization_id, payment_method_id })
   })
 
-/** Has a processor forget what its owner deleted, as soon as nothing is being charged with it; whoever settles the last attempt calls again. */
-export const forget = async (means: Means, { organization_id, payment_method_id }: { organization_id: string; payment_method_id: string }): Promise<void> => {
-  const method = await findForgettable(means.db, organization_id, payment_method_id)
+/**
+ * Job that deletes a payment method at its processor after the method was deleted here. Does nothing while a payment
+ * with the method is pending. The settlement of that payment enqueues this job again.
+ */
+export const forget = async (deps: Deps, { organization_id, payment_method_id }: { organization_id: string; payment_method_id: string }): Promise<void> => {
+  const method = await findForgettable(deps.db, organization_id, payment_method_id)
   if (!method) return
-  const processor = processorOf(means, (await findAccount(means.db, organization_id, method.account_id))!)
+  const processor = processorOf(deps, (await findAccount(deps.db, organization_id, method.account_id))!)
   await processor.forgetMethod(method.name).catch((error: unknown) => {
-    // It does not know it any more.
+    // A refusal means that the processor no longer knows the method.
     if (!(error instanceof ProcessorRefusal)) throw error
   })
-  await means.transact((tx) => markForgotten(tx, organization_id, payment_method_id))
+  await deps.transact((tx) => markForgotten(tx, organization_id, payment_method_id))
 }

@@ -1,5 +1,5 @@
 import type { OrderExportColumn, Parsed, exportOrders } from '@bursar/contract'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
 import { among, amount, between, exportOf, moment, plain, text, type Column, type Export } from '../../../platform/postgres/exports.sql.ts'
 
 const money = (column: string) => amount(`o.${column}`, 'o.currency')
@@ -24,8 +24,8 @@ const columns: Record<OrderExportColumn, Column> = {
 }
 const usual = Object.keys(columns).slice(0, 7) as OrderExportColumn[]
 
-/** The orders within reach, also of customers that are gone, as a file. */
-export const ordersExport = (reach: Reach, query: Parsed<typeof exportOrders, 'query'>): Export =>
+/** Builds the export of the orders in scope, including those of deleted customers. */
+export const ordersExport = (scope: TenantScope, query: Parsed<typeof exportOrders, 'query'>): Export =>
   exportOf(
     {
       table: 'orders',
@@ -36,7 +36,7 @@ export const ordersExport = (reach: Reach, query: Parsed<typeof exportOrders, 'q
     },
     (query.columns.length === 0 ? usual : query.columns).map((name) => columns[name]),
     {
-      organizations: organizationIds(reach, query.organization_id),
+      organizations: organizationIds(scope, query.organization_id),
       timezone: query.timezone,
       filters: [
         among('o.product_id', 'uuid[]', 'product_id', query.product_id),

@@ -28,8 +28,8 @@ type Shop = Awaited<ReturnType<typeof open>>
 
 const linesOf = (text: string) => text.split('\r\n').slice(1, -1)
 
-describe('the file', () => {
-  test('holds the orders, newest first, in seven columns, and making it changes nothing [S4-01] [S4-02]', async () => {
+describe('export file', () => {
+  test('lists orders newest first in seven default columns and changes no data [S4-01] [S4-02]', async () => {
     const { api, anna, book } = await open()
     const first = await sales.order(anna, { product_id: book.id, description: 'Book', net_amount: 1234, invoice_number: 'A-0001' })
     const second = await sales.order(anna, { product_id: book.id, description: 'Book, signed', net_amount: 500, currency: 'jpy', status: 'pending' })
@@ -52,7 +52,7 @@ describe('the file', () => {
     expect(await digest(world)).toEqual(before)
   })
 
-  test('has the columns that are asked for, in their order, with moments in the time zone that is asked for', async () => {
+  test('contains the requested columns in their order, with times in the requested time zone', async () => {
     const { api, anna } = await open()
     const given = {
       created_at: new Date('2026-03-28T23:30:00.5Z'),
@@ -93,7 +93,7 @@ describe('the file', () => {
     )
   })
 
-  test('writes every amount with the digits of its currency, and negative ones stay numbers', async () => {
+  test('formats amounts with the decimal places of their currency, and negative amounts as numbers', async () => {
     const { api, anna } = await open()
     const written: string[] = []
     for (const currency of ['usd', 'eur', ...exponents.keys()])
@@ -105,7 +105,7 @@ describe('the file', () => {
     expect(linesOf(body)).toEqual(written.toReversed())
   })
 
-  test('has a header also where there is nothing, and holds the orders of customers that are gone', async () => {
+  test('has a header even if there are no orders, and includes orders of deleted customers', async () => {
     const { api, anna } = await open()
     const empty = await api.send(exportOrders, { query: { columns: ['email', 'email'] } })
     expect([empty.body, empty.headers.get('x-total-count')]).toEqual(['Email,Email\r\n', '0'])
@@ -115,7 +115,7 @@ describe('the file', () => {
     expect(linesOf(body)).toEqual(['paid'])
   })
 
-  test('lists those of one moment by their ids', async () => {
+  test('sorts orders of the same time by id', async () => {
     const { api, anna } = await open()
     const created_at = new Date('2026-05-01T00:00:00Z')
     const made = await Promise.all(Array.from({ length: 20 }, (_, at) => sales.order(anna, { created_at, description: `N${at}` })))
@@ -125,11 +125,11 @@ describe('the file', () => {
   })
 })
 
-describe('what is in it', () => {
+describe('export filters', () => {
   const productsOf = async (api: Shop['api'], query: Parameters<typeof api.send<typeof exportOrders>>[1]['query']) =>
     linesOf((await api.send(exportOrders, { query: { ...query, columns: ['product'] } })).body)
 
-  test('is of one organization, several, or all that the caller reaches [S4-05]', async () => {
+  test('selects one organization, several, or all that the caller can access [S4-05]', async () => {
     const person = await world.person()
     const shops = await Promise.all([1, 2, 3].map(async () => world.organization({ owner: person.id })))
     const stranger = await open()
@@ -148,7 +148,7 @@ describe('what is in it', () => {
     expect(await productsOf(api, { organization_id: '' })).toEqual(ours)
     expect(await productsOf(api, { organization_id: a!.id })).toEqual(['0 2', '0 1'])
     expect(await productsOf(api, { organization_id: [a!.id, b!.id] })).toEqual(['1 2', '0 2', '1 1', '0 1'])
-    // What is not within reach is not there, whoever names it.
+    // An organization out of scope is ignored even if the request names it.
     expect(await productsOf(api, { organization_id: [stranger.organization.id] })).toEqual([])
     expect(await productsOf(api, { organization_id: [stranger.organization.id, a!.id] })).toEqual(['0 2', '0 1'])
     const total = await api.send(exportOrders, { query: { organization_id: [a!.id, b!.id] } })
@@ -157,7 +157,7 @@ describe('what is in it', () => {
     expect(await productsOf(nowhere, {})).toEqual([])
   })
 
-  test('is of one product, several, or all; in some states; between two moments [S4-06]', async () => {
+  test('filters by product, status and time range [S4-06]', async () => {
     const { api, anna, book } = await open()
     const cup = await api.call(createProduct, { body: { name: 'Cup', prices: [{ amount_type: 'fixed', price_amount: 500 }] } })
     const at = (second: number) => new Date(Date.UTC(2026, 5, 1, 0, 0, second))
@@ -172,11 +172,11 @@ describe('what is in it', () => {
     expect(await productsOf(api, { created_before: at(3).toISOString() })).toEqual(['cup', 'book'])
     const one = await api.send(exportOrders, { query: { created_after: at(1).toISOString(), created_before: at(3).toISOString(), status: ['refunded'] } })
     expect(one.headers.get('x-total-count')).toBe('1')
-    // However far away a moment is.
+    // Accepts the earliest and latest possible times.
     expect(await productsOf(api, { created_after: '0000-01-01T00:00:00Z', created_before: '9999-12-31T23:59:59-01:00' })).toEqual(['none', 'cup', 'book'])
   })
 
-  test('what cannot be read is refused, and said [S4-07]', async () => {
+  test('rejects invalid parameters with their location [S4-07]', async () => {
     const { api } = await open()
     const wrong: [Record<string, unknown>, (string | number)[]][] = [
       [{ organization_id: 'nonsense' }, ['query', 'organization_id', 0]],
@@ -195,7 +195,7 @@ describe('what is in it', () => {
   })
 })
 
-test('it needs orders:read, and an OpenID Connect token, a personal and an organization token are enough, each alone [S4-03] [S4-04]', async () => {
+test('requires orders:read from an OpenID Connect token, a personal or an organization token [S4-03] [S4-04]', async () => {
   const person = await world.person()
   const organization = await world.organization({ owner: person.id })
   const full = world.client({ token: (await organization.token()).secret })

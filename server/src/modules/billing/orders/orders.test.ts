@@ -1,3 +1,4 @@
+import { inWallTime } from '../../../platform/clocks.sql.ts'
 import {
   createCustomer,
   createCustomerSession,
@@ -21,8 +22,8 @@ import { openSales } from '../../../../test/harness/sales.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { within } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
-import { changeOrder, lockOrder } from './orders.sql.ts'
-import { nextInvoiceNumber } from './orders.ts'
+import { changeOrder, lockOrder } from '../records/orders.sql.ts'
+import { nextInvoiceNumber } from '../records/orders.ts'
 
 let world: World
 let sales: ReturnType<typeof openSales>
@@ -50,8 +51,8 @@ const open = async () => {
   }
 }
 
-describe('for the seller', () => {
-  test('an order shows what was bought, by whom and for how much, and outlives the customer, the product and the discount', async () => {
+describe('seller API', () => {
+  test('shows product, customer and amounts even after customer, product and discount were deleted', async () => {
     const { api, anna, plan, five, organization } = await open()
     const [price] = plan.prices
     const subscription = await sales.subscription(anna, plan, [price!.id], { metadata: { source: 'ad' } })
@@ -119,7 +120,7 @@ describe('for the seller', () => {
     expect(await api.call(getOrder, { params: { id: bare.id } })).toMatchObject({ product: null, discount: null, subscription: null, billing_address: null })
   })
 
-  test('it counts as paid in every status that follows a payment, and in no other', async () => {
+  test('shows paid: true for every status after a payment and for no other status', async () => {
     const { api, anna } = await open()
     for (const [status, paid] of [
       ['draft', false],
@@ -134,7 +135,7 @@ describe('for the seller', () => {
     }
   })
 
-  test('every filter finds what it says, alone and together, and every sorting sorts', async () => {
+  test('lists orders by every filter, alone and combined, and by every sorting', async () => {
     const { api, anna, bert, book, plan, five, organization } = await open()
     const checkout_id = await sales.checkout(book)
     const subscription = await sales.subscription(bert, plan, [])
@@ -196,7 +197,7 @@ describe('for the seller', () => {
       expect((await api.sendRaw(listOrders, { query })).status).toBe(422)
   })
 
-  test('pages follow each other by cursor, over several organizations too, and the total is exact', async () => {
+  test('pages by cursor across organizations with an exact total', async () => {
     const [first, second] = [await open(), await open()]
     const person = await world.person()
     for (const { organization, anna } of [first, second]) {
@@ -217,7 +218,7 @@ describe('for the seller', () => {
     expect((await both.call(listOrders, { query: { organization_id: first.organization.id } })).pagination.total_count).toBe(4)
   })
 
-  test('the billing details are corrected and told of once; what decided about the tax stays', async () => {
+  test('corrects billing details with one event, but not the country and state that determined the tax', async () => {
     const { api, anna, events } = await open()
     const { id } = await sales.order(anna, { billing_name: 'Anna', billing_address: boston })
     const change = (body: object) => api.sendRaw(updateOrder, { params: { id }, body })
@@ -230,7 +231,7 @@ describe('for the seller', () => {
       billing_address: { line1: 'Oak Street 2', line2: null, postal_code: null, city: 'Salem', state: 'MA', country: 'US' },
     })
     expect(corrected.modified_at).not.toBeNull()
-    // The same again, and nothing at all: nothing happens.
+    // Requests that change nothing neither update the order nor emit an event.
     for (const body of [{}, { billing_name: 'Anna A' }, { billing_address: { country: 'US', state: 'MA', line1: 'Oak Street 2', city: 'Salem' } }])
       expect((await api.call(updateOrder, { params: { id }, body: body as never })).modified_at).toBe(corrected.modified_at)
     expect((await events('order.updated')).map(({ data }) => data)).toEqual([corrected])
@@ -252,7 +253,7 @@ describe('for the seller', () => {
     expect(given).toMatchObject({ billing_name: null, billing_address: { country: 'DE', city: null } })
   })
 
-  test('an invoice keeps who was billed when the person is forgotten; all else they told goes', async () => {
+  test('keeps the billing details of an invoice when the customer is anonymized, and deletes other personal data', async () => {
     const { api, anna, plan } = await open()
     const told = { metadata: { nickname: 'Annie' }, custom_field_data: { shoe: '38' } }
     const subscription = await sales.subscription(anna, plan, [], { ...told, customer_cancellation_comment: 'Moving away' })
@@ -268,7 +269,7 @@ describe('for the seller', () => {
     expect([seen.metadata, seen.custom_field_data, seen.subscription!.metadata]).toEqual([{}, {}, {}])
   })
 
-  test('a stranger finds nothing, and a token without the scope is refused', async () => {
+  test('returns 404 to other organizations and 403 without the scope', async () => {
     const { anna, organization } = await open()
     const { id } = await sales.order(anna)
     const stranger = await open()
@@ -286,12 +287,12 @@ describe('for the seller', () => {
   })
 })
 
-describe('in the portal', () => {
-  /** A team with one of each role, an order of its own, and somebody else's. */
+describe('customer portal', () => {
+  /** A team with one member of each role, an order of the team, and an order of another customer. */
   const team = async () => {
     const shop = await open()
     const { api } = shop
-    // Where there is no member model, a session may be the customer's own.
+    // Without the member model a session may belong to the customer itself.
     await shop.phase('before')
     const customer = await api.call(createCustomer, { body: { type: 'team', email: 'team@people.test', owner: { email: 'owner@people.test' } } })
     const member = async (role: 'billing_manager' | 'member') =>
@@ -318,7 +319,7 @@ describe('in the portal', () => {
     }
   }
 
-  test('whoever pays sees their own orders, and of them what is theirs to see', async () => {
+  test('shows the owner, a billing manager and the customer their own orders without private fields of the seller', async () => {
     const { itself, owner, manager, own, others, customer, plan, organization } = await team()
     await sales.order(customer, { status: 'draft', description: 'Not yet' })
     const subscription = await sales.subscription(customer, plan, [])
@@ -350,14 +351,14 @@ describe('in the portal', () => {
     }
   })
 
-  test('a draft is its seller’s until it is made final', async () => {
+  test('hides drafts until they are finalized', async () => {
     const { itself, customer } = await team()
     const { id } = await sales.order(customer, { status: 'draft' })
     expect((await itself.send(getPortalOrder, { params: { id } })).status).toBe(404)
     expect((await itself.send(updatePortalOrder, { params: { id }, body: { billing_name: 'X' } })).status).toBe(404)
   })
 
-  test('a plain member is refused, their own team’s orders and others alike', async () => {
+  test('returns 403 to a plain member, for orders of the team and of others', async () => {
     const { plain, own, others } = await team()
     expect((await plain.send(listPortalOrders, {})).status).toBe(403)
     for (const { id } of [own, others]) {
@@ -367,7 +368,7 @@ describe('in the portal', () => {
     }
   })
 
-  test('whoever pays corrects the billing details by the same rule as the seller', async () => {
+  test('lets a billing manager correct billing details by the same rules as the seller', async () => {
     const { itself, manager, own, others, events } = await team()
     const params = { id: own.id }
     const changed = await manager.call(updatePortalOrder, { params, body: { billing_name: 'Team Ltd', billing_address: { country: 'DE', city: 'Bonn' } } })
@@ -381,7 +382,7 @@ describe('in the portal', () => {
     expect(await events('order.updated')).toHaveLength(1)
   })
 
-  test('the status of the payment is that of the latest one, with the reason where it failed', async () => {
+  test('returns the status of the latest payment, with the reason of a failure', async () => {
     const { itself, own, customer } = await team()
     const status = () => itself.call(getPortalPaymentStatus, { params: { id: own.id } })
     expect(await status()).toEqual({ status: 'no_payment', error: null })
@@ -395,7 +396,7 @@ describe('in the portal', () => {
 })
 
 describe('invoice numbers', () => {
-  test('fifty drawn at once follow each other without a gap or a twin, also where some are given up', async () => {
+  test('are assigned to fifty concurrent orders without gaps or duplicates, even if some transactions roll back', async () => {
     const { organization, anna, bert } = await open()
     const draw = (customer: { id: string }, keep = true) =>
       world.transact(async (tx) => {
@@ -413,11 +414,11 @@ describe('invoice numbers', () => {
     expect(other).not.toContain(letters)
   })
 
-  test('of two customers with the same letters the second takes the next ones', async () => {
+  test('contain other letters for a second customer if both customer ids result in the same letters', async () => {
     const { organization, anna, bert } = await open()
     const draw = (customer: { id: string }) => world.transact((tx) => nextInvoiceNumber(tx, organization, customer))
     const number = await draw(bert)
-    // What bert would be given next is taken, as if by somebody with the same letters.
+    // Occupies the next number of the customer, as if another customer had the same letters.
     const next = number.replace(/0001$/, '0002')
     await sales.order(anna, { invoice_number: next })
     const drawn = await draw(bert)
@@ -425,13 +426,13 @@ describe('invoice numbers', () => {
     expect(drawn).not.toBe(next)
   })
 
-  test('what is held can be changed, and only within reach', async () => {
+  test('changes a locked order, and locks only orders in scope', async () => {
     const { api, organization, anna } = await open()
     const { id } = await sales.order(anna, { status: 'pending' })
-    const reach = within(organization.id, 'machine', 'phase2')
+    const scope = within(organization.id, 'machine', 'phase2')
     await world.transact(async (tx) => {
-      const held = (await lockOrder(tx, reach, id))!
-      await changeOrder(tx, held, { status: 'paid', invoice_number: await nextInvoiceNumber(tx, organization, anna), billing_address: berlin })
+      const held = (await lockOrder(tx, scope, id))!
+      await changeOrder(inWallTime(tx), held, { status: 'paid', invoice_number: await nextInvoiceNumber(tx, organization, anna), billing_address: berlin })
     })
     expect(await api.call(getOrder, { params: { id } })).toMatchObject({ status: 'paid', billing_address: berlin })
     expect(await world.transact((tx) => lockOrder(tx, within(newId(world.clock.wall()), 'machine', 'phase2'), id))).toBeUndefined()

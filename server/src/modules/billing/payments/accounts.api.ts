@@ -1,12 +1,14 @@
 import { connectPaymentAccount, getPaymentAccount } from '@bursar/contract'
-import { read, steps } from '../../handlers.ts'
-import { connect, find, look } from './accounts.ts'
+import { job, read, multiStep } from '../../handlers.ts'
+import { connect, requirePaymentAccount, look, mailChanged } from './accounts.ts'
 
 export const operations = [
-  read(getPaymentAccount, (db, { reach, params, platform }) => find(db, reach, platform, params.id)),
-  steps(connectPaymentAccount, {
-    look: (means, { reach, params, body }) => look(means, reach, params.id, body),
-    begin: (tx, { reach, params, body, platform }, account) => connect(tx, reach, platform, params.id, body, account),
-    proceed: ({ db }, { reach, params, platform }) => find(db, reach, platform, params.id),
+  read(getPaymentAccount, (db, { scope, params, platform }) => requirePaymentAccount(db, scope, platform, params.id)),
+  multiStep(connectPaymentAccount, {
+    look: (deps, { scope, params, body }) => look(deps, scope, params.id, body),
+    begin: (tx, { scope, params, body, platform }, account) => connect(tx, scope, platform, params.id, body, account),
+    proceed: ({ db }, { scope, params, platform }) => requirePaymentAccount(db, scope, platform, params.id),
   }),
 ]
+
+export const jobs = [job('mail.payment_account_changed', mailChanged)]

@@ -2,7 +2,7 @@ import { sql } from 'kysely'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { PaymentAccountRow, PaymentRow } from './payments.sql.ts'
 
-/** The account that an organization's money goes to from now on. */
+/** Returns the organization's default payment account. New payments go to this account. */
 export const findDefault = (db: Db, organization_id: string): Promise<PaymentAccountRow | undefined> =>
   db.q.selectFrom('payment_accounts').selectAll().where('organization_id', '=', organization_id).where('is_default', '=', true).executeTakeFirst()
 
@@ -15,7 +15,10 @@ export const findConnected = (db: Db, organization_id: string, processor_account
     .where('processor_account_id', '=', processor_account_id)
     .executeTakeFirst()
 
-/** Held by whoever connects an account, so that there is one default at a time. */
+/**
+ * Locks the organization row. Every transaction that connects a payment account takes this lock, so that there is only
+ * one default account.
+ */
 export const holdAccounts = async (tx: Tx, organization_id: string): Promise<void> => {
   await sql`select from organizations where id = ${organization_id} for no key update`.execute(tx.q)
 }
@@ -35,16 +38,22 @@ export const changeAccount = async (tx: Tx, { organization_id, id }: PaymentAcco
     .execute()
 }
 
-/** Whichever was the default is one of several now: what it took, it gives back. */
+/**
+ * Clears the default flag of the current default account. The row stays, because payments of this account are refunded
+ * through it.
+ */
 const stepBack = async (tx: Tx, organization_id: string): Promise<void> => {
   await tx.q.updateTable('payment_accounts').set({ is_default: false }).where('organization_id', '=', organization_id).where('is_default', '=', true).execute()
 }
 
-/** What the form of the processor is opened with, where it needs something. */
+/** Publishable key that opens the processor's payment form; null if the processor needs none. */
 export const publishableKeyOf = async (db: Db, organization_id: string): Promise<string | null> =>
   (await findDefault(db, organization_id))?.publishable_key ?? null
 
-/** What the payer's page needs to go on with an attempt: who they are to its processor, and what opens the form of the very account that was asked. */
+/**
+ * Data that the checkout page needs to continue a payment attempt: the processor's customer id and the publishable key.
+ * The key is that of the account with which the attempt was made.
+ */
 export const formOf = async (
   db: Db,
   { organization_id, account_id, customer_id }: Pick<PaymentRow, 'organization_id' | 'account_id' | 'customer_id'>,
@@ -56,3 +65,25 @@ export const formOf = async (
   const { publishable_key = null, customer_id: name = customer_id } = rows[0] ?? {}
   return { customer_id: name, ...(publishable_key === null ? {} : { publishable_key }) }
 }
+
+/** Returns the owners of an organization whose user accounts are not deleted. */
+export const findOwners = (db: Db, organization_id: string): Promise<{ user_id: string }[]> =>
+  db.q
+    .selectFrom('organization_members as m')
+    .innerJoin('users as u', (on) => on.onRef('u.id', '=', 'm.user_id').on('u.deleted_at', 'is', null))
+    .select('m.user_id')
+    .where('m.organization_id', '=', organization_id)
+    .where('m.role', '=', 'owner')
+    .orderBy('m.user_id')
+    .execute()
+
+/** Returns the data for the email that notifies an owner of a changed payment account. */
+export const findChange = (db: Db, organization_id: string, account_id: string, user_id: string) =>
+  db.q
+    .selectFrom('payment_accounts as a')
+    .innerJoin('organizations as o', 'o.id', 'a.organization_id')
+    .innerJoin('users as u', (on) => on.on('u.id', '=', user_id).on('u.deleted_at', 'is', null))
+    .select(['u.email', 'o.name as organization_name', 'a.processor_account_id', 'a.key_hint'])
+    .where('a.organization_id', '=', organization_id)
+    .where('a.id', '=', account_id)
+    .executeTakeFirst()

@@ -13,7 +13,7 @@ import {
   listRefunds,
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { openStripeTill } from '../../../../test/harness/processors.ts'
 import { signed } from '../../../../test/harness/stripe.ts'
 import { exchange, openClock, openWorld, type World } from '../../../../test/harness/world.ts'
@@ -39,10 +39,11 @@ const errorOf = (answer: { status: number; body: unknown }) => `${answer.status}
 const open = async () => {
   const shop = await world.shop()
   const { api, organization } = shop
+  const dashboard = await shop.dashboard()
   const params = { id: organization.id }
   const account = till.standIn.account()
   const { secret_key, publishable_key, webhook_secret } = account
-  const connect = (more: object = {}) => api.send(connectPaymentAccount, { params, body: { secret_key, publishable_key, ...more } })
+  const connect = (more: object = {}) => dashboard.send(connectPaymentAccount, { params, body: { secret_key, publishable_key, ...more } })
   const product = await api.call(createProduct, {
     body: { name: 'Field guide', prices: [{ amount_type: 'fixed', price_amount: 2900, price_currency: 'usd' }] },
   })
@@ -55,7 +56,7 @@ const open = async () => {
   return { ...shop, params, account, connect, keys: { secret_key, publishable_key, webhook_secret }, checkout, confirm }
 }
 
-test('an account is connected once its key was tried; its secrets are sealed, and never shown', async () => {
+test('connects an account after testing its key, encrypts the secrets and never shows them', async () => {
   const { api, params, account, connect, keys, organization } = await open()
   expect(errorOf(await api.send(getPaymentAccount, { params }))).toBe('404 ResourceNotFound')
   const answer = await connect({ webhook_secret: keys.webhook_secret })
@@ -80,7 +81,7 @@ test('an account is connected once its key was tried; its secrets are sealed, an
   for (const secret of [keys.secret_key, keys.webhook_secret]) expect(everything).not.toContain(secret)
 })
 
-test('a key of the other mode, a malformed one, one that nobody knows, and a processor that is silent', async () => {
+test('rejects keys of the wrong mode, malformed keys and unknown keys, and answers 503 while the processor is down', async () => {
   const { api, connect, keys, params } = await open()
   expect(errorOf(await connect({ secret_key: keys.secret_key.replace('test', 'live') }))).toBe('422 RequestValidationError')
   expect(errorOf(await connect({ publishable_key: keys.publishable_key.replace('test', 'live') }))).toBe('422 RequestValidationError')
@@ -92,10 +93,10 @@ test('a key of the other mode, a malformed one, one that nobody knows, and a pro
   expect(errorOf(await api.send(getPaymentAccount, { params }))).toBe('404 ResourceNotFound')
 })
 
-test('the same account again is the same one with new keys; another takes what comes from now on', async () => {
+test('updates the keys of an account that is connected again, and makes a new account the default', async () => {
   const { api, params, connect, keys } = await open()
   const first = (await connect({ webhook_secret: keys.webhook_secret })).body as unknown as { id: string }
-  // Without a signing secret, the one that is set stays.
+  // If the request has no signing secret, the stored one stays.
   const again = (await connect()).body as unknown as { id: string; webhook_secret_hint: string }
   expect(again).toMatchObject({ id: first.id, webhook_secret_hint: `whsec_…${keys.webhook_secret.slice(-4)}` })
   const another = till.standIn.account()
@@ -110,7 +111,7 @@ test('the same account again is the same one with new keys; another takes what c
   expect(rows).toHaveLength(2)
 })
 
-test('whoever looks after money connects it; members and strangers do not', async () => {
+test('lets an admin connect an account, but not finance users, members or other organizations', async () => {
   const { organization, params, keys } = await open()
   const body = { secret_key: keys.secret_key, publishable_key: keys.publishable_key }
   for (const [role, expected] of [
@@ -120,15 +121,15 @@ test('whoever looks after money connects it; members and strangers do not', asyn
   ] as const) {
     const person = await world.person()
     await world.join(organization.id, person.id, role)
-    const api = world.client({ token: (await person.token()).secret })
+    const api = world.client({ cookie: await person.cookie() })
     expect((await api.send(connectPaymentAccount, { params, body })).status, role).toBe(expected)
   }
-  const { api: stranger } = await world.shop()
-  expect(errorOf(await stranger.send(connectPaymentAccount, { params, body }))).toBe('404 ResourceNotFound')
+  const { api: stranger, dashboard } = await world.shop()
+  expect(errorOf(await (await dashboard()).send(connectPaymentAccount, { params, body }))).toBe('404 ResourceNotFound')
   expect(errorOf(await stranger.send(getPaymentAccount, { params }))).toBe('404 ResourceNotFound')
 })
 
-test('the page is told what opens the form, and after the confirmation what it needs to go on', async () => {
+test('returns the data that opens the payment form, and after the confirmation the data to continue the payment', async () => {
   const { connect, checkout, confirm, account, keys, api, organization } = await open()
   const before = await checkout()
   expect(before.payment_processor_metadata).toEqual({})
@@ -151,7 +152,7 @@ test('the page is told what opens the form, and after the confirmation what it n
   await deployment.sweep()
   await deployment.work()
   expect(await api.call(getCheckout, { params: { id: made.id } })).toMatchObject({ status: 'succeeded' })
-  // The same customer is one customer there, too.
+  // The processor also has only one customer for this buyer.
   expect((await confirm(await checkout(), account.token('pm_card_visa'))).status).toBe(200)
   const { rows } = await world.database.owner((owner) =>
     owner.query('select processor_customer_id from processor_customers where organization_id = $1', [organization.id]),
@@ -159,7 +160,7 @@ test('the page is told what opens the form, and after the confirmation what it n
   expect(rows).toHaveLength(1)
 })
 
-test('an event is taken only from the account that signed it, and the object itself is read', async () => {
+test("accepts an event only with its account's signature, and reads the object itself from the processor", async () => {
   const { connect, keys, checkout, confirm, account, api } = await open()
   const shown = (await connect({ webhook_secret: keys.webhook_secret })).body as unknown as { id: string; events_url: string }
   const path = new URL(shown.events_url).pathname
@@ -180,7 +181,7 @@ test('an event is taken only from the account that signed it, and the object its
   ])
     expect((await post(headers, claim)).status).toBe(403)
   expect(await heard()).toBe(0)
-  // Signed, but not so: the intent waits for its payer, whatever is claimed.
+  // The event has a valid signature but reports a wrong status: the intent still waits for its payer.
   expect((await post(signed(keys.webhook_secret, claim, world.clock.wall()), claim)).status).toBe(200)
   await deployment.work()
   expect(await api.call(getCheckout, { params: { id: made.id } })).toMatchObject({ status: 'confirmed' })
@@ -195,7 +196,7 @@ test('an event is taken only from the account that signed it, and the object its
   expect((await api.call(listOrders, { query: { checkout_id: [made.id] } })).items).toHaveLength(1)
 })
 
-test('what the seller gives back at Stripe itself is a refund of the order, once; what is not of ours is let alone', async () => {
+test('records a refund made at Stripe once as a refund of the order, and ignores unrelated events', async () => {
   const { connect, keys, checkout, confirm, account, api, organization } = await open()
   const { events_url } = (await connect({ webhook_secret: keys.webhook_secret })).body as unknown as { events_url: string }
   const tell = async () => {
@@ -214,7 +215,7 @@ test('what the seller gives back at Stripe itself is a refund of the order, once
   await tell()
   expect(await find()).toMatchObject({ status: 'partially_refunded', refunded_amount: 1000 })
   expect(await refunds()).toMatchObject([{ status: 'succeeded', amount: 1000, reason: 'other' }])
-  // One of our own is told in the same way, and stays one.
+  // Stripe also sends this event for our own refunds. Our own refund must not be recorded twice.
   await api.call(createRefund, { body: { order_id: (await find()).id, reason: 'other', amount: 400 } })
   await tell()
   account.ask('POST', '/v1/refunds', { payment_intent: charge!.intent_id, amount: 1500 })
@@ -230,7 +231,7 @@ test('what the seller gives back at Stripe itself is a refund of the order, once
   expect(rows[0]!.amount).toBe(0)
 })
 
-test('a refund of ours that Stripe never heard of, and one that the seller made there meanwhile: the money goes back once, and we say so', async () => {
+test('marks our refund as failed if Stripe never received it, and records the refund that the seller made at Stripe instead', async () => {
   const { connect, checkout, confirm, account, api } = await open()
   await connect()
   const made = await checkout()
@@ -242,7 +243,7 @@ test('a refund of ours that Stripe never heard of, and one that the seller made 
   till.standIn.misbehave(({ method, path }) => (method === 'POST' && path === '/v1/refunds' ? 'request_lost' : undefined))
   expect((await api.send(createRefund, { body: { order_id: order.id, reason: 'other', amount: 2900 } })).status).toBe(201)
   till.standIn.misbehave(() => undefined)
-  // Theirs may carry a word that ours carry too.
+  // The seller refunds at Stripe, with the metadata key `refund_id` that our own refunds use too.
   account.ask('POST', '/v1/refunds', { payment_intent: account.books().charges[0]!.intent_id, amount: 2900, metadata: { refund_id: 'RMA-17' } })
   world.clock.advance(3_600_000)
   await deployment.sweep('billing.read_up')
@@ -254,7 +255,7 @@ test('a refund of ours that Stripe never heard of, and one that the seller made 
   expect(await api.call(getOrder, { params: { id: order.id } })).toMatchObject({ status: 'refunded', refunded_amount: 2900 })
 })
 
-test('a refund that failed at Stripe after all, and the one that the seller made there instead, in whatever order they are heard of', async () => {
+test('records a refund that failed later and its replacement made at Stripe, even if the newest event is read first', async () => {
   const { connect, checkout, confirm, account, api } = await open()
   await connect()
   till.standIn.tell(() => ({ copies: 0, late_ms: 0, place: 0 }))
@@ -266,7 +267,7 @@ test('a refund that failed at Stripe after all, and the one that the seller made
   world.clock.advance(61_000)
   const { intent_id } = account.books().charges[0]!
   account.ask('POST', '/v1/refunds', { payment_intent: intent_id, amount: 2900 })
-  // Whoever connects once more is heard at once; newest first, as Stripe lists it.
+  // Connecting the account again makes the read of its event list due at once. Stripe lists the newest events first.
   await connect()
   await deployment.sweep('billing.read_up')
   await deployment.work()
@@ -275,7 +276,7 @@ test('a refund that failed at Stripe after all, and the one that the seller made
   expect([refunds, (await api.call(getOrder, { params: { id: order.id } })).refunded_amount]).toEqual([['failed', 'succeeded'], 2900])
 })
 
-test('a refund that Stripe broke over is given up when its key is forgotten and no list has it; then it can be asked for again', async () => {
+test('marks a refund that Stripe never made as failed after its idempotency key has expired, and allows another refund', async () => {
   const { connect, checkout, confirm, account, api } = await open()
   await connect()
   const made = await checkout()
@@ -296,7 +297,7 @@ test('a refund that Stripe broke over is given up when its key is forgotten and 
   expect(account.books().refunds).toHaveLength(1)
 })
 
-test('what Stripe told while nobody listened is read up within the hour: disputes, refunds made there, and refunds that failed later', async () => {
+test('reads missed events within the hour: disputes, refunds made at Stripe, and refunds that failed later', async () => {
   const { connect, checkout, confirm, account, api } = await open()
   await connect()
   till.standIn.tell(() => ({ copies: 0, late_ms: 0, place: 0 }))
@@ -312,7 +313,7 @@ test('what Stripe told while nobody listened is read up within the hour: dispute
   await api.call(createRefund, { body: { order_id: failing.id, reason: 'other', amount: 2900 } })
   account.ask('POST', '/v1/refunds', { payment_intent: account.books().charges[1]!.intent_id, amount: 900 })
   world.clock.advance(61_000)
-  // More than fits into one page; and the failure is told with the next thing that anybody asks.
+  // Creates more events than fit on one page. The Stripe test server reports the failed refund with its next request.
   const [dispute] = (account.ask('GET', '/v1/disputes', {}) as { data: { id: string }[] }).data
   for (let at = 0; at < 120; at++) account.change(dispute!.id, {})
   const stands = async () => [
@@ -327,7 +328,7 @@ test('what Stripe told while nobody listened is read up within the hour: dispute
   }
   const unknown = [[], [], ['succeeded']]
   expect(await stands()).toEqual(unknown)
-  // Who does not answer now is asked for all of it later.
+  // The second page fails. The next run must request all of the events again.
   till.standIn.misbehave(({ path, params }) => (path === '/v1/events' && params.starting_after !== undefined ? 'broken' : undefined))
   await readUp()
   till.standIn.misbehave(() => undefined)
@@ -335,7 +336,7 @@ test('what Stripe told while nobody listened is read up within the hour: dispute
   await readUp()
   const known = [['needs_response'], [['succeeded', 900]], ['failed']]
   expect(await stands()).toEqual(known)
-  // From now on only what is new is asked for.
+  // From now on only new events are requested.
   const asked = till.standIn.asked.length
   await readUp()
   const before = world.clock.wall().getTime() / 1000 - 3600 - 660
@@ -346,7 +347,7 @@ test('what Stripe told while nobody listened is read up within the hour: dispute
   till.standIn.tell(() => ({ copies: 1, late_ms: 0, place: 0 }))
 })
 
-test('what was heard while the account did not answer, and was given up, is read up once it does', async () => {
+test('reads events again whose jobs failed after all retries while the account did not answer', async () => {
   const { connect, keys, checkout, confirm, account, api } = await open()
   const { events_url } = (await connect({ webhook_secret: keys.webhook_secret })).body as unknown as { events_url: string }
   const made = await checkout()
@@ -355,7 +356,7 @@ test('what was heard while the account did not answer, and was given up, is read
   await till.standIn.deliver((_, headers, body) => exchange(world.port, 'POST', new URL(events_url).pathname, headers, body))
   const [order] = (await api.call(listOrders, { query: { checkout_id: [made.id] } })).items
   const disputes = async () => (await api.call(listDisputes, { query: { order_id: [order!.id] } })).items.map(({ status }) => status)
-  // It was tried for days, and then no longer.
+  // Deletes the job, as if it had failed after all retries.
   const given = await world.database.owner((owner) =>
     owner.query(
       `delete from graphile_worker._private_jobs j using graphile_worker._private_tasks t where t.id = j.task_id and t.identifier = 'billing.follow_dispute'`,
@@ -370,7 +371,7 @@ test('what was heard while the account did not answer, and was given up, is read
   expect(await disputes()).toEqual(['needs_response'])
 })
 
-test('one that Stripe only fended off has cost nothing, and is no refund; one that it resolved is', async () => {
+test('records no refund for a dispute that Stripe blocked, and a refund for a dispute that Stripe resolved', async () => {
   const { connect, checkout, confirm, account, api } = await open()
   await connect()
   const prevented = async (case_type: string) => {
@@ -391,7 +392,7 @@ test('one that Stripe only fended off has cost nothing, and is no refund; one th
   expect(await prevented('resolution')).toEqual([['prevented'], 'refunded', 1])
 })
 
-test('a card that its bank renews is shown so; one that is detached at Stripe is not charged any more, and another takes its place', async () => {
+test('updates a card that the bank has renewed, and replaces the default if its card is detached at Stripe', async () => {
   const { connect, confirm, account, api, organization } = await open()
   await connect()
   const price = { amount_type: 'fixed' as const, price_amount: 900, price_currency: 'usd' as const }
@@ -439,10 +440,10 @@ test('a card that its bank renews is shown so; one that is detached at Stripe is
   ])
 })
 
-test('an account that answers nobody any more holds nothing up for ever: what was never confirmed is given up', async () => {
+test('marks an unconfirmed payment as failed if its account does not answer for three days', async () => {
   const { connect, checkout, confirm, account, api } = await open()
   await connect()
-  // Somebody whom Stripe knows.
+  // Creates a customer that Stripe knows.
   await confirm(await checkout(), account.token('pm_card_visa'))
   const made = await checkout()
   till.standIn.misbehave(({ path }) => (path.includes('confirmation_tokens') ? undefined : 'request_lost'))
@@ -460,15 +461,15 @@ test('an account that answers nobody any more holds nothing up for ever: what wa
   expect(account.books().charges).toHaveLength(1)
 })
 
-test('a stand-in for Stripe is for the sandbox', () => {
+test('refuses to start in production if BURSAR_STRIPE_API_BASE is set', () => {
   const settings = { ...world.environmentVariables, BURSAR_ENV: 'production', BURSAR_EGRESS_LOOPBACK: '' }
-  expect(() => readConfig(settings)).toThrow(/BURSAR_STRIPE_API_BASE: points to a stand-in/)
+  expect(() => readConfig(settings)).toThrow(/BURSAR_STRIPE_API_BASE: points to a replacement/)
 })
 
-test('in production nobody pays before an account is connected', async () => {
+test('refuses payments in production until an account is connected', async () => {
   const production = await openWorld({ environment: 'production' })
   try {
-    const { api, organization } = await production.shop()
+    const { api, dashboard, organization } = await production.shop()
     const product = await api.call(createProduct, {
       body: { name: 'Field guide', prices: [{ amount_type: 'fixed', price_amount: 2900, price_currency: 'usd' }] },
     })
@@ -479,7 +480,9 @@ test('in production nobody pays before an account is connected', async () => {
     })
     expect(errorOf(answer)).toBe('403 PaymentNotReady')
     const test_key = { secret_key: 'sk_test_12345678', publishable_key: 'pk_test_12345678' }
-    expect(errorOf(await api.send(connectPaymentAccount, { params: { id: organization.id }, body: test_key }))).toBe('422 RequestValidationError')
+    expect(errorOf(await (await dashboard()).send(connectPaymentAccount, { params: { id: organization.id }, body: test_key }))).toBe(
+      '422 RequestValidationError',
+    )
   } finally {
     await production.close()
   }

@@ -1,23 +1,27 @@
 import { invalidAt, InvalidRequest, PaymentAccountRefused, ResourceNotFound, type PaymentAccount, type PaymentAccountConnect } from '@bursar/contract'
 import type { z } from 'zod'
-import type { Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { newWebhookSecret, Secret, type Environment } from '../../../kernel/secrets.ts'
 import { ProcessorRefusal } from '../../../gateways/payments/payments.ts'
 import { later } from '../../../platform/clock.ts'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { unleased } from '../../../platform/jobs/leases.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means, Platform } from '../../handlers.ts'
+import type { Deps, Platform } from '../../handlers.ts'
 import { findOrganization, permit } from '../../organizations/index.ts'
-import { changeAccount, findConnected, findDefault, holdAccounts, insertAccount } from './accounts.sql.ts'
-import { readUpEvery } from './hearing.ts'
+import { changeAccount, findChange, findConnected, findDefault, findOwners, holdAccounts, insertAccount } from './accounts.sql.ts'
+import { readUpEvery } from './processor-events.ts'
 import type { PaymentAccountRow } from './payments.sql.ts'
 
-type Wish = z.output<typeof PaymentAccountConnect>
+type AccountRequest = z.output<typeof PaymentAccountConnect>
 
-/** Nobody who may not change where the money goes gets as far as having keys tried; and test money never meets live money. */
-export const look = async ({ db, gateways, platform }: Means, reach: Reach, id: string, body: Wish): Promise<{ id: string }> => {
-  await allow(db, reach, id, 'finance:manage')
+/**
+ * Checks the permission and the mode of the key, then tests the key at the processor. A caller without permission
+ * cannot test a key. Test keys are refused in production, and live keys in a sandbox.
+ */
+export const look = async ({ db, gateways, platform }: Deps, scope: TenantScope, id: string, body: AccountRequest): Promise<{ id: string }> => {
+  await allow(db, scope, id, 'finance:manage')
   refuseMode(platform.config.environment, body)
   try {
     return await gateways.payments.inspect(new Secret(body.secret_key))
@@ -27,17 +31,20 @@ export const look = async ({ db, gateways, platform }: Means, reach: Reach, id: 
   }
 }
 
-/** Stores the keys of an account that was tried, sealed. The same account connected again keeps its name, and all that was charged with it. */
+/**
+ * Stores the encrypted keys of a payment account after the key was tested. An account that is connected again keeps its
+ * id, and with it its payments and saved methods.
+ */
 export const connect = async (
   tx: Tx,
-  reach: Reach,
+  scope: TenantScope,
   platform: Platform,
   id: string,
-  body: Wish,
+  body: AccountRequest,
   account: { id: string },
 ): Promise<{ organization_id: string }> => {
   await holdAccounts(tx, id)
-  await allow(tx, reach, id, 'finance:manage')
+  await allow(tx, scope, id, 'finance:manage')
   const known = await findConnected(tx, id, account.id)
   const row_id = known?.id ?? newId(tx.clock.wall())
   const { sealer } = platform
@@ -57,7 +64,7 @@ export const connect = async (
       modified_at: null,
       processor: 'stripe',
       processor_account_id: account.id,
-      // Until the endpoint's own is known, nobody knows what events would have to be signed with.
+      // If the request has no webhook secret, stores a random one. No event can have a valid signature then.
       secret_sealed: seal(newWebhookSecret()),
       webhook_hint: null,
       is_default: true,
@@ -67,31 +74,47 @@ export const connect = async (
       heard_until: tx.clock.wall(),
       due_at: later(tx.clock.wall(), readUpEvery),
     })
+  for (const { user_id } of await findOwners(tx, id)) await enqueue(tx, 'mail.payment_account_changed', { organization_id: id, account_id: row_id, user_id })
   return { organization_id: id }
 }
 
-/** The account that new payments go to. */
-export const find = async (db: Db, reach: Reach, platform: Platform, id: string): Promise<PaymentAccount> => {
-  await allow(db, reach, id, 'finance:read')
+/** Job that emails one owner that the payment account of the organization, or its keys, changed. */
+export const mailChanged = async (
+  { db, gateways, platform }: Deps,
+  { organization_id, account_id, user_id }: { organization_id: string; account_id: string; user_id: string },
+): Promise<void> => {
+  const change = await findChange(db, organization_id, account_id, user_id)
+  if (!change) return
+  const { email, organization_name, processor_account_id, key_hint } = change
+  await gateways.mail.send({
+    to: email,
+    subject: `The payment account of ${organization_name} was changed`,
+    text: `Payments of ${organization_name} now go to the Stripe account ${processor_account_id}, with the key ${key_hint}.\n\nIf you did not expect this, sign in at ${new URL('/settings/security', platform.config.auth_url).href}, sign out everywhere, and connect your own account again. The audit log shows who made the change.`,
+  })
+}
+
+/** Returns the account that new payments go to. */
+export const requirePaymentAccount = async (db: Db, scope: TenantScope, platform: Platform, id: string): Promise<PaymentAccount> => {
+  await allow(db, scope, id, 'finance:read')
   const row = await findDefault(db, id)
   if (!row) throw new ResourceNotFound()
   return present(platform, row)
 }
 
-const allow = async (db: Db, reach: Reach, id: string, permission: 'finance:read' | 'finance:manage'): Promise<void> => {
-  if (!(await findOrganization(db, reach, id))) throw new ResourceNotFound()
-  permit(reach, id, permission)
+const allow = async (db: Db, scope: TenantScope, id: string, permission: 'finance:read' | 'finance:manage'): Promise<void> => {
+  if (!(await findOrganization(db, scope, id))) throw new ResourceNotFound()
+  permit(scope, id, permission)
 }
 
-const refuseMode = (environment: Environment, body: Wish): void => {
+const refuseMode = (environment: Environment, body: AccountRequest): void => {
   const mode = environment === 'production' ? 'live' : 'test'
   const wrong = (['secret_key', 'publishable_key'] as const).filter((field) => body[field].split('_')[1] !== mode)
   if (wrong.length > 0)
-    // What was sent is a secret: it is not sent back.
-    throw new InvalidRequest(wrong.map((field) => invalidAt(['body', field], `This is ${environment}: only keys of ${mode} mode work here.`)))
+    // The error does not repeat the received value, because it is a secret.
+    throw new InvalidRequest(wrong.map((field) => invalidAt(['body', field], `This is ${environment}: only keys of ${mode} mode are accepted.`)))
 }
 
-/** The beginning that says what it is, and the end to recognise it by. */
+/** Shortens a secret for display: its prefix shows the type, and its last four characters identify it. */
 const hint = (secret: string, beginning: number): string => `${secret.slice(0, beginning)}…${secret.slice(-4)}`
 
 const present = ({ config }: Platform, row: PaymentAccountRow): PaymentAccount => ({

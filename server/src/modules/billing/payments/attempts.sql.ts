@@ -4,12 +4,12 @@ import { newWebhookSecret, type Sealer, type Secret } from '../../../kernel/secr
 import type { KeptMethod, PaymentAccount } from '../../../gateways/payments/payments.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { json } from '../../../platform/postgres/parts.sql.ts'
-import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { BusinessTx, Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { touchState } from '../../customers/index.ts'
 import { findDefault } from './accounts.sql.ts'
 import type { PaymentAccountRow, PaymentRow } from './payments.sql.ts'
 
-/** What it takes to speak with the processor of an account. */
+/** Columns needed to call the processor of an account. */
 export type AccountRow = Pick<PaymentAccountRow, 'organization_id' | 'id' | 'processor' | 'secret_sealed' | 'key_sealed'>
 
 export const openAccount = (sealer: Sealer, row: AccountRow): PaymentAccount => ({
@@ -22,8 +22,8 @@ export const openAccount = (sealer: Sealer, row: AccountRow): PaymentAccount => 
 const account = sql.raw('organization_id, id, processor, secret_sealed, key_sealed')
 
 /**
- * The account that an organization's money goes to; nothing where it has connected none. With the test processor the first
- * one is made when it is first needed, once, however many need it.
+ * Returns the organization's default payment account, or undefined if none is connected. The test processor's account
+ * is created on first use. Concurrent calls create only one account.
  */
 export const defaultAccount = async (
   tx: Tx,
@@ -48,24 +48,27 @@ export const findAccount = async (db: Db, organization_id: string, id: string): 
   return rows[0]
 }
 
-/** By its id alone: only for what a processor on this machine has to say. */
+/** Finds an account by its id alone, across tenants. Only for events of the test processor in this deployment. */
 export const findAccountAnywhere = async (db: Db, id: string): Promise<AccountRow | undefined> => {
   const { rows } = await sql<AccountRow>`select ${account} from payment_accounts where id = ${id}`.execute(db.q)
   return rows[0]
 }
 
-type Held = Pick<PaymentRow, 'organization_id' | 'account_id' | 'customer_id'>
+type PaymentOwner = Pick<PaymentRow, 'organization_id' | 'account_id' | 'customer_id'>
 
-/** What the processor of an account calls a customer, where it has been told of them. */
-export const findProcessorCustomer = async (db: Db, { organization_id, account_id, customer_id }: Held): Promise<string | undefined> => {
+/** Returns the processor's id of a customer, or undefined if the processor does not know the customer. */
+export const findProcessorCustomer = async (db: Db, { organization_id, account_id, customer_id }: PaymentOwner): Promise<string | undefined> => {
   const { rows } = await sql<{ processor_customer_id: string }>`
     select processor_customer_id from processor_customers
     where organization_id = ${organization_id} and account_id = ${account_id} and customer_id = ${customer_id}`.execute(db.q)
   return rows[0]?.processor_customer_id
 }
 
-/** Notes that name: the first one stays, and is what everybody goes on with. */
-export const nameProcessorCustomer = async (tx: Tx, held: Held, processor_customer_id: string): Promise<string> => {
+/**
+ * Stores the processor's id of a customer and returns the stored id. If a concurrent call stored another id first, that
+ * id is kept.
+ */
+export const nameProcessorCustomer = async (tx: Tx, held: PaymentOwner, processor_customer_id: string): Promise<string> => {
   await sql`
     insert into processor_customers (organization_id, account_id, customer_id, created_at, processor_customer_id)
     values (${held.organization_id}, ${held.account_id}, ${held.customer_id}, ${tx.clock.wall()}, ${processor_customer_id})
@@ -80,7 +83,7 @@ export const insertPayment = async (tx: Tx, row: PaymentRow): Promise<void> => {
     .execute()
 }
 
-/** Holds the attempt: what came of it is written by one, once. */
+/** Locks the payment attempt, so that only one transaction writes its result. */
 export const lockPayment = async (tx: Tx, organization_id: string, id: string): Promise<Locked<PaymentRow> | undefined> =>
   (await tx.q.selectFrom('payments').selectAll().where('organization_id', '=', organization_id).where('id', '=', id).forUpdate().executeTakeFirst()) as
     | Locked<PaymentRow>
@@ -98,7 +101,10 @@ export const findByIntent = (db: Db, organization_id: string, account_id: string
     .where('intent_id', '=', intent_id)
     .executeTakeFirst()
 
-/** Notes what the processor calls an attempt, and gives what it is called: the first name stays, and what was settled without one gets none. */
+/**
+ * Stores the processor's intent id of an attempt and returns the stored id. An id that was stored earlier is kept.
+ * Returns null if the attempt was settled without an intent.
+ */
 export const nameIntent = async (
   tx: Tx,
   organization_id: string,
@@ -116,7 +122,7 @@ export const nameIntent = async (
   return intent.id
 }
 
-export const changePayment = async (tx: Tx, payment: Locked<PaymentRow>, changes: Partial<PaymentRow>): Promise<void> => {
+export const changePayment = async (tx: BusinessTx, payment: Locked<PaymentRow>, changes: Partial<PaymentRow>): Promise<void> => {
   const { method_metadata, processor_method, ...plain } = changes
   await tx.q
     .updateTable('payments')
@@ -132,11 +138,17 @@ export const changePayment = async (tx: Tx, payment: Locked<PaymentRow>, changes
 }
 
 /**
- * Keeps what paid, once, to be charged again; the first one is the customer's default, however many are kept at once. Gives
- * what a subscription keeps of it: nothing where its customer pays everything with that, for it follows when that changes,
- * and nothing where it was deleted since.
+ * Saves the payment method of a payment for later charges. Idempotent. The customer's first method becomes the default,
+ * even if several methods are saved concurrently. Returns the method id that a subscription should store. For the
+ * default method this is null, so that the subscription uses later defaults too. For a deleted method it is null as
+ * well.
  */
-export const keepMethod = async (tx: Tx, customer: { organization_id: string; id: string }, account_id: string, method: KeptMethod): Promise<string | null> => {
+export const keepMethod = async (
+  tx: BusinessTx,
+  customer: { organization_id: string; id: string },
+  account_id: string,
+  method: KeptMethod,
+): Promise<string | null> => {
   const { organization_id, id: customer_id } = customer
   const id = await recordMethod(tx, customer, account_id, method)
   if (id === null) return null
@@ -144,7 +156,7 @@ export const keepMethod = async (tx: Tx, customer: { organization_id: string; id
     update customers set default_payment_method_id = ${id}
     where organization_id = ${organization_id} and id = ${customer_id} and default_payment_method_id is null returning id`.execute(tx.q)
   if (made.length > 0) {
-    // What they owe, and had nothing to pay with, is tried at once.
+    // The customer had no payment method before, so unpaid orders are retried now.
     await enqueue(tx, 'billing.method_changed', { organization_id, customer_id })
     await touchState(tx, { organization_id, customer_id })
     return null
@@ -154,7 +166,7 @@ export const keepMethod = async (tx: Tx, customer: { organization_id: string; id
   return rows[0]?.standard === id ? null : id
 }
 
-/** What is shown of a method: nothing but of a card. */
+/** Returns the display data of a payment method. Only cards have display data. */
 export const metadataOf = (method: Omit<KeptMethod, 'fingerprint'>) =>
   method.type === 'card'
     ? json({
@@ -166,9 +178,12 @@ export const metadataOf = (method: Omit<KeptMethod, 'fingerprint'>) =>
       })
     : null
 
-/** The record of a kept method: the one there is, or a new one; null for one that its owner has deleted. */
+/**
+ * Returns the id of a saved payment method and inserts the method if it is missing. Returns null if the customer has
+ * deleted the method.
+ */
 export const recordMethod = async (
-  tx: Tx,
+  tx: BusinessTx,
   customer: { organization_id: string; id: string },
   account_id: string,
   method: Omit<KeptMethod, 'fingerprint'> & { readonly fingerprint: string | null },
@@ -188,7 +203,7 @@ export const recordMethod = async (
   return id
 }
 
-/** The attempts to pay an order, newest first. */
+/** Returns the attempts to pay an order, newest first. */
 export const paymentsOfOrder = (db: Db, organization_id: string, order_id: string): Promise<PaymentRow[]> =>
   db.q
     .selectFrom('payments')
@@ -200,12 +215,15 @@ export const paymentsOfOrder = (db: Db, organization_id: string, order_id: strin
     .execute()
 
 /**
- * Whether an attempt may still change its order: it is under way, or was settled by somebody who only asked, and its order
- * has not heard of that. While there is one, nobody asks for the same money again, and nothing is called off.
+ * True if an attempt may still change its order. The attempt is pending, or its result was not applied to the order
+ * yet. While an attempt is open, its order is neither charged again nor voided.
  */
 export const isOpen = ({ status, concluded_at }: Pick<PaymentRow, 'status' | 'concluded_at'>): boolean => status === 'pending' || concluded_at === null
 
-/** What the processor calls a customer's kept method, and the account that it was kept with; undefined where there is none of this id. */
+/**
+ * Returns the processor's id of a saved payment method and the account it was saved with. Returns undefined if the
+ * customer has no such method.
+ */
 export const methodOf = async (db: Db, organization_id: string, customer_id: string, id: string): Promise<{ name: string; account_id: string } | undefined> => {
   const { rows } = await sql<{ name: string; account_id: string }>`
     select processor_method_id as name, account_id from payment_methods
@@ -217,13 +235,15 @@ export const methodOf = async (db: Db, organization_id: string, customer_id: str
 
 export interface HeldMethod {
   readonly id: string
-  /** What the processor calls it. */
+  /** The processor's id of the method. */
   readonly name: string
-  /** The account that it was kept with. */
+  /** The account that the method was saved with. */
   readonly account_id: string
 }
 
-/** The same, held so that it is not deleted before this transaction has said what it charges with it. */
+/**
+ * Like `methodOf`, but locks the method. The method cannot be deleted before this transaction has stored the attempt.
+ */
 export const holdMethod = async (tx: Tx, customer: { organization_id: string; id: string }, id: string): Promise<HeldMethod | undefined> => {
   const { rows } = await sql<HeldMethod>`
     select id, processor_method_id as name, account_id from payment_methods
@@ -232,7 +252,7 @@ export const holdMethod = async (tx: Tx, customer: { organization_id: string; id
   return rows[0]
 }
 
-/** What a customer pays with by default at this moment, held likewise. */
+/** Locks and returns the customer's current default method, like `holdMethod`. */
 export const holdDefault = async (tx: Tx, customer: { organization_id: string; id: string }): Promise<HeldMethod | undefined> => {
   const { rows } = await sql<HeldMethod>`
     select m.id, m.processor_method_id as name, m.account_id from customers c
@@ -242,7 +262,10 @@ export const holdDefault = async (tx: Tx, customer: { organization_id: string; i
   return rows[0]
 }
 
-/** What the processor calls that with which an attempt was begun, also where it was deleted since: it is forgotten there only when the attempt is over. */
+/**
+ * Returns the processor's id of the method that an attempt was started with, even if the method was deleted since. A
+ * deleted method is deleted at the processor only after the attempt has ended.
+ */
 export const chargedWith = async (db: Db, { organization_id, payment_method_id }: PaymentRow): Promise<string | undefined> => {
   if (payment_method_id === null) return undefined
   const { rows } = await sql<{ name: string }>`
@@ -251,14 +274,17 @@ export const chargedWith = async (db: Db, { organization_id, payment_method_id }
   return rows[0]?.name
 }
 
-/** Whether a method was deleted and its processor does not know yet. */
+/** True if a method was deleted here, but not yet at its processor. */
 export const isDeleted = async (db: Db, organization_id: string, id: string): Promise<boolean> => {
   const { rows } = await sql`
     select from payment_methods where organization_id = ${organization_id} and id = ${id} and deleted_at is not null and forgotten_at is null`.execute(db.q)
   return rows.length > 0
 }
 
-/** Whether an order is still to be paid: not once its subscription has ended, unless it is the last one, which is made then. */
+/**
+ * True if the order of an attempt must still be paid. False if its subscription has ended. The final order, created at
+ * that end, must still be paid.
+ */
 export const isCalledFor = async (db: Db, { organization_id, order_id }: PaymentRow): Promise<boolean> => {
   const { rows } = await sql`
     select 1 from orders o join subscriptions s on s.organization_id = o.organization_id and s.id = o.subscription_id
@@ -266,7 +292,10 @@ export const isCalledFor = async (db: Db, { organization_id, order_id }: Payment
   return rows.length === 0
 }
 
-/** Whether money is being asked for at this moment from anybody who lives by a clock, or has come and its order does not know yet. */
+/**
+ * True if a customer of the test clock has a pending payment. A settled payment counts as pending until its result was
+ * applied to the order.
+ */
 export const hasPending = async (db: Db, clock: { organization_id: string; id: string }): Promise<boolean> => {
   const { rows } = await sql`
     select 1 from customers c join payments p on p.organization_id = c.organization_id and p.customer_id = c.id
@@ -275,7 +304,10 @@ export const hasPending = async (db: Db, clock: { organization_id: string; id: s
   return rows.length > 0
 }
 
-/** A payment of a checkout is that of the order it became. A dispute that was faster is looked into from now on. */
+/**
+ * Assigns the payment of a checkout to the order that the checkout created. If a dispute arrived before the order
+ * existed, enqueues the job that applies it.
+ */
 export const assignPayment = async (tx: Tx, { organization_id, id, account_id }: PaymentRow, order_id: string): Promise<void> => {
   const { early_dispute } = await tx.q
     .updateTable('payments')

@@ -11,7 +11,7 @@ import {
   type CheckoutPublicConfirmed,
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { eventually, exchange, openWorld, type World } from '../../../../test/harness/world.ts'
 import { openTestProcessor, type ProcessorCall, type TestProcessor } from '../../../gateways/payments/test/processor.ts'
 import { openPayments } from '../../../gateways/payments/open.ts'
@@ -56,14 +56,14 @@ const open = async () => {
     monthly,
     checkout,
     confirm,
-    /** A checkout that was confirmed with this card, and what the buyer was told. */
+    /** Confirms a new checkout with this card and returns the checkout and the payment data sent to the buyer. */
     bought: async (card: string, product = once.id) => {
       const made = await checkout(product)
       const answer = await confirm(made, card)
       expect(answer.status).toBe(200)
       return { ...made, told: (answer.body as unknown as CheckoutPublicConfirmed).payment_processor_metadata }
     },
-    /** How a checkout stands: its status, its payments, its orders. */
+    /** State of a checkout: its status, the statuses of its payments, and the number of its orders. */
     stands: async ({ id }: { id: string }) => [
       (await api.call(getCheckout, { params: { id } })).status,
       (await api.call(listPayments, { query: { checkout_id: [id] } })).items.map(({ status }) => status).join(),
@@ -72,12 +72,12 @@ const open = async () => {
   }
 }
 
-/** The payment account of an organization, and what it wants to tell us, exactly as it would be posted. */
+/** The payment account of an organization, with its pending webhook events exactly as the processor would post them. */
 const accountOf = async (organization_id: string) => {
   const { rows } = await world.database.owner((owner) =>
     owner.query<{ id: string }>('select id from payment_accounts where organization_id = $1', [organization_id]),
   )
-  const row = (await findAccountAnywhere(deployment.means.db, rows[0]!.id))!
+  const row = (await findAccountAnywhere(deployment.deps.db, rows[0]!.id))!
   return { id: row.id, ...processor.account(row.id, openAccount(world.platform.sealer, row).secret) }
 }
 const address = (organization_id: string, account_id: string) => `/v1/payment-accounts/${organization_id}/${account_id}/events`
@@ -85,7 +85,7 @@ const post = async (path: string, headers: Readonly<Record<string, string>>, bod
   const { status, text } = await exchange(world.port, receiveProcessorEvent.method, path, { ...headers }, body)
   return { status, body: JSON.parse(text) as unknown }
 }
-/** Posts every event that is due to where it belongs; how many there were. */
+/** Posts every due event to its endpoint and returns their number. */
 const deliver = async (organization_id: string) => {
   const account = await accountOf(organization_id)
   const callbacks = await account.takeCallbacks(100)
@@ -97,17 +97,17 @@ const tidy = async () => {
   await deployment.sweep()
   await deployment.work()
 }
-/** What the processor has charged for a checkout's attempts, by its own books. */
+/** The amounts that the test processor has charged for an organization, according to its own records. */
 const charged = async (organization_id: string) =>
   (await processor.books()).charges.filter(({ metadata }) => metadata.organization_id === organization_id).map(({ amount }) => amount)
 
-test('where the bank asks for more, the purchase waits for the answer, and is given once it came', async () => {
+test('waits for 3-D Secure and completes the purchase after the bank approved it', async () => {
   const { organization, bought, stands, confirm, events } = await open()
   const made = await bought('tok_3ds')
   expect(made.told).toMatchObject({ intent_status: 'requires_action', intent_client_secret: expect.any(String) as string })
   await deployment.work()
   expect(await stands(made)).toEqual(['confirmed', 'pending', 0])
-  // Whoever lost the page finds the same question again.
+  // A buyer who closed the page gets the same 3-D Secure challenge again.
   const again = await confirm(made, 'tok_3ds')
   expect(again.body).toMatchObject({ payment_processor_metadata: made.told })
   await processor.completeAction(made.told.intent_client_secret!, true)
@@ -117,7 +117,7 @@ test('where the bank asks for more, the purchase waits for the answer, and is gi
   expect(await events('order.paid')).toHaveLength(1)
 })
 
-test('the buyer who tells the bank no can pay otherwise', async () => {
+test('lets the buyer pay with another card after a refused 3-D Secure challenge', async () => {
   const { organization, bought, stands, confirm } = await open()
   const made = await bought('tok_3ds')
   await processor.completeAction(made.told.intent_client_secret!, false)
@@ -129,7 +129,7 @@ test('the buyer who tells the bank no can pay otherwise', async () => {
   expect(await charged(organization.id)).toEqual([2900])
 })
 
-test('a subscription whose card needs the bank’s word begins with it', async () => {
+test('starts a subscription once the bank has approved the card', async () => {
   const { organization, api, bought, monthly } = await open()
   const made = await bought('tok_3ds', monthly.id)
   await deployment.work()
@@ -139,7 +139,7 @@ test('a subscription whose card needs the bank’s word begins with it', async (
   expect((await api.call(listSubscriptions, {})).items).toMatchObject([{ status: 'active', checkout_id: made.id }])
 })
 
-test('who does not answer their bank within an hour is not charged later: the attempt is called off', async () => {
+test('cancels an attempt whose 3-D Secure challenge is not answered within an hour', async () => {
   const { organization, bought, stands } = await open()
   const made = await bought('tok_3ds')
   world.clock.advance(59 * 60 * second)
@@ -152,7 +152,7 @@ test('who does not answer their bank within an hour is not charged later: the at
   expect(await charged(organization.id)).toEqual([])
 })
 
-test('a bank debit that pays later is waited for; one that fails gives the checkout back', async () => {
+test('waits for a bank debit that settles later, and reopens the checkout if the debit fails', async () => {
   const { organization, bought, stands } = await open()
   const pays = await bought('tok_processing')
   const fails = await bought('tok_processing_fails')
@@ -165,7 +165,7 @@ test('a bank debit that pays later is waited for; one that fails gives the check
   expect(await charged(organization.id)).toEqual([2900])
 })
 
-test('who is deleted while their debit is on its way: what it pays for ends at once, and nothing of it is kept', async () => {
+test('ends a subscription at once if its customer was deleted while the bank debit was processing, and saves no payment method', async () => {
   const { api, monthly, bought, stands } = await open()
   const made = await bought('tok_processing', monthly.id)
   const { customer_id } = await api.call(getCheckout, { params: { id: made.id } })
@@ -186,11 +186,11 @@ test('who is deleted while their debit is on its way: what it pays for ends at o
   expect(rows).toEqual([{ processor_method: null, fingerprint: null, gone: true, forgotten: true }])
 })
 
-test('a buyer who confirms again while a debit is on its way changes nothing, even when the processor has forgotten the first time', async () => {
+test('changes nothing if a buyer confirms again while a bank debit is processing, even after the idempotency key has expired', async () => {
   const { organization, checkout, confirm, stands } = await open()
   const made = await checkout()
   expect((await confirm(made, 'tok_processing')).status).toBe(200)
-  // As slow as a real bank: days, so that the key is long forgotten.
+  // Delays the settlement by days, like a real bank, so that the idempotency key expires.
   const slow = (days: number) =>
     world.database.owner((owner) =>
       owner.query(`update test_processor.intents set settles_at = settles_at + make_interval(days => $1) where settles_at is not null`, [days]),
@@ -211,7 +211,7 @@ for (const [card, told] of [
   ['tok_callback_late', 0],
   ['tok_callback_never', 0],
 ] as const)
-  test(`${card}: however the processor tells of a payment, it is given once`, async () => {
+  test(`fulfills a payment once, whether its event arrives twice, late or never: ${card}`, async () => {
     const { organization, bought, stands, events } = await open()
     const made = await bought(card)
     expect(await deliver(organization.id)).toBe(told)
@@ -222,18 +222,18 @@ for (const [card, told] of [
     expect(await events('order.paid')).toHaveLength(1)
   })
 
-test('a debit of which nobody ever tells is found out by asking', async () => {
+test('finds the result of a bank debit by polling if no event arrives', async () => {
   const { organization, bought, stands } = await open()
   const made = await bought('tok_processing')
   await deployment.work()
   world.clock.advance(61 * second)
-  // What is told is lost on the way.
+  // The event is lost in transit.
   expect(await (await accountOf(organization.id)).takeCallbacks(100)).toHaveLength(1)
   await tidy()
   expect(await stands(made)).toEqual(['succeeded', 'succeeded', 1])
 })
 
-test('an event counts only as its account signed it, just now, at its own address', async () => {
+test('accepts an event only with a fresh signature of its account, at the endpoint of that account', async () => {
   const { organization, bought, stands } = await open()
   const made = await bought('tok_processing')
   world.clock.advance(61 * second)
@@ -258,7 +258,7 @@ test('an event counts only as its account signed it, just now, at its own addres
   expect((await post(address(organization.id, 'x'), headers, body)).status).toBe(422)
   await deployment.work()
   expect(await stands(made)).toEqual(['confirmed', 'pending', 0])
-  // The true one counts, as often as it comes, until it is old.
+  // An event with a valid signature is accepted repeatedly, until it is too old.
   for (const _ of [1, 2]) expect(await post(here, headers, body)).toEqual({ status: 200, body: { received: true } })
   await deployment.work()
   expect(await stands(made)).toEqual(['succeeded', 'succeeded', 1])
@@ -266,7 +266,7 @@ test('an event counts only as its account signed it, just now, at its own addres
   expect(errorOf(await post(here, headers, body))).toBe('403 ProcessorEventRefused')
 })
 
-test('an answer that is lost after the charge: the purchase is complete, and charged once', async () => {
+test('completes the purchase and charges once if the response of the processor is lost after the charge', async () => {
   const { organization, bought, stands } = await open()
   const made = await bought('tok_charge_then_timeout')
   await deployment.work()
@@ -274,7 +274,7 @@ test('an answer that is lost after the charge: the purchase is complete, and cha
   expect(await charged(organization.id)).toEqual([2900])
 })
 
-test('a request that never arrives: nothing is charged, the buyer may press again, or else it is called off', async () => {
+test('charges nothing if the request to the processor is lost; the buyer can retry, otherwise the attempt is canceled', async () => {
   const { organization, checkout, confirm, stands } = await open()
   const again = await checkout()
   expect((await confirm(again, 'tok_timeout_then_nothing')).body).toMatchObject({ payment_processor_metadata: { intent_status: 'requires_confirmation' } })
@@ -292,7 +292,7 @@ test('a request that never arrives: nothing is charged, the buyer may press agai
   expect(await charged(organization.id)).toEqual([2900])
 })
 
-/** A deployment whose processor goes silent as told. */
+/** Opens a deployment whose processor does not answer the calls that `misbehave` selects. */
 const silent = async (misbehave: (call: ProcessorCall) => 'before' | 'after' | undefined) => {
   const payments = openPayments(world.config, { ...world.base, misbehave })
   const life = openLife(null)
@@ -307,7 +307,7 @@ const silent = async (misbehave: (call: ProcessorCall) => 'before' | 'after' | u
 }
 
 for (const side of ['before', 'after'] as const)
-  test(`a creation that is not answered (${side} it happened) is asked for again under its own key, and leaves one intent`, async () => {
+  test(`retries a create request that got no answer (${side} the intent was created) under the same key, and leaves one intent`, async () => {
     const { organization, checkout, confirm, stands } = await open()
     const made = await checkout()
     const deaf = await silent((call) => (call === 'createIntent' ? side : undefined))
@@ -316,7 +316,7 @@ for (const side of ['before', 'after'] as const)
     expect(await stands(made)).toEqual(['confirmed', 'pending', 0])
     world.clock.advance(31 * second)
     await tidy()
-    // It was made, by now, and never confirmed: so it is called off.
+    // By now the intent exists but was never confirmed, so it is canceled.
     expect(await stands(made)).toEqual(['open', 'failed', 0])
     const { rows } = await world.database.owner((owner) =>
       owner.query<{ status: string }>(`select status from test_processor.intents where metadata->>'organization_id' = $1`, [organization.id]),
@@ -326,7 +326,7 @@ for (const side of ['before', 'after'] as const)
   })
 
 for (const side of ['before', 'after'] as const)
-  test(`after 20 hours keys are not trusted any more: the intent is looked for by what it carries (${side} it happened)`, async () => {
+  test(`looks up the intent by its metadata after 20 hours, when its key may have expired (answer lost ${side} the intent was created)`, async () => {
     const { organization, checkout, confirm, stands } = await open()
     const made = await checkout()
     const calls: string[] = []
@@ -338,7 +338,7 @@ for (const side of ['before', 'after'] as const)
     world.clock.advance(20 * hour)
     calls.length = 0
     const { rows: payments } = await world.database.owner((owner) => owner.query<{ id: string }>('select id from payments where checkout_id = $1', [made.id]))
-    await follow(deaf.means, organization.id, payments[0]!.id)
+    await follow(deaf.deps, organization.id, payments[0]!.id)
     await deaf.close()
     expect(calls).toEqual(side === 'after' ? ['findIntents', 'readIntent', 'cancelIntent'] : ['findIntents'])
     await deployment.work()
@@ -346,7 +346,7 @@ for (const side of ['before', 'after'] as const)
     expect(await charged(organization.id)).toEqual([])
   })
 
-test('a processor that stays silent is asked again, ever less often, and the attempt is not given up', async () => {
+test('polls a processor that does not answer at growing intervals, and keeps the attempt pending', async () => {
   const { checkout, confirm, stands } = await open()
   const made = await checkout()
   const deaf = await silent((call) => (call === 'confirmIntent' || call === 'readIntent' ? 'after' : undefined))
@@ -369,18 +369,18 @@ test('a processor that stays silent is asked again, ever less often, and the att
   expect(await stands(made)).toEqual(['succeeded', 'succeeded', 1])
 })
 
-test('the worker hears what the test processor has to say, by itself', async () => {
+test('fetches the events of the test processor in the worker', async () => {
   const { organization, bought, stands } = await open()
   const made = await bought('tok_3ds')
   await processor.completeAction(made.told.intent_client_secret!, true)
-  await regularWork.find(({ name }) => name === 'billing.hear')!.run(deployment.means)
+  await regularWork.find(({ name }) => name === 'billing.hear')!.run(deployment.deps)
   await deployment.work()
   expect(await stands(made)).toEqual(['succeeded', 'succeeded', 1])
   expect(await (await accountOf(organization.id)).takeCallbacks(100)).toEqual([])
-  // And a running one does so without being told.
+  // A running worker fetches the events periodically.
   const other = await bought('tok_3ds')
   await processor.completeAction(other.told.intent_client_secret!, true)
   const worker = await openWorker(world.base)
-  await eventually('the callback was heard', async () => (await stands(other))[0] === 'succeeded')
+  await eventually('the processor callback settled the payment', async () => (await stands(other))[0] === 'succeeded')
   await worker.close()
 })

@@ -4,8 +4,9 @@ import { days, hours, later, minutes, seconds } from '../../../platform/clock.ts
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { underLease, unleased, type Lease } from '../../../platform/jobs/leases.sql.ts'
-import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import type { Gateways, Means, Platform } from '../../handlers.ts'
+import { markLocked } from '../../../platform/postgres/locks.ts'
+import type { BusinessTx, Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Gateways, Deps, Platform } from '../../handlers.ts'
 import { clockOf } from '../../customers/index.ts'
 import { postPayment } from '../ledger/ledger.ts'
 import {
@@ -24,22 +25,28 @@ import {
   isCalledFor,
 } from './attempts.sql.ts'
 import type { PaymentRow } from './payments.sql.ts'
-import { adopt } from './strays.ts'
+import { adopt } from './unmatched-charges.ts'
 
-/** Whoever began is left alone for so long; then somebody looks what has become of it, and again, ever less often. */
+/** Time before the first check of an attempt that was left pending. Later checks follow at growing intervals. */
 export const firstLook = 30 * seconds
-/** A processor forgets keys after a day: what got no answer is asked for again until shortly before. */
+/**
+ * Time during which an unanswered request is retried under its idempotency key. Processors discard keys after a day, so
+ * retries must stop before that.
+ */
 export const keysKnown = 20 * hours
-/** Whoever has not answered for so long is not waited for any more. */
+/** Time after which an attempt without an intent is marked as failed if the processor still does not answer. */
 const silentFor = 3 * days
-/** A buyer whose bank asks for more has so long to answer. */
+/** Time that a buyer has to answer a 3-D Secure challenge. */
 const actionTime = 1 * hours
 
-type Wish = Pick<PaymentRow, 'organization_id' | 'customer_id' | 'kind' | 'amount' | 'currency' | 'trigger' | 'reusable'> &
+type AttemptRequest = Pick<PaymentRow, 'organization_id' | 'customer_id' | 'kind' | 'amount' | 'currency' | 'trigger' | 'reusable'> &
   Partial<Pick<PaymentRow, 'checkout_id' | 'order_id' | 'payment_method_id' | 'sets_default'>>
 
-/** Writes down that money will be asked for, before anybody is asked: whatever happens then, this row is looked after. */
-export const openAttempt = async (tx: Tx, account: AccountRow, wish: Wish): Promise<PaymentRow> => {
+/**
+ * Inserts a payment attempt before the processor is called. After a crash, the sweep finds this row and determines the
+ * result.
+ */
+export const openAttempt = async (tx: BusinessTx, account: AccountRow, wish: AttemptRequest): Promise<PaymentRow> => {
   const wall = tx.clock.wall()
   const row: PaymentRow = {
     id: newId(wall),
@@ -73,33 +80,40 @@ export const openAttempt = async (tx: Tx, account: AccountRow, wish: Wish): Prom
 export const processorOf = ({ gateways, platform }: { gateways: Gateways; platform: Platform }, account: AccountRow): Processor =>
   gateways.payments.of(openAccount(platform.sealer, account))
 
-/** The processor that an attempt was made with. */
-export const processorFor = async (means: { db: Db; gateways: Gateways; platform: Platform }, payment: PaymentRow): Promise<Processor> =>
-  processorOf(means, (await findAccount(means.db, payment.organization_id, payment.account_id))!)
+/** Returns the processor that an attempt was made with. */
+export const processorFor = async (deps: { db: Db; gateways: Gateways; platform: Platform }, payment: PaymentRow): Promise<Processor> =>
+  processorOf(deps, (await findAccount(deps.db, payment.organization_id, payment.account_id))!)
 
-/** The processor's object for an attempt, and our record of its name: no money moves before that record is committed. */
-const ensureIntent = async (means: Means, processor: Processor, payment: PaymentRow): Promise<string> => {
+/**
+ * Returns the processor's intent id of an attempt and creates the intent if necessary. The intent id is committed
+ * before any money moves.
+ */
+const ensureIntent = async (deps: Deps, processor: Processor, payment: PaymentRow): Promise<string> => {
   if (payment.intent_id !== null) return payment.intent_id
-  const adopted = payment.order_id === null ? undefined : await adopt(means, payment)
+  const adopted = payment.order_id === null ? undefined : await adopt(deps, payment)
   if (adopted !== undefined) return adopted
-  // A creation that got no answer is asked for again under its own key; when that is forgotten, it is looked for.
-  if (ageOf(payment.id, means.platform.clock.wall()) >= keysKnown) return findLost(means, processor, payment)
+  // A create request without an answer is retried under the same key. Once the key may have expired, the intent is
+  // searched for instead.
+  if (ageOf(payment.id, deps.platform.clock.wall()) >= keysKnown) return findLost(deps, processor, payment)
   const metadata = { payment_id: payment.id, organization_id: payment.organization_id, trigger: payment.trigger }
   const intent = await processor.createIntent({
     key: payment.id,
     kind: payment.kind,
     amount: payment.amount,
     currency: payment.currency,
-    customer: await ensureCustomer(means, processor, payment),
+    customer: await ensureCustomer(deps, processor, payment),
     metadata,
-    // What is charged while nobody is there was kept before.
+    // A saved method that is charged off-session need not be saved again.
     reusable: payment.reusable && payment.payment_method_id === null,
   })
-  return name(means, processor, payment, intent)
+  return name(deps, processor, payment, intent)
 }
 
-/** Has everything looked into that went back of a payment, or that a bank wants back, whether or not anybody told us of it. */
-export const lookInto = async ({ transact }: Means, processor: Processor, { organization_id, account_id, intent_id }: PaymentRow): Promise<void> => {
+/**
+ * Enqueues jobs for all refunds and disputes that the processor lists for a payment. Finds also those for which no
+ * event arrived.
+ */
+export const lookInto = async ({ transact }: Deps, processor: Processor, { organization_id, account_id, intent_id }: PaymentRow): Promise<void> => {
   const disputes = await processor.findDisputes({ intent_id: intent_id! })
   const refunds = await processor.findRefunds({ intent_id: intent_id!, metadata: {} })
   if (disputes.length + refunds.length === 0) return
@@ -109,77 +123,94 @@ export const lookInto = async ({ transact }: Means, processor: Processor, { orga
   })
 }
 
-/** What has become of a charge that was adopted was told to a database that nobody has any more. */
-export const charged = async (means: Means, { organization_id, payment_id }: { organization_id: string; payment_id: string }): Promise<void> => {
-  const payment = (await readPayment(means.db, organization_id, payment_id))!
-  await lookInto(means, await processorFor(means, payment), payment)
+/**
+ * Job that looks for refunds and disputes of a charge that is missing from a restored backup. Their events may have
+ * arrived before the restore, so the restored database does not contain them.
+ */
+export const charged = async (deps: Deps, { organization_id, payment_id }: { organization_id: string; payment_id: string }): Promise<void> => {
+  const payment = (await readPayment(deps.db, organization_id, payment_id))!
+  await lookInto(deps, await processorFor(deps, payment), payment)
 }
 
-/** The name of an intent whose creation got no answer, by what it carries. Where there is none, nothing was ever charged, and nothing will be. */
-const findLost = async (means: Means, processor: Processor, payment: PaymentRow): Promise<string> => {
-  const customer = processor.createCustomer ? await findProcessorCustomer(means.db, payment) : payment.customer_id
-  // Nothing was ever asked in the name of somebody whom the processor was not told of.
+/**
+ * Finds an intent by its metadata after its create request got no answer. If there is none, throws a refusal: nothing
+ * was charged, and the attempt fails.
+ */
+const findLost = async (deps: Deps, processor: Processor, payment: PaymentRow): Promise<string> => {
+  const customer = processor.createCustomer ? await findProcessorCustomer(deps.db, payment) : payment.customer_id
+  // The processor has no id for this customer, so no intent was ever requested.
   const [found] =
     customer === undefined
       ? []
       : await processor.findIntents({ customer, metadata: { payment_id: payment.id } }).catch((error: unknown) => {
-          if (!(error instanceof ProcessorSilent) || ageOf(payment.id, means.platform.clock.wall()) < silentFor) throw error
-          // Nobody can be asked any more: a closed account, a key that was taken back. What has no name was never confirmed.
-          means.platform.log.error('attempt_lost', { organization_id: payment.organization_id, payment_id: payment.id })
+          if (!(error instanceof ProcessorSilent) || ageOf(payment.id, deps.platform.clock.wall()) < silentFor) throw error
+          // The account has not answered for three days: it was closed, or its key was revoked. An intent without a
+          // stored id was never confirmed.
+          deps.platform.log.error('attempt_lost', { organization_id: payment.organization_id, payment_id: payment.id })
           return []
         })
   if (!found) throw new ProcessorRefusal('lost', 'The processor did not answer.')
-  return name(means, processor, payment, found)
+  return name(deps, processor, payment, found)
 }
 
-/** The processor's name of whoever pays, and our record of it: committed before anything is asked in that name, so that it is found again under it. */
-const ensureCustomer = async (means: Means, processor: Processor, payment: PaymentRow): Promise<string> => {
+/**
+ * Returns the processor's id of the customer and creates the customer there if necessary. The id is committed before
+ * its first use, so that later searches use the same customer.
+ */
+const ensureCustomer = async (deps: Deps, processor: Processor, payment: PaymentRow): Promise<string> => {
   const { organization_id, account_id, customer_id } = payment
   if (!processor.createCustomer) return customer_id
-  const known = await findProcessorCustomer(means.db, payment)
+  const known = await findProcessorCustomer(deps.db, payment)
   if (known !== undefined) return known
   const made = await processor.createCustomer({ key: `${account_id}:${customer_id}`, metadata: { customer_id, organization_id } })
-  return means.transact((tx) => nameProcessorCustomer(tx, payment, made))
+  return deps.transact((tx) => nameProcessorCustomer(tx, payment, made))
 }
 
-/** The name that the attempt goes on under. Who was later than somebody else takes back what they have made, and goes on with the other's. */
-const name = async ({ transact }: Means, processor: Processor, { organization_id, id }: PaymentRow, intent: Intent): Promise<string> => {
+/**
+ * Stores the intent id of the attempt and returns the id to continue with. If a concurrent call stored another id
+ * first, cancels this intent and returns the stored id.
+ */
+const name = async ({ transact }: Deps, processor: Processor, { organization_id, id }: PaymentRow, intent: Intent): Promise<string> => {
   const named = await transact((tx) => nameIntent(tx, organization_id, id, intent))
   if (named === intent.id) return named
   await callOff(processor, intent)
-  // It was settled as never made: nobody charges it now.
+  // The attempt was settled as failed without an intent, so it must not be charged now.
   if (named === null) throw new ProcessorSilent('createIntent')
   return named
 }
 
 /**
- * Asks for the money: create, commit the name, confirm. What comes back is what the processor says, or nothing where it
- * did not answer: then it may have been charged, and whoever looks after the attempt finds out. It is never asked under
- * another key.
+ * Charges an attempt: creates the intent, commits its id, confirms it. Returns the processor's result. Returns
+ * undefined if the processor did not answer. The charge may have happened then, and `follow` determines the result.
+ * Retries always use the same idempotency key.
  */
 export const charge = async (
-  means: Means,
+  deps: Deps,
   payment: PaymentRow,
   instrument: Instrument,
   { off_session = false, account }: { off_session?: boolean; account?: AccountRow | undefined } = {},
 ): Promise<Intent | undefined> => {
-  const processor = account ? processorOf(means, account) : await processorFor(means, payment)
+  const processor = account ? processorOf(deps, account) : await processorFor(deps, payment)
   try {
-    const intent_id = await ensureIntent(means, processor, payment)
-    // Nobody is charged for what has ended while somebody was stopped in the middle.
-    if (payment.payment_method_id !== null && !(await isCalledFor(means.db, payment))) return await callOff(processor, await processor.readIntent(intent_id))
+    const intent_id = await ensureIntent(deps, processor, payment)
+    // The subscription may have ended while this attempt was interrupted. Its order must not be charged then.
+    if (payment.payment_method_id !== null && !(await isCalledFor(deps.db, payment))) return await callOff(processor, await processor.readIntent(intent_id))
     return await close(processor, await confirm(processor, intent_id, payment, instrument, off_session))
   } catch (error) {
     if (error instanceof ProcessorSilent) return undefined
-    // Only what was never made at all is refused by that: once it has a name, the processor's own word counts.
+    // A refusal fails the attempt only if its intent was never created. Otherwise the processor's status of the intent
+    // decides.
     if (error instanceof ProcessorRefusal) return refused(payment, error)
     throw error
   }
 }
 
-/** Where an attempt stands at the processor, without asking for anything; nothing where it does not answer. */
-export const look = async (means: { db: Db; gateways: Gateways; platform: Platform }, payment: PaymentRow): Promise<Intent | undefined> => {
-  const processor = await processorFor(means, payment)
+/**
+ * Reads the state of an attempt at the processor without changing it. Returns undefined if the processor does not
+ * answer.
+ */
+export const look = async (deps: { db: Db; gateways: Gateways; platform: Platform }, payment: PaymentRow): Promise<Intent | undefined> => {
+  const processor = await processorFor(deps, payment)
   try {
     return await close(processor, await processor.readIntent(payment.intent_id!))
   } catch (error) {
@@ -188,25 +219,25 @@ export const look = async (means: { db: Db; gateways: Gateways; platform: Platfo
   }
 }
 
-/** Confirms; whatever is refused or unheard then, the intent itself says where it stands. */
+/** Confirms the intent. If the call is refused or unanswered, reads the state of the intent instead. */
 const confirm = async (processor: Processor, intent_id: string, payment: PaymentRow, instrument: Instrument, off_session: boolean): Promise<Intent> => {
   try {
-    return await processor.confirmIntent(intent_id, { key: `${payment.id}:confirm`, means: instrument, off_session, require_3ds: false })
+    return await processor.confirmIntent(intent_id, { key: `${payment.id}:confirm`, deps: instrument, off_session, require_3ds: false })
   } catch (error) {
     if (error instanceof ProcessorSilent) return processor.readIntent(intent_id)
     if (!(error instanceof ProcessorRefusal)) throw error
     const intent = await processor.readIntent(intent_id)
-    // Refused, and still nothing happened: this token cannot pay.
+    // The processor refused the confirmation and the intent is unchanged, so this token cannot pay.
     return intent.status === 'requires_confirmation'
       ? { ...intent, status: 'failed', decline: { code: error.code, message: error.message, final: false } }
       : intent
   }
 }
 
-/** What failed is called off as well: nobody can charge it later, behind our back, with another card. */
+/** Cancels a failed intent, so that it cannot be charged later with another card. */
 const close = async (processor: Processor, intent: Intent): Promise<Intent> => (intent.status === 'failed' ? callOff(processor, intent) : intent)
 
-/** Takes back an intent, if it still can be: what was charged in the last moment is charged. */
+/** Cancels an intent if that is still possible. An intent that was charged at the last moment stays charged. */
 const callOff = async (processor: Processor, intent: Intent): Promise<Intent> => {
   try {
     const after = await processor.cancelIntent(intent.id)
@@ -217,7 +248,7 @@ const callOff = async (processor: Processor, intent: Intent): Promise<Intent> =>
   }
 }
 
-/** A definite no is a decline like any other. */
+/** Converts a refusal by the processor to the result of a declined payment. */
 const refused = (payment: PaymentRow, error: ProcessorRefusal): Intent => ({
   id: payment.intent_id ?? '',
   kind: payment.kind,
@@ -232,23 +263,23 @@ const refused = (payment: PaymentRow, error: ProcessorRefusal): Intent => ({
 })
 
 /**
- * Writes down what became of an attempt, once: the first to know decides, everybody later finds it settled. With money
- * that came the ledger is written; and whoever waits for it is told by a job of the same transaction.
+ * Records the result of an attempt. Idempotent: the first call decides, later calls return the settled attempt. A
+ * successful payment is posted to the ledger. Jobs for its checkout or order are enqueued in the same transaction.
  */
 export const settle = async (
   wall: Tx,
   { organization_id, id }: Pick<PaymentRow, 'organization_id' | 'id'>,
   intent: Intent,
-  /** The caller sees to its order in the same transaction, so that nobody has to be told. */
+  /** If true, the caller updates the order in the same transaction, so no job is enqueued for it. */
   { concludes = false } = {},
 ): Promise<Locked<PaymentRow>> => {
   const payment = (await lockPayment(wall, organization_id, id))!
   if (payment.status !== 'pending') return payment
-  // Somebody has begun it meanwhile, or otherwise: what became of that counts.
+  // A concurrent call stored another intent for this attempt. The result of that intent counts.
   if (payment.intent_id !== null && intent.id !== payment.intent_id) return payment
   const tx = await inTimeOf(wall, await clockOf(wall, payment))
   if (intent.status === 'succeeded' && (intent.amount !== payment.amount || intent.currency !== payment.currency))
-    throw new Error('the processor charged another amount than it was asked for')
+    throw new Error('the processor charged another amount than was requested')
   const seen = {
     intent_status: intent.status,
     ...(intent.method
@@ -269,12 +300,12 @@ export const settle = async (
             settled_at: tx.clock.business(),
             due_at: null,
             decline_reason: intent.decline?.code ?? 'canceled',
-            decline_message: intent.decline?.message ?? 'The payment was given up.',
+            decline_message: intent.decline?.message ?? 'The payment was canceled.',
             decline_final: intent.decline?.final ?? false,
           }
         : seen
   await changePayment(tx, payment, changes)
-  const settled = { ...payment, ...changes } as Locked<PaymentRow>
+  const settled = markLocked({ ...payment, ...changes })
   if (settled.status === 'succeeded' && settled.kind === 'payment') await postPayment(tx, settled)
   if (settled.status !== 'pending' && settled.checkout_id !== null)
     await enqueue(tx, 'checkout.payment_settled', { organization_id, checkout_id: settled.checkout_id })
@@ -282,71 +313,78 @@ export const settle = async (
     await enqueue(tx, 'billing.order_payment_settled', { organization_id, payment_id: id })
   if (settled.status === 'succeeded' && settled.kind === 'setup' && settled.checkout_id === null && !concludes)
     await enqueue(tx, 'billing.method_added', { organization_id, payment_id: id })
-  // Whoever deleted it while it was being charged has waited for this.
+  // The method was deleted during the charge. Now it can be deleted at the processor too.
   if (settled.status !== 'pending' && settled.payment_method_id !== null && (await isDeleted(tx, organization_id, settled.payment_method_id)))
     await enqueue(tx, 'billing.forget_method', { organization_id, payment_method_id: settled.payment_method_id })
   return settled
 }
 
 /**
- * Finds out what became of an attempt that was left alone: asks the processor by the name we committed. One that was
- * never confirmed is called off, so that it cannot be charged later; one that waits for the buyer's bank has its hour.
+ * Determines the result of a pending attempt by reading its intent at the processor. Cancels an intent that the buyer
+ * did not confirm, so that it cannot be charged later. Cancels a 3-D Secure challenge that is not answered within one
+ * hour.
  */
-export const follow = async (means: Means, organization_id: string, id: string): Promise<void> => {
-  const payment = await readPayment(means.db, organization_id, id)
+export const follow = async (deps: Deps, organization_id: string, id: string): Promise<void> => {
+  const payment = await readPayment(deps.db, organization_id, id)
   if (!payment || payment.status === 'succeeded') return
-  const processor = await processorFor(means, payment)
-  if (payment.status === 'failed') return watchOver(means, processor, payment)
-  const age = ageOf(id, means.platform.clock.wall())
+  const processor = await processorFor(deps, payment)
+  if (payment.status === 'failed') return watchOver(deps, processor, payment)
+  const age = ageOf(id, deps.platform.clock.wall())
   let intent: Intent
   try {
-    intent = await close(processor, await processor.readIntent(await ensureIntent(means, processor, payment)))
+    intent = await close(processor, await processor.readIntent(await ensureIntent(deps, processor, payment)))
   } catch (error) {
     if (!(error instanceof ProcessorRefusal) || payment.intent_id !== null) throw error
     intent = refused(payment, error)
   }
-  // Nobody else can go on with what is charged while nobody is there: it is confirmed as it was meant to be. What was called
-  // off says no longer why; asked under its own key once more, the processor tells again how it was declined.
+  // An off-session charge has no buyer who could continue it, so it is confirmed here. A canceled intent does not show
+  // its decline reason. Repeating the confirmation under the same key returns that reason.
   const unexplained = intent.status === 'canceled' && intent.decline === null
-  if ((intent.status === 'requires_confirmation' || unexplained) && payment.payment_method_id !== null) intent = await goOn(means, processor, payment, intent)
-  // What nobody has to be there for is never given up: it is asked again.
+  if ((intent.status === 'requires_confirmation' || unexplained) && payment.payment_method_id !== null) intent = await goOn(deps, processor, payment, intent)
+  // An attempt is abandoned if the buyer did not confirm it, or did not answer the 3-D Secure challenge in time. An
+  // unconfirmed off-session charge is retried instead.
   const abandoned =
     (payment.payment_method_id === null && intent.status === 'requires_confirmation') || (intent.status === 'requires_action' && age > actionTime)
   if (abandoned && age >= firstLook) intent = await callOff(processor, intent)
-  await means.transact((tx) => settle(tx, payment, intent))
+  await deps.transact((tx) => settle(tx, payment, intent))
 }
 
-const goOn = async (means: Means, processor: Processor, payment: PaymentRow, intent: Intent): Promise<Intent> => {
-  if (!(await isCalledFor(means.db, payment))) return callOff(processor, intent)
-  const method = await chargedWith(means.db, payment)
+const goOn = async (deps: Deps, processor: Processor, payment: PaymentRow, intent: Intent): Promise<Intent> => {
+  if (!(await isCalledFor(deps.db, payment))) return callOff(processor, intent)
+  const method = await chargedWith(deps.db, payment)
   if (method === undefined) return callOff(processor, intent)
   const said = await close(processor, await confirm(processor, intent.id, payment, { kind: 'method', id: method }, true))
-  // Under its key an old answer comes again: why it was declined is in there, but not how it stands now.
+  // The processor answers a repeated idempotency key with the first response. Its decline reason is valid, but its status is outdated.
   return intent.status === 'canceled' ? { ...intent, decline: said.decline } : said
 }
 
-/** What failed was called off, so this cannot be; if it ever is, somebody must know that we hold money for nothing. */
-const watchOver = async ({ platform }: Means, processor: Processor, { organization_id, id, intent_id }: PaymentRow): Promise<void> => {
+/**
+ * Logs an error if a failed payment was charged after all. This should be impossible, because failed intents are
+ * canceled. An operator must handle it, because the customer paid for nothing.
+ */
+const watchOver = async ({ platform }: Deps, processor: Processor, { organization_id, id, intent_id }: PaymentRow): Promise<void> => {
   if (intent_id !== null && (await processor.readIntent(intent_id)).status === 'succeeded')
     platform.log.error('payment_after_all', { organization_id, payment_id: id })
 }
 
-/** The sweep over attempts that nobody has settled: asks, and comes back later while there is nothing to know. */
-export const followDue = async (means: Means, lease: Lease): Promise<void> => {
+/**
+ * Sweep task for pending attempts: determines the result, and schedules the next check while the attempt is pending.
+ */
+export const followDue = async (deps: Deps, lease: Lease): Promise<void> => {
   const { organization_id, id } = lease
   try {
-    await follow(means, organization_id, id)
+    await follow(deps, organization_id, id)
   } catch (error) {
     if (!(error instanceof ProcessorSilent)) throw error
   }
-  await underLease(means.transact, lease, async (tx) => {
+  await underLease(deps.transact, lease, async (tx) => {
     const payment = await lockPayment(tx, organization_id, id)
     return payment?.status === 'pending' ? nextLook(id, tx.clock.wall()) : null
   })
 }
 
-/** Ever less often: after as long again as it has been waiting, from a quarter of a minute to half an hour. */
+/** Time of the next check. The delay equals the age of the attempt, between 15 seconds and 30 minutes. */
 export const nextLook = (id: string, now: Date): Date => later(now, Math.min(Math.max(ageOf(id, now), 15 * seconds), 30 * minutes))
 
-/** How long ago a row was made, by the clock on the wall: its id tells. */
+/** Age of a row by the wall clock, taken from the timestamp in its id. */
 export const ageOf = (id: string, now: Date): number => now.getTime() - timeOf(id).getTime()

@@ -3,7 +3,7 @@ import { read } from '../../handlers.ts'
 import { confine, permit } from '../../organizations/index.ts'
 import { findPayment, listPayments as list, unknownMethod, type PaymentRow } from './payments.sql.ts'
 
-/** The payment as the wire shows it: what the processor keeps to itself stays there. */
+/** Maps a payment row to the API response, without the processor's internal data. */
 const present = ({ method, method_metadata, ...row }: PaymentRow): Payment => {
   const common = { ...row, processor: 'stripe' as const, processor_metadata: {} }
   if (method !== 'card' || method_metadata === null) return { ...common, method: method ?? unknownMethod }
@@ -11,14 +11,14 @@ const present = ({ method, method_metadata, ...row }: PaymentRow): Payment => {
 }
 
 export const operations = [
-  read(listPayments, async (db, { reach, query }) => {
-    const { items, total, next_cursor } = await list(db, confine(reach, 'sales:read'), query)
+  read(listPayments, async (db, { scope, query }) => {
+    const { items, total, next_cursor } = await list(db, confine(scope, 'sales:read'), query)
     return paginate(query, items.map(present), total, next_cursor)
   }),
-  read(getPayment, async (db, { reach, params }) => {
-    const payment = await findPayment(db, reach, params.id)
+  read(getPayment, async (db, { scope, params }) => {
+    const payment = await findPayment(db, scope, params.id)
     if (!payment) throw new ResourceNotFound()
-    permit(reach, payment.organization_id, 'sales:read')
+    permit(scope, payment.organization_id, 'sales:read')
     return present(payment)
   }),
 ]

@@ -1,8 +1,8 @@
 import type { PageRequest, PaymentStatus, PaymentTrigger } from '@bursar/contract'
 import { sql } from 'kysely'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { anyOf, isOneOf, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { anyOf, isOneOf, inScope } from '../../../platform/postgres/parts.sql.ts'
 import type { Db } from '../../../platform/postgres/postgres.ts'
 import type { KeptMethod } from '../../../gateways/payments/payments.ts'
 import { findCustomerIds } from '../../customers/index.ts'
@@ -16,21 +16,21 @@ export interface PaymentRow {
   customer_id: string
   checkout_id: string | null
   order_id: string | null
-  /** Money, or only the right to take it later. */
+  /** `payment` charges an amount. `setup` only saves a payment method for later charges. */
   kind: 'payment' | 'setup'
   status: PaymentStatus
   amount: number
   currency: string
   trigger: PaymentTrigger
-  /** What pays is kept, to be charged again. */
+  /** True if the payment method is saved for later charges. */
   reusable: boolean
-  /** What is kept by it becomes the customer's default. */
+  /** True if the saved method becomes the customer's default. */
   sets_default: boolean
-  /** What the processor calls a dispute that came before the order. */
+  /** The processor's id of a dispute that arrived before the order existed. */
   early_dispute: string | null
-  /** What is charged while nobody is there. */
+  /** The saved method of an off-session charge. */
   payment_method_id: string | null
-  /** What the processor calls it, and where it stands there. */
+  /** The processor's id of the intent, and its status there. */
   intent_id: string | null
   intent_status: string | null
   method: string | null
@@ -38,10 +38,10 @@ export interface PaymentRow {
   processor_method: KeptMethod | null
   decline_reason: string | null
   decline_message: string | null
-  /** The processor says that it is not to be tried again. */
+  /** True if the processor says that the charge must not be retried. */
   decline_final: boolean
   settled_at: Date | null
-  /** What follows for its order has happened. */
+  /** Time at which the result of this payment was applied to its order. */
   concluded_at: Date | null
   due_at: Date | null
   clock_id: string | null
@@ -57,15 +57,15 @@ export interface PaymentAccountRow {
   modified_at: Date | null
   processor: 'test' | 'stripe'
   secret_sealed: string
-  /** What opens the account at its processor, where that is not on this machine. */
+  /** The encrypted API key of the account; null for the built-in test processor. */
   key_sealed: string | null
   key_hint: string | null
   webhook_hint: string | null
   publishable_key: string | null
-  /** What the processor calls the account. */
+  /** The processor's id of the account. */
   processor_account_id: string | null
   is_default: boolean
-  /** Until when all is known that the processor has told; null where it is on this machine. */
+  /** Time up to which all events of the processor have been read; null for the built-in test processor. */
   heard_until: Date | null
   due_at: Date | null
   clock_id: null
@@ -81,7 +81,7 @@ declare module '../../../platform/postgres/postgres.ts' {
   }
 }
 
-/** The method as the wire names it: which one it will be is not known before the buyer has chosen. */
+/** The payment method that the API shows until the buyer has chosen one. */
 export const unknownMethod = 'unknown'
 const method = `coalesce(method, '${unknownMethod}')`
 
@@ -111,21 +111,26 @@ export interface PaymentFilters {
 
 const money = (db: Db) => db.q.selectFrom('payments').selectAll().where('kind', '=', 'payment')
 
-export const listPayments = async (db: Db, reach: Reach, query: PaymentFilters & PageRequest & { sorting: readonly string[] }) => {
+export const listPayments = async (db: Db, scope: TenantScope, query: PaymentFilters & PageRequest & { sorting: readonly string[] }) => {
   const filters = [
     ...(['checkout_id', 'order_id', 'customer_id'] as const).flatMap((column) => anyOf(column, query[column])),
     ...anyOf('status', query.status, 'text'),
     ...anyOf(sql.raw(method), query.method, 'text'),
   ]
-  if (query.customer_email.length > 0) filters.push(isOneOf('customer_id', await findCustomerIds(db, reach, { email: query.customer_email })))
-  const ids = organizationIds(reach, query.organization_id)
-  return listRows(db, list, ids, query, filters, (found) => money(db).where('organization_id', '=', withinReach(reach)).where('id', 'in', found).execute())
+  if (query.customer_email.length > 0) filters.push(isOneOf('customer_id', await findCustomerIds(db, scope, { email: query.customer_email })))
+  const ids = organizationIds(scope, query.organization_id)
+  return listRows(db, list, ids, query, filters, (found) =>
+    money(db)
+      .where('organization_id', '=', inScope(scope))
+      .where('id', '=', sql<string>`any(${found}::uuid[])`)
+      .execute(),
+  )
 }
 
-export const findPayment = (db: Db, reach: Reach, id: string): Promise<PaymentRow | undefined> =>
-  money(db).where('organization_id', '=', withinReach(reach)).where('id', '=', id).executeTakeFirst()
+export const findPayment = (db: Db, scope: TenantScope, id: string): Promise<PaymentRow | undefined> =>
+  money(db).where('organization_id', '=', inScope(scope)).where('id', '=', id).executeTakeFirst()
 
-/** The latest attempt to take the money of an order. */
+/** Returns the latest attempt to pay an order. */
 export const findLatestPayment = (db: Db, order: { organization_id: string; id: string }): Promise<PaymentRow | undefined> =>
   money(db)
     .where('organization_id', '=', order.organization_id)

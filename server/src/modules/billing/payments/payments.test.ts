@@ -22,7 +22,7 @@ const open = async () => {
   }
 }
 
-test('every attempt is shown with what came of it; nothing that only the processor needs is', async () => {
+test("returns every attempt with its result and without the processor's internal data", async () => {
   const { api, anna } = await open()
   const order = await sales.order(anna)
   const card = await sales.payment(anna, {
@@ -57,7 +57,7 @@ test('every attempt is shown with what came of it; nothing that only the process
   expect(await api.call(getPayment, { params: { id: pending.id } })).toMatchObject({ status: 'pending', method: 'unknown' })
 })
 
-test('every filter finds what it says, every sorting sorts, and a saved card is no payment', async () => {
+test('applies every filter and sorting, and does not list the setup of a card', async () => {
   const { api, anna, bert, product, organization } = await open()
   const order = await sales.order(anna)
   const checkout_id = await sales.checkout(product)
@@ -88,7 +88,7 @@ test('every filter finds what it says, every sorting sorts, and a saved card is 
   expect((await api.send(getPayment, { params: { id: setup.id } })).status).toBe(404)
 })
 
-test('a stranger finds nothing, and a token without the scope is refused', async () => {
+test('returns nothing to another organization, and 403 to a token without the scope', async () => {
   const { anna, organization } = await open()
   const { id } = await sales.payment(anna)
   const other = await open()

@@ -1,7 +1,7 @@
 import { sql } from 'kysely'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 
-/** One use of a discount: by a checkout, or given to a subscription that was under way. */
+/** One use of a discount: by a checkout, or by an existing subscription. */
 export interface RedemptionTable {
   organization_id: string
   id: string
@@ -20,7 +20,7 @@ declare module '../../../platform/postgres/postgres.ts' {
   }
 }
 
-/** Counts one more use, if there is one left: however many ask at once, as many as there are get one. */
+/** Reserves one use of a discount. Returns false if none is left. Atomic, so concurrent callers never exceed the limit. */
 export const reserveUse = async (tx: Tx, { organization_id, discount_id }: { organization_id: string; discount_id: string }): Promise<boolean> => {
   const { rows } = await sql`
     update discounts set redemptions_count = redemptions_count + 1
@@ -34,7 +34,7 @@ export const insertRedemption = async (tx: Tx, row: RedemptionTable): Promise<vo
   await tx.q.insertInto('discount_redemptions').values(row).execute()
 }
 
-/** A use that came to nothing is free again: the last one of this discount by this subscription. */
+/** Releases the latest use of a discount by a subscription. Called if the change that reserved the use was not made. */
 export const releaseUse = async (
   tx: Tx,
   { organization_id, discount_id, subscription_id }: { organization_id: string; discount_id: string; subscription_id: string },

@@ -1,9 +1,10 @@
+import { inWallTime } from '../../../platform/clocks.sql.ts'
 import { createCustomer, createProduct, listRefunds } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openSales } from '../../../../test/harness/sales.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { within } from '../../../kernel/actors.ts'
-import { changeRefund, lockRefund } from './refunds.sql.ts'
+import { changeRefund, lockRefund } from '../records/refunds.sql.ts'
 
 let world: World
 let sales: ReturnType<typeof openSales>
@@ -13,7 +14,7 @@ beforeAll(async () => {
 })
 afterAll(() => world.close())
 
-test('refunds are listed by every filter and sorting; the comment stays with the seller; strangers see none', async () => {
+test('lists refunds by every filter and sorting, without the seller’s comment, and none of other organizations', async () => {
   const { api, organization } = await world.shop()
   const anna = await api.call(createCustomer, { body: { email: 'anna@people.test', external_id: 'a-1' } })
   const bert = await api.call(createCustomer, { body: { email: 'bert@people.test' } })
@@ -65,7 +66,7 @@ test('refunds are listed by every filter and sorting; the comment stays with the
 
   await world.transact(async (tx) => {
     const held = (await lockRefund(tx, within(organization.id, 'machine', 'phase2'), three.id))!
-    await changeRefund(tx, held, { status: 'succeeded', metadata: { settled: true } })
+    await changeRefund(inWallTime(tx), held, { status: 'succeeded', metadata: { settled: true } })
   })
   expect(await list({ succeeded: 'true' })).toEqual([3, 1])
 })

@@ -14,7 +14,7 @@ import {
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readBooks } from '../../../../test/harness/books.ts'
-import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { openSales } from '../../../../test/harness/sales.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { openPayments } from '../../../gateways/payments/open.ts'
@@ -39,7 +39,7 @@ const hour = 3600 * second
 const errorOf = (answer: { status: number; body: unknown }) => `${answer.status} ${(answer.body as { error: string }).error}`
 const locs = (answer: { body: unknown }) => (answer.body as { detail: { loc: (string | number)[] }[] }).detail.map(({ loc }) => loc.join('.'))
 
-/** Somebody bought something for 29.00, of which 4.63 are tax. */
+/** A purchase of 29.00, of which 4.63 are tax. */
 const open = async (card = 'tok_visa', product: Record<string, unknown> = {}) => {
   const shop = await world.shop()
   const { api, organization } = shop
@@ -60,13 +60,13 @@ const open = async (card = 'tok_visa', product: Record<string, unknown> = {}) =>
     order,
     wish,
     refund: (amount: number, more: object = {}) => api.send(createRefund, wish(amount, more)),
-    /** What the order says of it: status, given back, and what can still be. */
+    /** The status of the order, its refunded amounts and its refundable amounts. */
     stands: async () => {
       const { status, paid, ...now } = await api.call(getOrder, { params: { id: order.id } })
       expect(paid).toBe(true)
       return [status, now.refunded_amount, now.refunded_tax_amount, now.refundable_amount, now.refundable_tax_amount]
     },
-    /** What our books say is at the processor. */
+    /** The balance of the processor account in the ledger. */
     held: async () => {
       const { rows } = await world.database.owner((owner) =>
         owner.query<{ held: number }>(`select sum(amount)::int as held from ledger_entries where organization_id = $1 and account = 'processor'`, [
@@ -79,13 +79,13 @@ const open = async (card = 'tok_visa', product: Record<string, unknown> = {}) =>
   }
 }
 const processorsBooks = async (organization_id: string) => (await readBooks(world, organization_id)).refunds.map(({ amount, status }) => [amount, status])
-/** What the processor has to say is heard, and done. */
+/** Fetches and applies the processor's events. */
 const hear = async () => {
-  await regularWork.find(({ name }) => name === 'billing.hear')!.run(deployment.means)
+  await regularWork.find(({ name }) => name === 'billing.hear')!.run(deployment.deps)
   await deployment.work()
 }
 
-test('all of it goes back, with all of its tax, and whoever listens hears it', async () => {
+test('refunds a whole order with its tax and emits the events', async () => {
   const { organization, refund, stands, held, told, order } = await open()
   expect(await stands()).toEqual(['paid', 0, 0, 2437, 463])
   const answer = await refund(2437, { comment: 'between us', metadata: { ticket: 7 } })
@@ -110,7 +110,7 @@ test('all of it goes back, with all of its tax, and whoever listens hears it', a
   expect(errorOf(await refund(1))).toBe('403 RefundedAlready')
 })
 
-test('slice by slice it comes to exactly nothing: no unit of tax is left, none is given twice', async () => {
+test('refunds an order in parts that add up exactly to its amount and tax', async () => {
   const { organization, refund, stands, held } = await open()
   const taxes = []
   for (const amount of [1, 2, 333, 1000, 1100]) taxes.push(((await refund(amount)).body as { tax_amount: number }).tax_amount)
@@ -123,7 +123,7 @@ test('slice by slice it comes to exactly nothing: no unit of tax is left, none i
   expect((await processorsBooks(organization.id)).reduce((sum, [amount]) => sum + Number(amount), 0)).toBe(2900)
 })
 
-test('never more than was paid, nor nothing, nor for a reason that is not the seller’s to give', async () => {
+test('rejects amounts of zero or above the paid amount, and reasons that a seller cannot give', async () => {
   const { organization, refund, stands } = await open()
   for (const amount of [2438, 2900, 0, -1, 1.5]) expect(locs(await refund(amount))).toEqual(['body.amount'])
   expect(locs(await refund(100, { reason: 'dispute_prevention' }))).toEqual(['body.reason'])
@@ -131,7 +131,7 @@ test('never more than was paid, nor nothing, nor for a reason that is not the se
   expect(await processorsBooks(organization.id)).toEqual([])
 })
 
-test('an order that was settled without a payment has none that could be paid back', async () => {
+test('rejects a refund of an order that was settled without a payment', async () => {
   const { api } = await world.shop()
   const { id } = await api.call(createProduct, { body: { name: 'Free', prices: [{ amount_type: 'fixed', price_amount: 0, price_currency: 'usd' }] } })
   const { client_secret } = await api.call(createCheckout, { body: { products: [id] } })
@@ -141,21 +141,21 @@ test('an order that was settled without a payment has none that could be paid ba
   expect(errorOf(await api.send(createRefund, { body: { order_id: order!.id, reason: 'other', amount: 1 } }))).toBe('404 RefundUnknownPayment')
 })
 
-test('what a subscription gives ends with it: its order is refunded without taking anything away', async () => {
+test('refunds a subscription order, but refuses to revoke its benefits', async () => {
   const { refund, stands } = await open('tok_visa', { recurring_interval: 'month' })
   expect(errorOf(await refund(100, { revoke_benefits: true }))).toBe('400 RevokeSubscriptionBenefitsProhibited')
   expect((await refund(100)).status).toBe(201)
   expect(await stands()).toEqual(['partially_refunded', 100, 19, 2337, 444])
 })
 
-test('a seller whose refunds are blocked gives nothing back', async () => {
+test('rejects a refund if refunds are blocked for the seller', async () => {
   const { organization, refund, stands } = await open()
   await world.database.owner((owner) => owner.query(`update organizations set status = 'denied' where id = $1`, [organization.id]))
   expect(errorOf(await refund(100))).toBe('403 RefundsBlocked')
   expect(await stands()).toEqual(['paid', 0, 0, 2437, 463])
 })
 
-test('one key is one refund, however often it is sent; another wish under it is refused', async () => {
+test('makes one refund per idempotency key and rejects another amount under the same key', async () => {
   const { organization, wish, api } = await open()
   const keyed = world.client({ token: (await organization.token()).secret }, { 'idempotency-key': 'refund-1' })
   const first = await keyed.call(createRefund, wish(1000))
@@ -167,7 +167,7 @@ test('one key is one refund, however often it is sent; another wish under it is 
   expect(await processorsBooks(organization.id)).toEqual([[1190, 'succeeded']])
 })
 
-test('a refund on its way counts as gone until it has settled', async () => {
+test('counts a pending refund as refunded until it is settled', async () => {
   const { refund, stands, held, told, order, api } = await open('tok_refund_pending')
   expect(await refund(2000)).toMatchObject({ status: 201, body: { status: 'pending', amount: 2000, tax_amount: 380 } })
   expect(await stands()).toEqual(['paid', 0, 0, 2437, 463])
@@ -183,7 +183,7 @@ test('a refund on its way counts as gone until it has settled', async () => {
   expect((await told()).filter((kind) => kind === 'order.refunded')).toHaveLength(2)
 })
 
-test('a refund on its way of which nobody tells is found out by asking', async () => {
+test('settles a pending refund by polling if no event arrives', async () => {
   const { refund, stands } = await open('tok_refund_pending')
   await refund(2437)
   for (const wait of [31, 31, 61]) {
@@ -193,7 +193,7 @@ test('a refund on its way of which nobody tells is found out by asking', async (
   expect(await stands()).toEqual(['refunded', 2437, 463, 0, 0])
 })
 
-test('a refund that fails after all is taken back everywhere, and told; then it can be tried again', async () => {
+test('reverses a refund that fails later, emits the events, and allows another refund', async () => {
   const { api, order, refund, stands, held, told } = await open('tok_refund_fails_later')
   expect(await refund(1000)).toMatchObject({ body: { status: 'succeeded', tax_amount: 190 } })
   expect(await stands()).toEqual(['partially_refunded', 1000, 190, 1437, 273])
@@ -209,7 +209,7 @@ test('a refund that fails after all is taken back everywhere, and told; then it 
   expect((await refund(2437)).status).toBe(201)
 })
 
-test('what a refund took away comes back when it fails, unless another one takes it away as well', async () => {
+test('restores the benefits when a refund fails, unless another refund also revokes them', async () => {
   const { api, order, refund } = await open('tok_refund_fails_later')
   const flag = await api.call(createBenefit, { body: { type: 'feature_flag', description: 'Beta', properties: {} } })
   await api.call(updateProductBenefits, { params: { id: order.product_id! }, body: { benefits: [flag.id] } })
@@ -235,15 +235,15 @@ test('what a refund took away comes back when it fails, unless another one takes
   expect([await statuses(), await granted()]).toEqual([['failed', 'failed'], [true]])
 })
 
-test('old news does not undo new: a refund that has settled does not wait again, one that has failed stays failed', async () => {
+test('ignores an outdated status from the processor: a settled refund stays settled, a failed one stays failed', async () => {
   const { organization, refund, stands, held } = await open('tok_refund_pending')
   const { id } = (await refund(1000)).body as unknown as { id: string }
   const tells = (status: string) =>
     follow(
       {
-        ...deployment.means,
+        ...deployment.deps,
         gateways: {
-          ...deployment.means.gateways,
+          ...deployment.deps.gateways,
           payments: { of: () => ({ readRefund: async () => ({ id: 'any', status }), findDisputes: async () => [], findRefunds: async () => [] }) } as never,
         },
       },
@@ -261,10 +261,10 @@ test('old news does not undo new: a refund that has settled does not wait again,
 
 for (const [side, calls, status] of [
   ['after', ['findRefunds'], 'succeeded'],
-  // Nobody can tell yet: it counts as gone until no list can lack it any more.
+  // The processor does not list the refund yet, so the refund stays pending.
   ['before', ['findRefunds'], 'pending'],
 ] as const)
-  test(`a refund that got no answer for 20 hours is looked for by what it carries (${side} it happened: ${status})`, async () => {
+  test(`finds a refund that got no answer by its metadata after 20 hours (answer lost ${side} the refund was made: ${status})`, async () => {
     const { organization, order, api, stands } = await open()
     const heard: ProcessorCall[] = []
     const payments = openPayments(world.config, {
@@ -281,7 +281,7 @@ for (const [side, calls, status] of [
     expect(answer).toMatchObject({ status: 201, body: { status: 'pending' } })
     world.clock.advance(20 * hour)
     heard.length = 0
-    await follow(deaf.means, organization.id, (answer.body as unknown as { id: string }).id)
+    await follow(deaf.deps, organization.id, (answer.body as unknown as { id: string }).id)
     await deaf.close()
     await payments.close()
     expect(heard).toEqual(calls)
@@ -290,7 +290,7 @@ for (const [side, calls, status] of [
     expect(await processorsBooks(organization.id)).toEqual(status === 'succeeded' ? [[1190, 'succeeded']] : [])
   })
 
-test('a stranger’s order is as absent as one that never was; without scope or credential nothing goes back', async () => {
+test('rejects orders of other organizations like unknown ones, and callers without scope or token', async () => {
   const { organization, order, wish, stands } = await open()
   const stranger = await world.shop()
   const theirs = await stranger.api.send(createRefund, wish(100))
@@ -304,7 +304,7 @@ test('a stranger’s order is as absent as one that never was; without scope or 
   expect(await stands()).toEqual(['paid', 0, 0, 2437, 463])
 })
 
-test('an order that waits for its money has nothing to give back', async () => {
+test('rejects a refund of a pending order', async () => {
   const { api } = await world.shop()
   const anna = await api.call(createCustomer, { body: { email: 'anna@people.test' } })
   const order = await openSales(world).order(anna, { status: 'pending' })

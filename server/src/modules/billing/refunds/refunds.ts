@@ -14,7 +14,7 @@ import {
   type RefundCreate,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import { within, type Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import { isId, newId } from '../../../kernel/ids.ts'
 import { stepOf } from '../../../kernel/money.ts'
 import { ProcessorRefusal, ProcessorSilent, type Processor, type ProcessorRefund } from '../../../gateways/payments/payments.ts'
@@ -22,20 +22,22 @@ import { hours, later } from '../../../platform/clock.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { underLease, unleased, type Lease } from '../../../platform/jobs/leases.sql.ts'
-import { emit } from '../../../platform/outbox/outbox.sql.ts'
-import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means } from '../../handlers.ts'
+import { emit, emitAll } from '../../../platform/outbox/outbox.sql.ts'
+import type { BusinessTx, Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Deps } from '../../handlers.ts'
 import { capabilities, findLivingOrganization, permit } from '../../organizations/index.ts'
 import { noteRefund } from '../documents/documents.ts'
-import { divideWithin, refundTax } from '../engine/taxes.ts'
-import { refundable } from '../engine/totals.ts'
-import { isDisputed, paymentBehind } from '../disputes/disputes.sql.ts'
+import { divideWithin, refundTax } from '../calc/taxes.ts'
+import { refundable } from '../calc/totals.ts'
+import { isDisputed, paymentBehind } from '../records/disputes.sql.ts'
 import { postRefund, reverseRefund } from '../ledger/ledger.ts'
-import { changeOrder, loadOrders, lockOrder, readOrder, type OrderRow } from '../orders/orders.sql.ts'
-import { presentOrder } from '../orders/orders.ts'
+import { changeOrder, loadOrders, lockOrder, readOrder, type OrderRow } from '../records/orders.sql.ts'
+import { presentOrder } from '../records/orders.ts'
 import { findAccount, readPayment } from '../payments/attempts.sql.ts'
 import { ageOf, firstLook, follow as followPayment, keysKnown, lookInto, nextLook, processorFor, processorOf } from '../payments/attempts.ts'
 import type { PaymentRow } from '../payments/payments.sql.ts'
+import { settleCredits } from '../invoicing/taking-back.ts'
+import { lockOrderToCollect, type LockedOrder } from '../invoicing/collecting.ts'
 import {
   changeRefund,
   findByProcessorId,
@@ -47,27 +49,30 @@ import {
   presentRefund,
   readRefund,
   type RefundRow,
-} from './refunds.sql.ts'
+} from '../records/refunds.sql.ts'
 
-/** After so long no list of a processor can lack what was asked for while its key was known. */
+/**
+ * Age after which a refund that is missing from the processor's list was never made. The last request was sent six
+ * hours earlier, when the idempotency key could expire.
+ */
 const listsComplete = keysKnown + 6 * hours
 
-/** What the first step has committed. */
+/** The ids that the first step of a refund has committed. */
 export interface Intended extends Readonly<Record<string, string>> {
   readonly organization_id: string
   readonly refund_id: string
 }
 
 /**
- * Writes down what goes back, under the lock of its order, before the processor hears of it: however many ask at once,
- * together they never give back more than was paid.
+ * Locks the order and stores a pending refund, before the processor is called. Concurrent requests together can
+ * therefore never refund more than was paid.
  */
-export const begin = async (wall: Tx, reach: Reach, body: z.output<typeof RefundCreate>): Promise<Intended> => {
-  const order = await lockOrder(wall, reach, body.order_id)
+export const begin = async (wall: Tx, scope: TenantScope, body: z.output<typeof RefundCreate>): Promise<Intended> => {
+  const order = await lockOrder(wall, scope, body.order_id)
   if (!order) throw new InvalidRequest(invalidAt(['body', 'order_id'], 'There is no order with this id.', body.order_id))
   const tx = await inTimeOf(wall, order)
   const { organization_id } = order
-  permit(reach, organization_id, 'sales:manage')
+  permit(scope, organization_id, 'sales:manage')
   const seller = (await findLivingOrganization(tx, { id: organization_id }))!
   if (!capabilities[seller.status].refunds) throw new RefundsBlocked()
   if (body.revoke_benefits && order.subscription_id !== null) throw new RevokeSubscriptionBenefitsProhibited()
@@ -90,7 +95,7 @@ export const begin = async (wall: Tx, reach: Reach, body: z.output<typeof Refund
 
 const isPaid = ({ status }: OrderRow): boolean => ['paid', 'partially_refunded', 'refunded'].includes(status)
 
-/** What can still go back of an order, what is on its way counted as gone. */
+/** Returns the refundable amounts of an order. Pending refunds count as refunded. */
 const leftOf = async (tx: Tx, order: OrderRow): Promise<ReturnType<typeof refundable>> => {
   const pending = await pendingOf(tx, order)
   return refundable({
@@ -100,61 +105,92 @@ const leftOf = async (tx: Tx, order: OrderRow): Promise<ReturnType<typeof refund
   })
 }
 
-/** The tax that goes back with so much of an order. */
+/** Returns the tax that is refunded together with the given amount. Throws if the amount cannot be refunded. */
 const shareOf = async (tx: Tx, order: OrderRow, amount: number): Promise<number> => {
   const left = await leftOf(tx, order)
   if (left.refundable_amount === 0) throw new RefundedAlready()
   if (amount > left.refundable_amount)
-    throw new InvalidRequest(invalidAt(['body', 'amount'], `At most ${left.refundable_amount} can still be paid back.`, amount))
+    throw new InvalidRequest(invalidAt(['body', 'amount'], `At most ${left.refundable_amount} can still be refunded.`, amount))
   const tax = refundTax({ currency: order.currency, amount, net_amount: order.net_amount, tax_amount: order.tax_amount, ...left })
   if ((amount + tax) % stepOf(order.currency) !== 0)
-    throw new InvalidRequest(invalidAt(['body', 'amount'], `With its tax of ${tax} this is not a whole amount of ${order.currency}.`, amount))
+    throw new InvalidRequest(invalidAt(['body', 'amount'], `With its tax of ${tax}, this is not an amount that ${order.currency} allows.`, amount))
   return tax
 }
 
-/** Asks for the money to go back, and tells how it stands; what is not known yet is found out by whoever looks after it. */
-export const proceed = async (means: Means, { organization_id, refund_id }: Intended): Promise<Refund> => {
-  await follow(means, organization_id, refund_id).catch((error: unknown) => {
+/** Requests the refund from the processor and returns it. If the result is unknown, the sweep determines it later. */
+export const proceed = async (deps: Deps, { organization_id, refund_id }: Intended): Promise<Refund> => {
+  await follow(deps, organization_id, refund_id).catch((error: unknown) => {
     if (!(error instanceof ProcessorSilent)) throw error
   })
-  return presentRefund((await readRefund(means.db, organization_id, refund_id))!)
+  return presentRefund((await readRefund(deps.db, organization_id, refund_id))!)
 }
 
-/** Asks the processor what a refund has become: by its name, or by asking for it under its own key, or when that is forgotten by looking for it. */
-export const follow = async (means: Means, organization_id: string, id: string): Promise<'parked' | undefined> => {
-  const refund = await readRefund(means.db, organization_id, id)
+/**
+ * Job that refunds the rest of an order, except the debt that the order collected. Idempotent: a second run finds
+ * nothing left to refund.
+ */
+export const refundOrder = async (deps: Deps, { organization_id, order_id }: { organization_id: string; order_id: string }): Promise<void> => {
+  const refund = await deps.transact(async (wall) => {
+    const held = await lockOrderToCollect(wall, organization_id, order_id)
+    const payment = held && isPaid(held.order) ? await paidBy(held.tx, held.order) : undefined
+    if (!held || !payment || (await isDisputed(held.tx, organization_id, payment.id))) return undefined
+    const left = await leftOf(held.tx, held.order)
+    const amount = left.refundable_amount - Math.max(0, held.order.applied_balance_amount)
+    if (amount <= 0) return undefined
+    return writeRefund(held.tx, held.order, { payment_id: payment.id, status: 'pending', reason: 'other', amount, tax_amount: left.refundable_tax_amount })
+  })
+  if (refund) await proceed(deps, { organization_id, refund_id: refund.id })
+}
+
+/**
+ * Gets the status of a refund from the processor and applies it. Reads the refund by its id, or repeats the request
+ * under its idempotency key. Once the key may have expired, searches for the refund by its metadata.
+ */
+export const follow = async (deps: Deps, organization_id: string, id: string): Promise<'parked' | undefined> => {
+  const refund = await readRefund(deps.db, organization_id, id)
   if (!refund || refund.status === 'failed' || refund.status === 'canceled') return undefined
-  const payment = (await readPayment(means.db, organization_id, refund.payment_id))!
-  const processor = await processorFor(means, payment)
-  const fitting = await fits(means.db, refund)
-  const told = fitting ? await ask(processor, payment, refund, ageOf(id, means.platform.clock.wall())) : await lookFor(processor, payment, refund)
+  const payment = (await readPayment(deps.db, organization_id, refund.payment_id))!
+  const processor = await processorFor(deps, payment)
+  const fitting = await fits(deps.db, refund)
+  const told = fitting ? await ask(processor, payment, refund, ageOf(id, deps.platform.clock.wall())) : await lookFor(processor, payment, refund)
   if (told) {
-    await means.transact((tx) => settle(tx, refund, told))
-    await lookAround(means, processor, payment, told)
+    await deps.transact((tx) => settle(tx, refund, told))
+    await lookAround(deps, processor, payment, told)
     return undefined
   }
   if (fitting) return undefined
-  // It went back twice, by a refund and by a bank: it counts as gone, and a person looks at it.
-  means.platform.log.error('refund_parked', { organization_id, refund_id: id })
+  // The processor has made the refund, and a dispute has taken the money too. The refund stays pending and counts as
+  // refunded. A person must check it.
+  deps.platform.log.error('refund_parked', { organization_id, refund_id: id })
   return 'parked'
 }
 
-/** Whether its order still has so much to give back: a bank may have taken it meanwhile. One that has a name or an end was counted. */
+/**
+ * Whether the refundable amount of the order still covers this refund. A dispute may have reduced it meanwhile. A
+ * refund with a processor id or a final status is already counted.
+ */
 const fits = async (db: Db, { organization_id, order_id, status, processor_refund_id, amount, tax_amount }: RefundRow): Promise<boolean> => {
   if (status !== 'pending' || processor_refund_id !== null) return true
   const left = refundable((await readOrder(db, organization_id, order_id))!)
   return amount <= left.refundable_amount && tax_amount <= left.refundable_tax_amount
 }
 
-/** It is not asked for any more. If it was given all the same, nobody can book it, and a person looks at it. */
+/**
+ * Searches at the processor for a refund that exceeds the refundable amount of its order and must not be requested.
+ * Returns `failed` if the processor never made it. Returns undefined if the processor made it. Such a refund cannot be
+ * posted, and a person must check it.
+ */
 const lookFor = async (processor: Processor, payment: PaymentRow, refund: RefundRow): Promise<Told | undefined> => {
   const found = await processor.findRefunds({ intent_id: payment.intent_id!, metadata: { refund_id: refund.id } })
   return found.some(({ status }) => status !== 'failed' && status !== 'canceled') ? undefined : { id: '', status: 'failed' }
 }
 
-/** Ours was refused, or failed: because of a dispute, or of a refund made at the processor, that was passed over while ours was under way. */
-const lookAround = async (means: Means, processor: Processor, payment: PaymentRow, { status }: Told): Promise<void> => {
-  if (status === 'failed' || status === 'canceled') await lookInto(means, processor, payment)
+/**
+ * After a refund failed, looks for disputes and refunds that were created at the processor. A dispute or another refund
+ * may be the reason for the failure. Its event may have been skipped while our refund was pending.
+ */
+const lookAround = async (deps: Deps, processor: Processor, payment: PaymentRow, { status }: Told): Promise<void> => {
+  if (status === 'failed' || status === 'canceled') await lookInto(deps, processor, payment)
 }
 
 type Told = Pick<ProcessorRefund, 'id' | 'status'>
@@ -164,7 +200,7 @@ const ask = async (processor: Processor, payment: PaymentRow, refund: RefundRow,
   const metadata = { refund_id: refund.id, organization_id: refund.organization_id }
   if (age >= keysKnown) {
     const [found] = await processor.findRefunds({ intent_id: payment.intent_id!, metadata: { refund_id: refund.id } })
-    // Whoever asked last did so hours ago: what is not in the list by now never was.
+    // The last request was six hours ago. If the list does not contain the refund by now, the processor never made it.
     return found ?? (age >= listsComplete ? { id: '', status: 'failed' } : undefined)
   }
   try {
@@ -175,16 +211,18 @@ const ask = async (processor: Processor, payment: PaymentRow, refund: RefundRow,
   }
 }
 
-/** Writes down what became of a refund, with the order and the ledger in the same transaction. One that failed after all is taken back everywhere. */
+/**
+ * Stores the result of a refund and updates the order and the ledger in the same transaction. If a succeeded refund
+ * fails later, reverses it in all of them.
+ */
 const settle = async (wall: Tx, { organization_id, id, order_id }: RefundRow, told: Told): Promise<void> => {
-  const seller = (await findLivingOrganization(wall, { id: organization_id }))!
-  // The order first, always: whoever asks for another refund waits here.
-  const reach = within(organization_id, 'machine', seller.member_phase)
-  const order = (await lockOrder(wall, reach, order_id))!
-  const tx = await inTimeOf(wall, order)
-  const refund = (await lockRefund(tx, reach, id))!
+  // Lock the order before the refund. Another refund of the same order waits here.
+  const held = (await lockOrderToCollect(wall, organization_id, order_id))!
+  const { tx, scope } = held
+  const refund = (await lockRefund(tx, scope, id))!
   const named = refund.processor_refund_id ?? (told.id === '' ? null : told.id)
-  // An answer may be older than what we know: a refund goes from pending to its end, and one that succeeded can still fail.
+  // The status from the processor may be outdated. Only two transitions are valid: from pending to a final status, and
+  // from succeeded to failed or canceled.
   const goesOn =
     (refund.status === 'pending' && told.status !== 'pending') || (refund.status === 'succeeded' && (told.status === 'failed' || told.status === 'canceled'))
   if (!goesOn) {
@@ -193,12 +231,16 @@ const settle = async (wall: Tx, { organization_id, id, order_id }: RefundRow, to
   }
   const changed = await changeRefund(tx, refund, { status: told.status, processor_refund_id: named, due_at: null })
   const sign = told.status === 'succeeded' ? 1 : refund.status === 'succeeded' ? -1 : 0
-  if (sign !== 0) await reckon(tx, reach, order, refund, sign)
+  if (sign !== 0) await reckon(held, refund, sign)
+  // While the refund was pending, proration credits of its order were withheld. The refund failed, so they are
+  // restored.
+  else await settleCredits(held, { source: order_id })
   await emit(tx, refundUpdated, { organization_id, resource_id: id, customer_id: refund.customer_id }, presentRefund(changed))
 }
 
-/** Money that went back, or did not after all: the ledger, the order and what it gave say so together. */
-export const reckon = async (tx: Tx, reach: Reach, order: Locked<OrderRow>, refund: Locked<RefundRow>, sign: 1 | -1): Promise<void> => {
+/** Applies a succeeded refund to the ledger, the order and its benefits. With `sign` -1, reverses it. */
+export const reckon = async (held: LockedOrder, refund: Locked<RefundRow>, sign: 1 | -1): Promise<void> => {
+  const { tx, scope, order } = held
   const { organization_id, id, order_id } = refund
   const { account_id } = (await readPayment(tx, organization_id, refund.payment_id))!
   const fact = { ...refund, id, account_id }
@@ -215,72 +257,77 @@ export const reckon = async (tx: Tx, reach: Reach, order: Locked<OrderRow>, refu
     if (sign === 1 && order.seats !== null) await enqueue(tx, 'billing.end_seats', container)
     await enqueue(tx, 'entitlements.reconcile', { ...container, seat_id: null })
   }
-  if (sign === 1) await noteRefund(tx, reach, after, refund)
-  const [loaded] = await loadOrders(tx, reach, [after])
+  if (sign === 1) await noteRefund(tx, scope, after, refund)
+  await settleCredits(held, { source: order_id })
+  const [loaded] = await loadOrders(tx, scope, [after])
   const about = { organization_id, resource_id: order_id, customer_id: order.customer_id }
-  await emit(tx, orderUpdated, about, presentOrder(loaded!))
-  if (sign === 1) await emit(tx, orderRefunded, about, presentOrder(loaded!))
+  await emitAll(tx, [orderUpdated, ...(sign === 1 ? [orderRefunded] : [])], about, presentOrder(loaded!))
 }
 
-/** The sweep over refunds that nobody has heard of. */
-export const followDue = async (means: Means, lease: Lease): Promise<void> => {
+/** Sweep task that polls pending refunds, in case no event arrives. */
+export const followDue = async (deps: Deps, lease: Lease): Promise<void> => {
   const { organization_id, id } = lease
   let parked: 'parked' | undefined
   try {
-    parked = await follow(means, organization_id, id)
+    parked = await follow(deps, organization_id, id)
   } catch (error) {
     if (!(error instanceof ProcessorSilent)) throw error
   }
-  await underLease(means.transact, lease, async (tx) =>
+  await underLease(deps.transact, lease, async (tx) =>
     !parked && (await readRefund(tx, organization_id, id))?.status === 'pending' ? nextLook(id, tx.clock.wall()) : null,
   )
 }
 
-/** A processor says that something happened to a refund: it is looked up, and followed. One whose name we do not know yet is left to the sweep. */
+/**
+ * Job for a processor event about a refund: finds the refund and updates it. A refund with an unknown id is matched by
+ * its metadata. Without a match, it is recorded as a refund that the seller made at the processor.
+ */
 export const followNamed = async (
-  means: Means,
+  deps: Deps,
   { organization_id, account_id, processor_refund_id }: { organization_id: string; account_id: string; processor_refund_id: string },
 ): Promise<void> => {
-  const id = await findByProcessorId(means.db, organization_id, account_id, processor_refund_id)
+  const id = await findByProcessorId(deps.db, organization_id, account_id, processor_refund_id)
   if (id !== undefined) {
-    await follow(means, organization_id, id)
+    await follow(deps, organization_id, id)
     return
   }
-  const processor = processorOf(means, (await findAccount(means.db, organization_id, account_id))!)
+  const processor = processorOf(deps, (await findAccount(deps.db, organization_id, account_id))!)
   const told = await processor.readRefund(processor_refund_id)
-  const payment = await paymentBehind(means.db, organization_id, account_id, told.intent_id)
+  const payment = await paymentBehind(deps.db, organization_id, account_id, told.intent_id)
   if (!payment) return
-  const ours = isId(told.metadata.refund_id) ? await readRefund(means.db, organization_id, told.metadata.refund_id) : undefined
-  // Its name is news to us. What names a refund that we do not have was lost with a restore, or made by somebody else who counts theirs.
+  const ours = isId(told.metadata.refund_id) ? await readRefund(deps.db, organization_id, told.metadata.refund_id) : undefined
+  // This is our own refund, whose processor id was not stored yet. If the metadata names an unknown refund, it comes
+  // from before a restore or from another system.
   if (ours?.payment_id === payment.id) {
-    // Where it cannot be booked, the sweep says so.
-    if (!(await fits(means.db, ours))) return
-    await means.transact((tx) => settle(tx, ours, told))
-    return lookAround(means, processor, payment, told)
+    // The refund exceeds the refundable amount and cannot be posted. The sweep logs this as an error.
+    if (!(await fits(deps.db, ours))) return
+    await deps.transact((tx) => settle(tx, ours, told))
+    return lookAround(deps, processor, payment, told)
   }
   if (told.status === 'failed' || told.status === 'canceled') return
-  if (payment.status === 'pending') await followPayment(means, organization_id, payment.id)
-  await means.transact((tx) => takeOver(tx, means, organization_id, payment.id, told))
+  if (payment.status === 'pending') await followPayment(deps, organization_id, payment.id)
+  await deps.transact((tx) => takeOver(tx, deps, organization_id, payment.id, told))
 }
 
-/** Money that the seller gave back at the processor itself: it is a refund like any other, written down once. */
-const takeOver = async (wall: Tx, { platform }: Pick<Means, 'platform'>, organization_id: string, payment_id: string, told: ProcessorRefund): Promise<void> => {
+/** Records a refund that the seller made at the processor. Idempotent. */
+const takeOver = async (wall: Tx, { platform }: Pick<Deps, 'platform'>, organization_id: string, payment_id: string, told: ProcessorRefund): Promise<void> => {
   const payment = (await readPayment(wall, organization_id, payment_id))!
-  // Charged after all, though we had called it off: it was never booked, and going back it is not either.
+  // The payment failed here and was never posted to the ledger, although the processor charged it. Its refund is not
+  // posted either.
   if (payment.status === 'failed') return
-  // The order comes a moment after its payment, and hears of it a moment later: the job is tried again.
-  if (payment.order_id === null) throw new Error('this refund is of a payment that has no order yet')
-  const seller = (await findLivingOrganization(wall, { id: organization_id }))!
-  const reach = within(organization_id, 'machine', seller.member_phase)
-  const order = (await lockOrder(wall, reach, payment.order_id))!
-  if (!isPaid(order)) throw new Error('this refund is of an order that does not know of its payment yet')
-  const tx = await inTimeOf(wall, order)
+  // The order may be created, or marked as paid, only after its payment. The error makes the job retry.
+  if (payment.order_id === null) throw new Error('the payment of this refund has no order yet')
+  const held = (await lockOrderToCollect(wall, organization_id, payment.order_id))!
+  const { tx, order } = held
+  if (!isPaid(order)) throw new Error('the order of this refund has no record of its payment yet')
   if ((await findByProcessorId(tx, organization_id, payment.account_id, told.id)) !== undefined) return
   const share = divideWithin(told.amount, { ...order, ...(await leftOf(tx, order)) })
   if (share.amount + share.tax_amount !== told.amount) {
-    // One of ours is under way as well: the processor gives one of them, and when ours has failed this is looked into again.
+    // One of our own refunds is pending too, and the processor makes only one of the two. If ours fails, this refund is
+    // looked up again.
     if ((await pendingOf(tx, order)).amount > 0) return
-    // More than there is: it was booked in another way, or one of ours has failed and we do not know it yet.
+    // The amount exceeds the refundable amount of the order. The money was already posted in another way, or one of our
+    // refunds failed and this is not known yet.
     platform.log.error('refund_unclear', { organization_id, payment_id })
     return
   }
@@ -289,15 +336,15 @@ const takeOver = async (wall: Tx, { platform }: Pick<Means, 'platform'>, organiz
     status: told.status,
     reason: 'other',
     ...share,
-    comment: 'Given back at the processor.',
+    comment: 'Refunded at the processor.',
     processor_refund_id: told.id,
   })
-  if (told.status === 'succeeded') await reckon(tx, reach, order, refund, 1)
+  if (told.status === 'succeeded') await reckon(held, refund, 1)
 }
 
-/** Writes down a refund of an order that is held, and says that there is one. What is not over yet is looked after. */
+/** Inserts a refund of a locked order and emits `refund.created`. Schedules the sweep for a pending refund. */
 export const writeRefund = async (
-  tx: Tx,
+  tx: BusinessTx,
   order: Locked<OrderRow>,
   said: Pick<RefundRow, 'payment_id' | 'status' | 'reason' | 'amount' | 'tax_amount'> & Partial<RefundRow>,
   dispute?: Parameters<typeof presentRefund>[1],

@@ -12,13 +12,13 @@ import {
   listPayments,
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { openSales } from '../../../../test/harness/sales.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { openTestProcessor } from '../../../gateways/payments/test/processor.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { regularWork } from '../../../main/wire.ts'
-import { orderPaymentSettled } from './collecting.ts'
+import { orderPaymentSettled } from '../invoicing/collecting.ts'
 
 let world: World
 let sales: ReturnType<typeof openSales>
@@ -36,7 +36,7 @@ afterAll(async () => {
 const errorOf = (answer: { status: number; body: unknown }) => `${answer.status} ${(answer.body as { error: string }).error}`
 const locs = (answer: { body: unknown }) => (answer.body as { detail: { loc: (string | number)[] }[] }).detail.map(({ loc }) => loc.join('.'))
 
-/** A customer with an order of 10.00 that waits for its money. */
+/** A customer with a pending order of 10.00. */
 const open = async () => {
   const shop = await world.shop()
   const { api, organization } = shop
@@ -57,14 +57,14 @@ const open = async () => {
     seen: () => api.call(getOrder, { params }),
     attempts: async () =>
       (await api.call(listPayments, { query: { order_id: [order.id] } })).items.map(({ status, amount, trigger }) => [status, amount, trigger]),
-    /** Every charge, by the processor's own books. */
+    /** All charges in the records of the test processor. */
     charged: async () => {
       const processor = openTestProcessor({ url: world.config.database_url, environment: 'sandbox', clock: world.clock, log: world.base.log })
       const { charges } = await processor.books()
       await processor.close()
       return charges.filter(({ metadata }) => metadata.organization_id === organization.id).map(({ amount }) => amount)
     },
-    /** The id of a card that the customer has kept, from a subscription they bought. */
+    /** The id of a saved card of the customer, from a subscription purchase. */
     kept: async (card = 'tok_visa') => {
       const { id } = await api.call(createProduct, {
         body: { name: 'Plan', recurring_interval: 'month', prices: [{ amount_type: 'fixed', price_amount: 500, price_currency: 'usd' }] },
@@ -82,7 +82,7 @@ const open = async () => {
 }
 const succeeded = { status: 'succeeded', client_secret: null, publishable_key: null, error: null }
 
-test('an order that waits is paid with a new card, once, and whoever listens hears it', async () => {
+test('pays a pending order with a new card once and emits its events once', async () => {
   const { organization, pay, seen, attempts, charged, events, portal, params } = await open()
   expect(await pay({ confirmation_token_id: 'tok_visa' })).toMatchObject({ status: 200, body: succeeded })
   await deployment.work()
@@ -91,12 +91,12 @@ test('an order that waits is paid with a new card, once, and whoever listens hea
   expect(await portal.call(getPortalPaymentStatus, { params })).toEqual({ status: 'succeeded', error: null })
   expect(errorOf(await pay({ confirmation_token_id: 'tok_visa' }))).toBe('422 OrderNotEligibleForRetry')
   const { rows } = await world.database.owner((owner) => owner.query<{ id: string }>('select id from payments where organization_id = $1', [organization.id]))
-  await orderPaymentSettled(deployment.means, { organization_id: organization.id, payment_id: rows[0]!.id })
+  await orderPaymentSettled(deployment.deps, { organization_id: organization.id, payment_id: rows[0]!.id })
   expect((await events('order.updated', 'order.paid')).map(({ type }) => type)).toEqual(['order.updated', 'order.paid'])
   expect(await charged()).toEqual([1000])
 })
 
-test('or with a card that was kept: their own, and one of the two', async () => {
+test('pays with a saved card of the customer, and requires either a token or a saved card', async () => {
   const { pay, kept, seen, charged } = await open()
   const payment_method_id = await kept()
   const other = await (await open()).kept()
@@ -108,7 +108,7 @@ test('or with a card that was kept: their own, and one of the two', async () => 
   expect(await charged()).toEqual([500, 1000])
 })
 
-test('a declined card is an answer; the next one pays', async () => {
+test('returns a decline as the result of the payment, and another card can pay', async () => {
   const { pay, seen, attempts, portal, params } = await open()
   const declined = { status: 'failed', client_secret: null, publishable_key: null, error: 'The card has insufficient funds.' }
   expect(await pay({ confirmation_token_id: 'tok_insufficient_funds' })).toMatchObject({ status: 200, body: declined })
@@ -120,7 +120,7 @@ test('a declined card is an answer; the next one pays', async () => {
   expect((await attempts()).map(([status]) => status)).toEqual(['succeeded', 'failed', 'failed'])
 })
 
-test('while one attempt is under way there is no other; when it has settled the order is paid', async () => {
+test('refuses a second attempt while one is processing, and marks the order paid when the first succeeds', async () => {
   const { pay, seen, charged } = await open()
   expect((await pay({ confirmation_token_id: 'tok_processing' })).body).toMatchObject({ status: 'processing', client_secret: null, error: null })
   expect(errorOf(await pay({ confirmation_token_id: 'tok_visa' }))).toBe('409 PaymentAlreadyInProgress')
@@ -131,19 +131,19 @@ test('while one attempt is under way there is no other; when it has settled the 
   expect(await charged()).toEqual([1000])
 })
 
-test('where the bank asks for more, the page is given what it needs, and the order is paid with the answer', async () => {
+test('returns the client secret if the bank requires an action, and marks the order paid afterwards', async () => {
   const { pay, seen } = await open()
   const { body } = await pay({ confirmation_token_id: 'tok_3ds' })
   expect(body).toMatchObject({ status: 'requires_action', client_secret: expect.any(String) as string, error: null })
   const processor = openTestProcessor({ url: world.config.database_url, environment: 'sandbox', clock: world.clock, log: world.base.log })
   await processor.completeAction((body as { client_secret: string }).client_secret, true)
   await processor.close()
-  await regularWork.find(({ name }) => name === 'billing.hear')!.run(deployment.means)
+  await regularWork.find(({ name }) => name === 'billing.hear')!.run(deployment.deps)
   await deployment.work()
   expect((await seen()).status).toBe('paid')
 })
 
-test('of many who try at once one pays', async () => {
+test('charges once when six payments of the same order race', async () => {
   const { pay, charged, attempts } = await open()
   const answers = await Promise.all(Array.from({ length: 6 }, (_, at) => pay({ confirmation_token_id: `tok_visa:${at}` })))
   expect(answers.filter(({ status }) => status === 200)).toHaveLength(1)
@@ -153,7 +153,7 @@ test('of many who try at once one pays', async () => {
   expect(await attempts()).toHaveLength(1)
 })
 
-test('one key is one attempt', async () => {
+test('makes one attempt for two requests with the same idempotency key', async () => {
   const { anna, session, pay, attempts } = await open()
   const keyed = await session(anna.id, { 'idempotency-key': 'again' })
   for (const _ of [1, 2]) expect((await pay({ confirmation_token_id: 'tok_insufficient_funds' }, keyed)).body).toMatchObject({ status: 'failed' })
@@ -161,14 +161,14 @@ test('one key is one attempt', async () => {
   expect(locs(await pay({ confirmation_token_id: 'tok_visa' }, keyed))).toEqual(['header.idempotency-key'])
 })
 
-test('five tries by hand are enough', async () => {
+test('refuses more than five attempts by the customer for one order', async () => {
   const { pay, attempts } = await open()
   for (let at = 0; at < 5; at++) expect((await pay({ confirmation_token_id: 'tok_insufficient_funds' })).status).toBe(200)
   expect(errorOf(await pay({ confirmation_token_id: 'tok_visa' }))).toBe('429 ManualRetryLimitExceeded')
   expect(await attempts()).toHaveLength(5)
 })
 
-test('only an order that waits for money can be paid', async () => {
+test('refuses to pay an order that is not pending', async () => {
   const { anna, portal } = await open()
   for (const status of ['paid', 'refunded', 'void', 'draft'] as const) {
     const { id } = await sales.order(anna, { status })
@@ -177,14 +177,14 @@ test('only an order that waits for money can be paid', async () => {
   }
 })
 
-test('a seller that cannot take payments takes none here either', async () => {
+test('refuses a payment if the seller cannot take payments', async () => {
   const { organization, pay, attempts } = await open()
   await world.database.owner((owner) => owner.query(`update organizations set status = 'denied' where id = $1`, [organization.id]))
   expect(errorOf(await pay({ confirmation_token_id: 'tok_visa' }))).toBe('422 OrderNotEligibleForRetry')
   expect(await attempts()).toEqual([])
 })
 
-test('who uses does not pay: a plain member may not; another customer’s order is as absent as none', async () => {
+test('returns 403 to a plain member and 404 for the order of another customer', async () => {
   const { api, portal, session, pay, attempts } = await open()
   const bert = await api.call(createCustomer, { body: { email: 'bert@people.test' } })
   const body = { confirmation_token_id: 'tok_visa' }

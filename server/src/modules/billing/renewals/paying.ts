@@ -7,37 +7,40 @@ import {
   type CustomerOrderConfirmPayment,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import type { PortalActor, Reach } from '../../../kernel/actors.ts'
+import type { PortalActor, TenantScope } from '../../../kernel/actors.ts'
 import type { Instrument, Payments } from '../../../gateways/payments/payments.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means, Platform } from '../../handlers.ts'
+import type { Deps, Platform } from '../../handlers.ts'
 import { holdStanding } from '../../customers/index.ts'
 import { capabilities, findLivingOrganization } from '../../organizations/index.ts'
-import { lockOrder } from '../orders/orders.sql.ts'
+import { lockOrder } from '../records/orders.sql.ts'
 import { formOf } from '../payments/accounts.sql.ts'
 import { charge, openAttempt } from '../payments/attempts.ts'
 import { defaultAccount, findAccount, isOpen, holdMethod, paymentsOfOrder, readPayment } from '../payments/attempts.sql.ts'
-import { settleOrder, tries } from './collecting.ts'
+import { settleOrder, tries } from '../invoicing/collecting.ts'
 
 export interface Intended extends Readonly<Record<string, string | null>> {
   readonly organization_id: string
   readonly payment_id: string
-  /** The processor's name of a kept method; null: the token of the request. */
+  /** The processor's id of a saved method. Null if the token of the request is used. */
   readonly method: string | null
 }
 
-type Wish = z.output<typeof CustomerOrderConfirmPayment>
+type PaymentConfirmation = z.output<typeof CustomerOrderConfirmPayment>
 
-/** An order that waits for money is tried once more, by one at a time: the order is held, and an attempt under way refuses another. */
+/**
+ * Opens a payment attempt by the customer for a pending order. Locks the order. Throws if another attempt is in
+ * progress.
+ */
 export const begin = async (
   tx: Tx,
-  reach: Reach,
+  scope: TenantScope,
   platform: Platform,
   processor: Payments['preferred'],
   actor: PortalActor,
   id: string,
-  body: Wish,
+  body: PaymentConfirmation,
 ): Promise<Intended> => {
   if (Boolean(body.confirmation_token_id) === Boolean(body.payment_method_id))
     throw new InvalidRequest({
@@ -45,9 +48,10 @@ export const begin = async (
       msg: 'Give the token of a new payment method, or the id of a saved one.',
       type: 'missing',
     })
-  // A role that was taken away meanwhile pays nothing any more. The customer first, then its order, as everywhere.
-  await holdStanding(tx, reach, actor, 'billing:manage')
-  const order = await lockOrder(tx, reach, id)
+  // Lock the customer before the order. The role is checked again under the lock, because it may have been revoked
+  // meanwhile.
+  await holdStanding(tx, scope, actor, 'billing:manage')
+  const order = await lockOrder(tx, scope, id)
   if (!order || order.customer_id !== actor.customer_id) throw new ResourceNotFound()
   if (order.status !== 'pending' || order.due_amount === 0) throw new OrderNotEligibleForRetry()
   const attempts = await paymentsOfOrder(tx, order.organization_id, id)
@@ -62,11 +66,11 @@ export const begin = async (
       input: body.payment_method_id,
     })
   const seller = (await findLivingOrganization(tx, { id: order.organization_id }))!
-  if (!capabilities[seller.status].checkout_payments) throw new OrderNotEligibleForRetry('The seller cannot take payments now.')
+  if (!capabilities[seller.status].checkout_payments) throw new OrderNotEligibleForRetry('The seller cannot take payments at the moment.')
   const account = method
     ? await findAccount(tx, order.organization_id, method.account_id)
     : await defaultAccount(tx, platform.sealer, order.organization_id, processor)
-  if (!account) throw new OrderNotEligibleForRetry('The seller cannot take payments now.')
+  if (!account) throw new OrderNotEligibleForRetry('The seller cannot take payments at the moment.')
   const payment = await openAttempt(await inTimeOf(tx, order), account, {
     organization_id: order.organization_id,
     customer_id: order.customer_id,
@@ -80,15 +84,15 @@ export const begin = async (
   return { organization_id: order.organization_id, payment_id: payment.id, method: method?.name ?? null }
 }
 
-export const proceed = async (means: Means, token: string | null, { organization_id, payment_id, method }: Intended) => {
-  const payment = (await readPayment(means.db, organization_id, payment_id))!
+export const proceed = async (deps: Deps, token: string | null, { organization_id, payment_id, method }: Intended) => {
+  const payment = (await readPayment(deps.db, organization_id, payment_id))!
   const instrument: Instrument = method === null ? { kind: 'token', token: token! } : { kind: 'method', id: method }
-  const intent = payment.status === 'pending' ? await charge(means, payment, instrument) : undefined
-  const settled = intent ? ((await means.transact((tx) => settleOrder(tx, organization_id, payment_id, intent))) ?? payment) : payment
+  const intent = payment.status === 'pending' ? await charge(deps, payment, instrument) : undefined
+  const settled = intent ? ((await deps.transact((tx) => settleOrder(tx, organization_id, payment_id, intent))) ?? payment) : payment
   return {
     status: settled.status === 'pending' ? (intent?.status ?? 'processing') : settled.status,
     client_secret: intent?.status === 'requires_action' ? intent.client_secret : null,
-    publishable_key: (await formOf(means.db, payment)).publishable_key ?? null,
+    publishable_key: (await formOf(deps.db, payment)).publishable_key ?? null,
     error: settled.decline_message,
   }
 }

@@ -1,14 +1,14 @@
 import { job, sweep } from '../../handlers.ts'
 import { customerDeleted as methodsDeleted } from '../methods/methods.ts'
 import { holderDeleted } from '../seats/ending.ts'
-import { collect, methodChanged, orderPaymentSettled } from './collecting.ts'
+import { collect, methodChanged, orderPaymentSettled } from '../invoicing/collecting.ts'
 import { customerDeleted, renew } from './renewals.ts'
 
 export const jobs = [
-  job('billing.customer_deleted', async (means, customer) => {
-    await customerDeleted(means, customer)
-    await holderDeleted(means, customer)
-    await methodsDeleted(means, customer)
+  job('billing.customer_deleted', async (deps, customer) => {
+    await customerDeleted(deps, customer)
+    await holderDeleted(deps, customer)
+    await methodsDeleted(deps, customer)
   }),
   job('billing.method_changed', methodChanged),
   job('billing.order_payment_settled', orderPaymentSettled),

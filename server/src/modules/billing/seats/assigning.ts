@@ -4,7 +4,6 @@ import {
   customerSeatClaimed,
   InvalidInvitationToken,
   InvalidSeatAssignmentRequest,
-  MemberEmailMismatch,
   MemberNotFound,
   ResourceNotFound,
   SeatAlreadyAssigned,
@@ -12,155 +11,172 @@ import {
   type CustomerSeatAssign,
   type SeatAssign,
 } from '@bursar/contract'
-import { phaseOf, type PortalActor, type Reach } from '../../../kernel/actors.ts'
+import { phaseOf, type PortalActor, type TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { hours, later } from '../../../platform/clock.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { unleased } from '../../../platform/jobs/leases.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
-import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { BusinessTx, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import {
   createHolder,
   findCustomers,
   findMember,
-  findMemberByEmail,
   findOwnerOf,
   holdAddress,
   holdStanding,
-  insertMember,
   lockCustomerByEmail,
   lockCustomers,
-  nameMember,
+  memberWithAddress,
   type CustomerRow,
   type MemberRow,
 } from '../../customers/index.ts'
+import type { Platform } from '../../handlers.ts'
 import { permit } from '../../organizations/index.ts'
-import { findPool, lockPool } from './pools.ts'
-import type { Pool, PoolKey } from './pools.sql.ts'
-import { changeSeat, countTaken, hasBoughtSeat, hasSeat, insertSeat, lockExpired, lockSeat, type SeatRow } from './seats.sql.ts'
-import { entitle, holdReach, invite, needSeats, revoke, showOne, subjectOf } from './seats.ts'
+import { findPool, lockPurchase, withPlaces } from './pools.ts'
+import type { PoolKey, Purchase } from './pools.sql.ts'
+import { changeSeat, hasBoughtSeat, insertSeat, loadOccupancy, lockExpired, lockSeat, type LoadedSeat, type Occupancy, type SeatRow } from './seats.sql.ts'
+import { entitle, lockTenantScope, invite, needSeats, presentSeat, revokeLockedSeat, subjectOf } from './seats.ts'
 
 export const invitationLife = 24 * hours
 
-/** The ways in which somebody is named who is to have a seat. */
+/** The identifiers that can name the future holder of a seat. */
 type Naming = Pick<SeatAssign, 'email' | 'customer_id' | 'external_customer_id' | 'member_id' | 'external_member_id'>
 
-interface Wish {
+interface SeatRequest {
   readonly metadata: Readonly<Record<string, unknown>>
-  /** Claimed at once; otherwise somebody is invited. */
-  readonly immediate: boolean
+  /** If null, the seat is claimed at once. Otherwise an invitation is mailed, within the limits on recipients. */
+  readonly invites: Platform | null
 }
 
-export interface Given {
-  readonly reach: Reach
-  readonly seat: SeatRow
+export interface AssignedSeat {
+  readonly scope: TenantScope
+  readonly seat: LoadedSeat
 }
 
-/** The seller's door: whoever is to have it is named in any of the five ways. */
-export const assign = async (tx: Tx, given: Reach, body: SeatAssign): Promise<Given> => {
+/** Assigns a seat at the request of the seller. The request names the holder by one of five identifiers. */
+export const assign = async (tx: Tx, given: TenantScope, body: SeatAssign, platform: Platform): Promise<AssignedSeat> => {
   const pool = await findPool(tx, given, body)
   if (!pool) throw new ResourceNotFound()
   permit(given, pool.organization_id, 'customers:manage')
-  await needSeats(tx, pool.organization_id)
+  needSeats(pool.sells)
   if (body.customer_id || body.external_customer_id) given.notice?.(pool.organization_id, 'assigned_by_customer')
-  const reach = await holdReach(tx, given, pool.organization_id)
-  const [buyer] = await lockCustomers(tx, reach, { id: pool.customer_id })
-  if (!buyer) throw new SeatNotAvailable('The customer who bought these seats is deleted.')
-  return { reach, seat: await give(tx, reach, buyer, pool, body, { metadata: body.metadata ?? {}, immediate: body.immediate_claim }) }
+  const scope = await lockTenantScope(tx, given, pool.organization_id)
+  const [buyer] = await lockCustomers(tx, scope, { id: pool.customer_id })
+  if (!buyer) throw new SeatNotAvailable('The customer who bought these seats was deleted.')
+  return { scope, seat: await give(tx, scope, buyer, pool, body, { metadata: body.metadata ?? {}, invites: body.immediate_claim ? null : platform }) }
 }
 
-/** The team's door: whoever pays invites by address, or seats a member of theirs. Others are not theirs to name. */
-export const assignOwn = async (tx: Tx, given: Reach, actor: PortalActor, body: CustomerSeatAssign): Promise<Given> => {
-  const reach = await holdReach(tx, given, actor.organization_id)
-  const buyer = await holdStanding(tx, reach, actor, 'seats:manage')
-  const pool = await findPool(tx, reach, body)
+/**
+ * Assigns a seat at the request of the buying team in the portal. The holder is named by e-mail address or as a member
+ * of the same team.
+ */
+export const assignOwn = async (tx: Tx, given: TenantScope, actor: PortalActor, body: CustomerSeatAssign, platform: Platform): Promise<AssignedSeat> => {
+  const scope = await lockTenantScope(tx, given, actor.organization_id)
+  const buyer = await holdStanding(tx, scope, actor, 'seats:manage')
+  const pool = await findPool(tx, scope, body)
   if (!pool || pool.customer_id !== actor.customer_id) throw new ResourceNotFound()
-  await needSeats(tx, pool.organization_id)
+  needSeats(pool.sells)
   const { email, member_id } = body
-  return { reach, seat: await give(tx, reach, buyer, pool, { email, member_id }, { metadata: body.metadata ?? {}, immediate: false }) }
+  return { scope, seat: await give(tx, scope, buyer, pool, { email, member_id }, { metadata: body.metadata ?? {}, invites: platform }) }
 }
 
-/** Seats in use never exceed those that were bought, however many callers race: hence the held pool, in which they are counted. */
-const give = async (wall: Tx, reach: Reach, buyer: Locked<CustomerRow>, key: PoolKey, naming: Naming, wish: Wish): Promise<SeatRow> => {
+/**
+ * Assigns a seat. Locks the pool and counts its seats, so that concurrent calls never assign more seats than were
+ * bought.
+ */
+const give = async (wall: Tx, scope: TenantScope, buyer: Locked<CustomerRow>, key: PoolKey, naming: Naming, wish: SeatRequest): Promise<LoadedSeat> => {
   const tx = await inTimeOf(wall, buyer)
-  // Customers are held before what they bought.
-  const holder = await holderOf(tx, reach, buyer, naming)
-  const pool = await lockPool(tx, reach, key)
-  if (pool.closed !== null) throw new SeatNotAvailable(pool.closed)
-  for (const seat of await lockExpired(tx, pool, tx.clock.business())) await revoke(tx, reach, seat)
-  if (await hasSeat(tx, pool, { member_id: holder.member.id, holder_customer_id: holder.customer_id }))
-    throw new SeatAlreadyAssigned(`${holder.member.email} has a seat here already.`)
-  if ((await countTaken(tx, pool, tx.clock.business())) >= pool.places)
-    throw new SeatNotAvailable(`All ${pool.places} seats are taken. Revoke one, or buy more.`)
-  return put(tx, reach, buyer, pool, holder, wish)
+  // Lock the customers before the subscription or order.
+  const holder = await holderOf(tx, scope, buyer, naming)
+  const purchase = await lockPurchase(tx, scope, key)
+  if (purchase.closed !== null) throw new SeatNotAvailable(purchase.closed)
+  const { has_seat, taken, coming } = await occupancyOf(tx, scope, purchase, holder)
+  if (has_seat) throw new SeatAlreadyAssigned(`${holder.member.email} already has a seat in this purchase.`)
+  const { places } = withPlaces(purchase, coming)
+  if (taken >= places) throw new SeatNotAvailable(`All ${places} seats are assigned. Revoke one, or buy more.`)
+  return put(tx, scope, buyer, purchase, holder, wish)
 }
 
-/** Who is to have a seat: always a member of the buyer, and before there are members to the outside, a customer of their own as well. */
+/** Loads the use of a locked purchase. First revokes its seats whose invitation has expired. */
+const occupancyOf = async (tx: BusinessTx, scope: TenantScope, purchase: Locked<Purchase>, { member, customer_id }: Holder): Promise<Occupancy> => {
+  const load = () => loadOccupancy(tx, purchase, { member_id: member.id, holder_customer_id: customer_id }, tx.clock.business())
+  const found = await load()
+  if (!found.has_expired) return found
+  for (const seat of await lockExpired(tx, purchase, tx.clock.business())) await revokeLockedSeat(tx, scope, seat)
+  return load()
+}
+
+/**
+ * The future holder of a seat: always a member of the buyer. Before phase 2 of the member migration, the holder also
+ * has a customer of its own.
+ */
 interface Holder {
   readonly member: MemberRow
   readonly customer_id: string | null
 }
 
-const holderOf = async (tx: Tx, reach: Reach, buyer: Locked<CustomerRow>, naming: Naming): Promise<Holder> => {
+const holderOf = async (tx: BusinessTx, scope: TenantScope, buyer: Locked<CustomerRow>, naming: Naming): Promise<Holder> => {
   const { member_id, external_member_id, customer_id, external_customer_id, email } = naming
+  const enabled = phaseOf(scope, buyer.organization_id) === 'phase2'
+  const asCustomer = async (address: string) => (enabled ? null : customerAt(tx, scope, buyer, address))
   if (member_id || external_member_id) {
-    const member = member_id ? await findMember(tx, buyer, { id: member_id }) : await memberNamed(tx, buyer, external_member_id!, email ?? null)
+    const member = await findMember(tx, buyer, member_id ? { id: member_id } : { external_id: external_member_id! })
     if (!member) throw new MemberNotFound()
-    return { member, customer_id: null }
+    return { member, customer_id: await asCustomer(member.email) }
   }
-  const enabled = phaseOf(reach, buyer.organization_id) === 'phase2'
-  if (email) return { member: await memberAt(tx, buyer, email), customer_id: enabled ? null : await customerAt(tx, reach, buyer, email) }
-  const [customer] = await findCustomers(tx, reach, customer_id ? { id: customer_id } : { external_id: external_customer_id! })
+  if (email) return { member: await memberWithAddress(tx, buyer, email), customer_id: await asCustomer(email) }
+  const [customer] = await findCustomers(tx, scope, customer_id ? { id: customer_id } : { external_id: external_customer_id! })
   if (!customer)
-    throw enabled ? new InvalidSeatAssignmentRequest('There is no such customer, so that nobody can be found by its e-mail address.') : new CustomerNotFound()
-  if (customer.email === null) throw new InvalidSeatAssignmentRequest('This customer has no e-mail address: name whoever is to have the seat by theirs.')
-  return { member: await memberAt(tx, buyer, customer.email), customer_id: enabled ? null : customer.id }
+    throw enabled
+      ? new InvalidSeatAssignmentRequest('There is no such customer, so its e-mail address is unknown. Give the e-mail address of the holder.')
+      : new CustomerNotFound()
+  if (customer.email === null) throw new InvalidSeatAssignmentRequest('This customer has no e-mail address. Give the e-mail address of the holder.')
+  return { member: await memberWithAddress(tx, buyer, customer.email), customer_id: enabled ? null : customer.id }
 }
 
 /**
- * Whoever was invited before there were members is nobody yet: as they accept, they become who somebody is that is invited
- * now. The buyer is held before the pool and the pool before the seat: nobody is given a second one meanwhile.
+ * Sets the holder of a seat whose invitation was sent before the member model existed. The holder becomes a member, as
+ * with a new invitation. Lock the buyer, then the pool, then the seat. The locks prevent a second seat for the same
+ * person.
  */
-export const nameHolder = async (wall: Tx, reach: Reach, found: SeatRow): Promise<SeatRow> => {
+export const nameHolder = async (wall: Tx, scope: TenantScope, found: SeatRow): Promise<SeatRow> => {
   if (found.member_id !== null || found.holder_customer_id !== null || found.email === null) return found
-  const [buyer] = await lockCustomers(wall, reach, { id: found.buyer_customer_id })
+  const [buyer] = await lockCustomers(wall, scope, { id: found.buyer_customer_id })
   if (!buyer) return found
   const tx = await inTimeOf(wall, buyer)
-  const { member, customer_id: holder_customer_id } = await holderOf(tx, reach, buyer, { email: found.email })
-  const pool = await lockPool(tx, reach, found)
+  const { member, customer_id: holder_customer_id } = await holderOf(tx, scope, buyer, { email: found.email })
+  const purchase = await lockPurchase(tx, scope, found)
   const seat = await lockSeat(tx, found)
   if (seat.member_id !== null) return seat
-  if (await hasSeat(tx, pool, { member_id: member.id, holder_customer_id })) throw new InvalidInvitationToken(`${member.email} has a seat here already.`)
-  return changeSeat(tx, seat, { member_id: member.id, holder_customer_id })
+  if ((await loadOccupancy(tx, purchase, { member_id: member.id, holder_customer_id }, tx.clock.business())).has_seat)
+    throw new InvalidInvitationToken(`${member.email} already has a seat in this purchase.`)
+  return (await changeSeat(tx, seat, { member_id: member.id, holder_customer_id })).seat
 }
 
-const memberAt = async (tx: Tx, buyer: Locked<CustomerRow>, email: string, external_id: string | null = null): Promise<MemberRow> =>
-  (await findMemberByEmail(tx, buyer, email)) ?? insertMember(tx, buyer, { email, name: null, external_id, role: 'member' })
-
-/** A member by the seller's own name for them, who gets that name with their address where they have none yet. */
-const memberNamed = async (tx: Tx, buyer: Locked<CustomerRow>, external_id: string, email: string | null): Promise<MemberRow | undefined> => {
-  const known = await findMember(tx, buyer, { external_id })
-  if (email === null) return known
-  if (known && known.email.toLowerCase() !== email.toLowerCase())
-    throw new MemberEmailMismatch(`The member ${external_id} has another e-mail address than ${email}.`)
-  const member = known ?? (await memberAt(tx, buyer, email, external_id))
-  if (member.external_id === external_id) return member
-  if (member.external_id !== null) throw new MemberEmailMismatch(`The member with the e-mail address ${email} has another external id than ${external_id}.`)
-  return nameMember(tx, buyer, member, external_id)
-}
-
-/** Without the member model whoever holds a seat is a customer too: the one with this address, or one that is made for it. */
-const customerAt = async (tx: Tx, reach: Reach, { organization_id, clock_id }: CustomerRow, email: string): Promise<string> => {
+/** Returns the customer that holds a seat before phase 2: the customer with this address, or a new one. */
+const customerAt = async (tx: Tx, scope: TenantScope, { organization_id, clock_id }: CustomerRow, email: string): Promise<string> => {
   await holdAddress(tx, organization_id, email)
-  const found = await lockCustomerByEmail(tx, reach, organization_id, email)
+  const found = await lockCustomerByEmail(tx, scope, organization_id, email)
   return (found ?? (await createHolder(tx, { organization_id, clock_id }, email))).id
 }
 
-/** Writes a seat of a held pool, and says so. One that is given is never one that was: whoever held that stays its last holder. */
-const put = async (tx: Tx, reach: Reach, buyer: CustomerRow, pool: Locked<Pool>, { member, customer_id }: Holder, wish: Wish): Promise<SeatRow> => {
+/**
+ * Inserts a seat of a locked pool and emits its event. A revoked seat is never reused, so that it still shows its last
+ * holder.
+ */
+const put = async (
+  tx: BusinessTx,
+  scope: TenantScope,
+  buyer: CustomerRow,
+  purchase: Locked<Purchase>,
+  { member, customer_id }: Holder,
+  { metadata, invites }: SeatRequest,
+): Promise<LoadedSeat> => {
+  const isClaimed = invites === null
   const now = tx.clock.business()
-  const expires_at = wish.immediate ? null : later(now, invitationLife)
-  const { organization_id, subscription_id, order_id } = pool
+  const expires_at = isClaimed ? null : later(now, invitationLife)
+  const { organization_id, subscription_id, order_id } = purchase
   const seat = await insertSeat(tx, {
     ...unleased,
     organization_id,
@@ -169,41 +185,43 @@ const put = async (tx: Tx, reach: Reach, buyer: CustomerRow, pool: Locked<Pool>,
     modified_at: null,
     subscription_id,
     order_id,
-    status: wish.immediate ? 'claimed' : 'pending',
+    status: isClaimed ? 'claimed' : 'pending',
     buyer_customer_id: buyer.id,
     holder_customer_id: customer_id,
     member_id: member.id,
     email: member.email,
     invitation_expires_at: expires_at,
-    claimed_at: wish.immediate ? now : null,
+    claimed_at: isClaimed ? now : null,
     revoked_at: null,
-    metadata: wish.metadata,
+    metadata,
     due_at: expires_at,
     clock_id: buyer.clock_id,
   })
-  const shown = await showOne(tx, reach, seat)
-  if (wish.immediate) {
+  const loaded: LoadedSeat = { id: seat.id, seat, member, holder_email: null }
+  const shown = presentSeat(scope, loaded)
+  if (isClaimed) {
     await emit(tx, customerSeatClaimed, subjectOf(seat), shown)
     await entitle(tx, seat)
   } else {
     await emit(tx, customerSeatAssigned, subjectOf(seat), shown)
-    await invite(tx, seat)
+    await invite(tx, purchase, seat, member.email, invites)
   }
-  return seat
+  return loaded
 }
 
 /**
- * Whoever buys seats for the first time has one of them at once, where one is free: nobody loses by it, and whoever does
- * not want it can be relieved of it. A second order of the same product is for others.
+ * Assigns one of the bought seats to the buyer, if a seat is free. The buyer can revoke it later. If the buyer already
+ * has a seat from another order of the same product, assigns none.
  */
-export const seatBuyer = async (wall: Tx, given: Reach, buyer: CustomerRow, key: PoolKey): Promise<void> => {
-  const reach = await holdReach(wall, given, buyer.organization_id)
+export const seatBuyer = async (wall: Tx, given: TenantScope, buyer: CustomerRow, key: PoolKey): Promise<void> => {
+  const scope = await lockTenantScope(wall, given, buyer.organization_id)
   const member = await findOwnerOf(wall, buyer)
-  const pool = await lockPool(wall, reach, key)
-  if (!member || pool.closed !== null) return
+  const purchase = await lockPurchase(wall, scope, key)
+  if (!member || purchase.closed !== null) return
   const tx = await inTimeOf(wall, buyer)
-  const holder: Holder = { member, customer_id: phaseOf(reach, buyer.organization_id) === 'phase2' ? null : buyer.id }
-  if (await hasSeat(tx, pool, { member_id: member.id, holder_customer_id: holder.customer_id })) return
-  if (pool.order_id !== null && (await hasBoughtSeat(tx, pool, member.id))) return
-  if ((await countTaken(tx, pool, tx.clock.business())) < pool.places) await put(tx, reach, buyer, pool, holder, { metadata: {}, immediate: true })
+  const holder: Holder = { member, customer_id: phaseOf(scope, buyer.organization_id) === 'phase2' ? null : buyer.id }
+  const { has_seat, taken, coming } = await loadOccupancy(tx, purchase, { member_id: member.id, holder_customer_id: holder.customer_id }, tx.clock.business())
+  if (has_seat) return
+  if (purchase.order_id !== null && (await hasBoughtSeat(tx, purchase, member.id))) return
+  if (taken < withPlaces(purchase, coming).places) await put(tx, scope, buyer, purchase, holder, { metadata: {}, invites: null })
 }

@@ -2,7 +2,7 @@ import { sql } from 'kysely'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { SeatRow } from './seats.sql.ts'
 
-/** What became of an invitation that cannot be accepted any more. */
+/** Reason why an invitation can no longer be accepted. */
 export type InvitationEnd = 'claimed' | 'expired' | 'revoked'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -11,7 +11,10 @@ declare module '../../../platform/postgres/postgres.ts' {
   }
 }
 
-/** The link of a seat opens nothing from now on, and whoever has it can still be told why. */
+/**
+ * Invalidates the invitation link of a seat. Keeps the hash of the link with the reason, so that the claim page can
+ * show the reason.
+ */
 export const endLink = async (tx: Tx, { organization_id, id }: Pick<SeatRow, 'organization_id' | 'id'>, ended: InvitationEnd): Promise<void> => {
   await sql`
     with gone as (delete from credentials where subject_id = ${id} and kind = 'seat_invitation' returning hash)
@@ -30,7 +33,10 @@ export const purgeLinks = async (tx: Tx, before: Date): Promise<void> => {
   await tx.q.deleteFrom('ended_invitations').where('ended_at', '<', before).execute()
 }
 
-/** Notes that a new invitation was asked for; false where it was so since that moment. The seat is held: one of two at once is the first. */
+/**
+ * Records a request for a new invitation. Returns false if a request was already recorded after `since`. The caller
+ * must have locked the seat, so that concurrent calls record one request.
+ */
 export const noteRequest = async (tx: Tx, { organization_id, id }: SeatRow, since: Date): Promise<boolean> => {
   const now = tx.clock.wall()
   const { numAffectedRows } = await sql`

@@ -29,16 +29,16 @@ type Answer = { status: number; body: unknown }
 const errorOf = ({ status, body }: Answer) => `${status} ${(body as { error?: string }).error}`
 const messagesOf = ({ body }: Answer) => (body as { detail: { msg: string }[] }).detail.map(({ msg }) => msg).join(' ')
 
-/** The portal as a member of this role sees it. */
+/** Opens the portal as a member with this role. */
 const as = async (team: Team, role: 'billing_manager' | 'member', email: string) => {
   const member = await team.api.call(createMember, { params: { id: team.customer_id }, body: { email, role } })
   return { member, portal: await team.portal(member.id) }
 }
 
-describe.each(['before', 'phase1', 'phase2'] as const)('%s', (phase) => {
+describe.each(['before', 'phase1', 'phase2'] as const)('portal seats in member migration phase %s', (phase) => {
   const enabled = phase === 'phase2'
 
-  test('who leads a team assigns, invites again and revokes its seats, and changes their number [S4-30]', async () => {
+  test('lets the owner, a billing manager or the customer assign, resend and revoke seats, and change their number [S4-30]', async () => {
     const team = await teams.buy({ seats: 3, phase })
     await world.database.owner((owner) =>
       owner.query(
@@ -55,7 +55,7 @@ describe.each(['before', 'phase1', 'phase2'] as const)('%s', (phase) => {
         member: { customer_id: team.customer_id },
         customer_email: `guest-${at}@people.test`,
       })
-      // Whoever pays does not learn here who else is a customer.
+      // The response must not reveal which holders are customers, so it contains the buyer's customer id.
       expect(seat.customer_id).toBe(team.customer_id)
       const first = await teams.invited(seat)
       const params = { seat_id: seat.id }
@@ -68,7 +68,7 @@ describe.each(['before', 'phase1', 'phase2'] as const)('%s', (phase) => {
       })
       expect(await portal.call(revokePortalSeat, { params })).toMatchObject({ status: 'revoked', customer_email: `guest-${at}@people.test` })
       expect(errorOf(await portal.send(resendPortalSeatInvitation, { params }))).toBe('400 SeatNotPending')
-      // Somebody they have already, by the id of the member; and by what the checkout became.
+      // Assigns by the id of an existing member, and by the checkout id.
       const again = await portal.call(assignPortalSeat, { body: { checkout_id: team.checkout_id, member_id: seat.member_id } })
       expect(again).toMatchObject({ subscription_id: team.subscription_id, member_id: seat.member_id })
       await portal.call(revokePortalSeat, { params: { seat_id: again.id } })
@@ -80,7 +80,7 @@ describe.each(['before', 'phase1', 'phase2'] as const)('%s', (phase) => {
     }
   })
 
-  test('who holds a seat sees what they sit in, and nothing of the team or of what is paid [S4-31]', async () => {
+  test('shows seat holders their subscription without the team, prices or payments [S4-31]', async () => {
     const team = await teams.buy({ phase })
     const seat = await teams.assign(team, { email: 'plain@people.test' })
     const { portal } = await teams.claim(seat)
@@ -98,7 +98,7 @@ describe.each(['before', 'phase1', 'phase2'] as const)('%s', (phase) => {
         pending_update: null,
       },
     ])
-    // Whoever leads sees it as it is.
+    // An owner who has claimed a seat sees the full subscription, with its amount and checkout.
     const leader = await team.portal()
     expect((await leader.call(listClaimedSubscriptions, {})).items).toEqual([])
     await teams.assign(team, { member_id: team.owner.id, immediate_claim: true })
@@ -119,7 +119,7 @@ describe.each(['before', 'phase1', 'phase2'] as const)('%s', (phase) => {
   })
 })
 
-test('a team names addresses and members of its own; what is the seller’s is refused, and the answer names what was received', async () => {
+test('assigns a seat by e-mail address or to a member of the team, and rejects identifiers that only the seller may use', async () => {
   const team = await teams.buy()
   const other = await teams.buy({ shop: team.shop })
   const portal = await team.portal()
@@ -144,7 +144,7 @@ test('a team names addresses and members of its own; what is the seller’s is r
   expect(errorOf(await tried({ email: team.owner.email }))).toBe('400 SeatAlreadyAssigned')
 })
 
-test('the seats of another customer are as absent as none', async () => {
+test('responds 404 to seats of another customer', async () => {
   const team = await teams.buy({ once: true })
   const seat = await teams.assign(team)
   const other = await teams.buy({ shop: team.shop })
@@ -160,7 +160,7 @@ test('the seats of another customer are as absent as none', async () => {
   expect((await team.seats()).items).toEqual([seat])
 })
 
-test('a role that is taken away takes the right along', async () => {
+test('refuses seat assignments of a billing manager whose role was changed to member', async () => {
   const team = await teams.buy()
   const { member, portal } = await as(team, 'billing_manager', 'manager@people.test')
   const body = { ...team.pool, email: 'guest@people.test' }
@@ -169,7 +169,7 @@ test('a role that is taken away takes the right along', async () => {
   expect(errorOf(await portal.send(assignPortalSeat, { body }))).toBe('403 NotPermitted')
 })
 
-test('what was bought once seats nobody in a subscription, and is assigned by its checkout as well', async () => {
+test('assigns a seat of a one-time purchase by its checkout, and lists no subscription for it', async () => {
   const team = await teams.buy({ once: true, seats: 1 })
   const portal = await team.portal()
   const seat = await portal.call(assignPortalSeat, { body: { checkout_id: team.checkout_id, email: 'once@people.test' } })

@@ -1,18 +1,18 @@
 import { sql } from 'kysely'
-import type { Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import { lockOrder, type OrderRow } from '../orders/orders.sql.ts'
-import { lockSubscription, type SubscriptionRow } from '../subscriptions/subscriptions.sql.ts'
+import { lockOrder, type OrderRow } from '../records/orders.sql.ts'
+import { lockSubscription, type SubscriptionRow } from '../records/subscriptions.sql.ts'
 import type { SeatRow } from './seats.sql.ts'
 
-/** What was bought, by its key: a subscription or a one-time order. */
+/** Key of a purchase: a subscription or a one-time order. */
 export interface ContainerKey {
   readonly organization_id: string
   readonly subscription_id: string | null
   readonly order_id: string | null
 }
 
-/** What was bought, held: who bought which product, and how many seats of it, if it has seats. */
+/** A locked purchase: its customer, its product, and the number of its seats, if it has any. */
 export interface Container extends ContainerKey {
   readonly customer_id: string
   readonly product_id: string | null
@@ -21,10 +21,14 @@ export interface Container extends ContainerKey {
   readonly order: Locked<OrderRow> | null
 }
 
-/** Holds what was bought: what it gives, and to whom, is worked out by one at a time. */
-export const holdContainer = async (tx: Tx, reach: Reach, { organization_id, subscription_id, order_id }: ContainerKey): Promise<Container | undefined> => {
-  const subscription = subscription_id === null ? null : ((await lockSubscription(tx, reach, subscription_id)) ?? null)
-  const order = order_id === null ? null : ((await lockOrder(tx, reach, order_id)) ?? null)
+/** Locks the purchase, so that its benefits and their recipients are calculated by one transaction at a time. */
+export const holdContainer = async (
+  tx: Tx,
+  scope: TenantScope,
+  { organization_id, subscription_id, order_id }: ContainerKey,
+): Promise<Container | undefined> => {
+  const subscription = subscription_id === null ? null : ((await lockSubscription(tx, scope, subscription_id)) ?? null)
+  const order = order_id === null ? null : ((await lockOrder(tx, scope, order_id)) ?? null)
   const sold = subscription ?? order
   return sold
     ? { organization_id, subscription_id, order_id, customer_id: sold.customer_id, product_id: sold.product_id, seats: sold.seats, subscription, order }
@@ -36,19 +40,19 @@ const pooled = ({ organization_id, subscription_id, order_id }: ContainerKey) =>
     ? sql`s.organization_id = ${organization_id} and s.order_id = ${order_id}`
     : sql`s.organization_id = ${organization_id} and s.subscription_id = ${subscription_id}`
 
-/** Somebody whose seat was claimed has it for as long as they are there: as a member, and before the member model as a customer. */
+/** A claimed seat counts while its holder is not deleted. The holder is a member, or before phase 2 a customer. */
 const taken = sql`s.status = 'claimed'
   and not exists (select from members m where m.organization_id = s.organization_id and m.id = s.member_id and m.deleted_at is not null)
   and not exists (select from customers c join organizations o on o.id = c.organization_id and o.member_phase <> 'phase2' where c.organization_id = s.organization_id and c.id = s.holder_customer_id and c.deleted_at is not null)`
 
-/** The claimed seats of what was bought, so many at a time, in the order of their ids. */
+/** Returns a page of the claimed seats of a purchase, ordered by id. */
 export const claimedSeats = async (db: Db, container: ContainerKey, after: string | null, limit: number): Promise<SeatRow[]> => {
   const { rows } = await sql<SeatRow>`
     select s.* from seats s where ${pooled(container)} and ${taken} and (${after}::uuid is null or s.id > ${after}) order by s.id limit ${limit}`.execute(db.q)
   return rows
 }
 
-/** Those of them that any of these people hold. */
+/** Returns the claimed seats of a purchase whose holder is one of the given members or customers. */
 export const claimedSeatsOf = async (
   db: Db,
   container: ContainerKey,
@@ -63,11 +67,11 @@ export const claimedSeatsOf = async (
   return rows
 }
 
-/** A seat as it is, without holding it. */
+/** Reads a seat without a lock. */
 export const readSeat = (db: Db, organization_id: string, id: string): Promise<SeatRow | undefined> =>
   db.q.selectFrom('seats').selectAll().where('organization_id', '=', organization_id).where('id', '=', id).executeTakeFirst()
 
-/** One seat in each purchase that somebody has or had one in. */
+/** Returns the seats of a person, current or former, at most one per purchase. */
 export const seatsOf = async (
   db: Db,
   organization_id: string,
@@ -80,7 +84,7 @@ export const seatsOf = async (
   return rows
 }
 
-/** What was bought of a product or by a customer and may give something, so many at a time, in the order of their ids. */
+/** Returns a page of the purchases of a product or a customer that may give benefits, ordered by id. */
 export const containersOf = async (
   db: Db,
   organization_id: string,
@@ -99,7 +103,7 @@ export const containersOf = async (
   return rows
 }
 
-/** Whether a customer that was deleted had only ever held seats. */
+/** True if a deleted customer had only ever held seats. */
 export const onlyHeld = async (db: Db, organization_id: string, id: string): Promise<boolean> => {
   const { rows } = await sql`select from customers where organization_id = ${organization_id} and id = ${id} and pure_holder and tombstoned_at is null`.execute(
     db.q,

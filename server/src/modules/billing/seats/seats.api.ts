@@ -4,10 +4,8 @@ import {
   claimSeat,
   getSeat,
   getSeatClaimInfo,
-  listClaimedSubscriptions,
   listPortalSeats,
   listSeats,
-  paginate,
   requestSeatInvitation,
   resendPortalSeatInvitation,
   resendSeatInvitation,
@@ -16,70 +14,69 @@ import {
   revokeSeat as revokeSeatOperation,
 } from '@bursar/contract'
 import { within, type PortalActor } from '../../../kernel/actors.ts'
-import { chore, job, read, sweep, write } from '../../handlers.ts'
+import { periodicTask, job, read, sweep, write } from '../../handlers.ts'
 import { allow } from '../../customers/index.ts'
 import { permit } from '../../organizations/index.ts'
-import { showOwn } from '../subscriptions/portal.ts'
-import { listSubscriptionsSeating } from '../subscriptions/subscriptions.sql.ts'
 import { assign, assignOwn } from './assigning.ts'
 import { endSeats, expire, memberDeleted } from './ending.ts'
 import { claim, forgetLinks, inform, mailInvitation, mailRequest, requestAgain, resend } from './invitations.ts'
 import { findPool } from './pools.ts'
-import { find, findManaged, findOwn, list, needSeats, revokeSeat, showOne } from './seats.ts'
+import { requireSeat, findManaged, findOwn, listPoolSeats, listAll, needSeats, presentSeat, revokeSeat } from './seats.ts'
 
-/** In the portal a seat is its buyer's, in every phase: who else is a customer, and since when, is not theirs to know. */
+/**
+ * The scope that presents seats in the portal as in phase 2, with the buyer's customer id. The response must not reveal
+ * which holders are customers themselves.
+ */
 const asBuyer = ({ organization_id }: PortalActor) => within(organization_id, 'portal', 'phase2')
 
 export const operations = [
-  write(assignSeat, async (tx, { reach, body }) => {
-    const given = await assign(tx, reach, body)
-    return showOne(tx, given.reach, given.seat)
+  write(assignSeat, async (tx, { scope, body, platform }) => {
+    const given = await assign(tx, scope, body, platform)
+    return presentSeat(given.scope, given.seat)
   }),
-  read(listSeats, async (db, { reach, query, platform }) => {
-    const pool = await findPool(db, reach, query)
+  read(listSeats, async (db, { scope, query, platform }) => {
+    if (query.subscription_id === undefined && query.order_id === undefined) return listAll(db, scope, platform.clock, query)
+    const pool = await findPool(db, scope, query)
     if (!pool) throw new ResourceNotFound()
-    permit(reach, pool.organization_id, 'customers:read')
-    await needSeats(db, pool.organization_id)
-    return list(db, reach, platform.clock, pool, query)
+    permit(scope, pool.organization_id, 'customers:read')
+    needSeats(pool.sells)
+    return listPoolSeats(db, scope, platform.clock, pool, query)
   }),
-  read(getSeat, async (db, { reach, params }) => showOne(db, reach, await find(db, reach, params.seat_id))),
-  write(revokeSeatOperation, async (tx, { reach: given, params }) => {
-    const { reach, seat } = await findManaged(tx, given, params.seat_id)
-    return showOne(tx, reach, await revokeSeat(tx, reach, seat))
+  read(getSeat, async (db, { scope, params }) => presentSeat(scope, await requireSeat(db, scope, params.seat_id))),
+  write(revokeSeatOperation, async (tx, { scope: given, params }) => {
+    const { scope, seat } = await findManaged(tx, given, params.seat_id)
+    return presentSeat(scope, await revokeSeat(tx, scope, seat))
   }),
-  write(resendSeatInvitation, async (tx, { reach: given, params }) => {
-    const { reach, seat } = await findManaged(tx, given, params.seat_id)
-    return showOne(tx, reach, await resend(tx, reach, seat))
+  write(resendSeatInvitation, async (tx, { scope: given, params, platform }) => {
+    const { scope, seat } = await findManaged(tx, given, params.seat_id)
+    return presentSeat(scope, await resend(tx, scope, seat, platform))
   }),
   read(getSeatClaimInfo, (db, { params, platform }) => inform(db, platform, params.invitation_token)),
   write(claimSeat, async (tx, { body, platform }) => {
-    const { reach, seat, token } = await claim(tx, platform, body.invitation_token)
-    return { seat: await showOne(tx, reach, seat), customer_session_token: token.reveal() }
+    const { scope, seat, token } = await claim(tx, platform, body.invitation_token)
+    return { seat: presentSeat(scope, seat), customer_session_token: token.reveal() }
   }),
   write(requestSeatInvitation, async (tx, { body, platform }) => {
     await requestAgain(tx, platform, body.invitation_token)
   }),
 
-  read(listPortalSeats, async (db, { actor, reach, query, platform }) => {
+  read(listPortalSeats, async (db, { actor, scope, query, platform }) => {
     allow(actor.role, 'seats:manage')
-    const pool = await findPool(db, reach, query)
+    const pool = await findPool(db, scope, query)
     if (!pool || pool.customer_id !== actor.customer_id) throw new ResourceNotFound()
-    await needSeats(db, pool.organization_id)
-    return list(db, asBuyer(actor), platform.clock, pool, query)
+    needSeats(pool.sells)
+    return listPoolSeats(db, asBuyer(actor), platform.clock, pool, query)
   }),
-  write(assignPortalSeat, async (tx, { actor, reach, body }) => showOne(tx, asBuyer(actor), (await assignOwn(tx, reach, actor, body)).seat)),
-  write(revokePortalSeat, async (tx, { actor, reach: given, params }) => {
-    const { reach, seat } = await findOwn(tx, given, actor, params.seat_id)
-    return showOne(tx, asBuyer(actor), await revokeSeat(tx, reach, seat))
+  write(assignPortalSeat, async (tx, { actor, scope, body, platform }) =>
+    presentSeat(asBuyer(actor), (await assignOwn(tx, scope, actor, body, platform)).seat),
+  ),
+  write(revokePortalSeat, async (tx, { actor, scope: given, params }) => {
+    const { scope, seat } = await findOwn(tx, given, actor, params.seat_id)
+    return presentSeat(asBuyer(actor), await revokeSeat(tx, scope, seat))
   }),
-  write(resendPortalSeatInvitation, async (tx, { actor, reach: given, params }) => {
-    const { reach, seat } = await findOwn(tx, given, actor, params.seat_id)
-    return showOne(tx, asBuyer(actor), await resend(tx, reach, seat))
-  }),
-  // Their own, whoever they are.
-  read(listClaimedSubscriptions, async (db, { actor, reach, query }) => {
-    const { items, total, next_cursor } = await listSubscriptionsSeating(db, reach, actor, query)
-    return paginate(query, await showOwn(db, reach, actor, items), total, next_cursor)
+  write(resendPortalSeatInvitation, async (tx, { actor, scope: given, params, platform }) => {
+    const { scope, seat } = await findOwn(tx, given, actor, params.seat_id)
+    return presentSeat(asBuyer(actor), await resend(tx, scope, seat, platform))
   }),
 ]
 
@@ -90,4 +87,4 @@ export const jobs = [
   job('billing.member_deleted', memberDeleted),
 ]
 export const sweeps = [sweep('billing.expire_seats', expire)]
-export const chores = [chore('billing.forget_links', forgetLinks)]
+export const periodicTasks = [periodicTask('billing.forget_links', forgetLinks)]

@@ -1,4 +1,5 @@
 import {
+  accountLimits,
   customerSeatRevoked,
   FeatureNotEnabled,
   paginate,
@@ -7,118 +8,167 @@ import {
   TooManyRequests,
   type CustomerSeat,
   type PageRequest,
+  type SeatListing,
   type SeatsList,
 } from '@bursar/contract'
-import { phaseOf, within, type PortalActor, type Reach } from '../../../kernel/actors.ts'
+import { phaseOf, within, type PortalActor, type TenantScope } from '../../../kernel/actors.ts'
 import { hours, later, type Clock } from '../../../platform/clock.ts'
 import { inTimeOf, timeOf } from '../../../platform/clocks.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
+import { isAnonymous } from '../../../platform/personal.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import { holdStanding, loadMembers, presentMember, shownCustomer, type MemberRow } from '../../customers/index.ts'
-import { findLivingOrganization, holdPhase, permit } from '../../organizations/index.ts'
+import { holdStanding, presentMember, shownCustomer } from '../../customers/index.ts'
+import type { Platform } from '../../handlers.ts'
+import { confine, findSeatSellers, holdPhase, permit } from '../../organizations/index.ts'
 import { endLink } from './links.sql.ts'
-import type { Pool } from './pools.sql.ts'
-import { changeSeat, countInvitations, countTaken, findSeat, listSeats, lockSeat, noteInvitation, type SeatRow } from './seats.sql.ts'
+import { sumAllPools, withPlaces } from './pools.ts'
+import type { Pool, Purchase } from './pools.sql.ts'
+import { limitRecipients, recipientOf, recipientWindow } from './recipients.ts'
+import { noteInvitation } from './recipients.sql.ts'
+import { changeSeat, countTaken, findLoadedSeat, listAllSeats, listSeats, loadPoolSeats, lockSeat, type LoadedSeat, type SeatRow } from './seats.sql.ts'
 
-/** The address of whoever holds the seat, or held it last; null: nobody was ever named for it. */
-export const addressOf = (seat: SeatRow, member: MemberRow | undefined): string | null => member?.email ?? seat.email
+/**
+ * Returns the current address of the seat's holder. If the holder was anonymized, returns the anonymized address of the
+ * seat. Null if the seat was never assigned.
+ */
+export const addressOf = (seat: SeatRow, holder: { readonly email: string | null } | undefined): string | null =>
+  seat.email !== null && isAnonymous(seat.email) ? seat.email : (holder?.email ?? seat.email)
 
-/** Seats as the wire shows them: with who holds them, and the customer that the phase of their organization shows. */
-export const show = async (db: Db, reach: Reach, seats: readonly SeatRow[]): Promise<CustomerSeat[]> => {
-  const keys = seats.flatMap(({ organization_id, member_id }) => (member_id === null ? [] : [{ organization_id, id: member_id }]))
-  const members = await loadMembers(db, keys)
-  return seats.map((seat) => {
-    const member = members.find(({ id }) => id === seat.member_id)
-    return {
-      ...seat,
-      customer_id: shownCustomer(seat, phaseOf(reach, seat.organization_id)),
-      member: member ? presentMember(member) : null,
-      customer_email: addressOf(seat, member),
-      invitation_token_expires_at: seat.invitation_expires_at,
-      seat_metadata: { ...seat.metadata },
-    }
-  })
+/** The current address of a seat's holder: the address of its member, or of the customer that holds a seat without a member. */
+export const holderAddress = ({ seat, member, holder_email }: LoadedSeat): string | null =>
+  addressOf(seat, seat.member_id === null ? { email: holder_email } : (member ?? undefined))
+
+/** Presents the seat in the API's format. `customer_id` depends on the organization's phase of the member migration. */
+export const presentSeat = (scope: TenantScope, loaded: LoadedSeat): CustomerSeat => {
+  const { seat, member } = loaded
+  const address = holderAddress(loaded)
+  return {
+    ...seat,
+    customer_id: shownCustomer(seat, phaseOf(scope, seat.organization_id)),
+    member: member && presentMember(member),
+    email: address,
+    customer_email: address,
+    invitation_token_expires_at: seat.invitation_expires_at,
+    seat_metadata: { ...seat.metadata },
+  }
 }
 
-export const showOne = async (db: Db, reach: Reach, seat: SeatRow): Promise<CustomerSeat> => (await show(db, reach, [seat]))[0]!
-
-/** Events about a seat are about whoever pays for it, in every phase: they stay in one order. */
+/**
+ * Event subject of a seat. The customer is the buyer in every phase, so that all events of a purchase keep their
+ * sequence.
+ */
 export const subjectOf = ({ organization_id, id, buyer_customer_id }: SeatRow) => ({ organization_id, resource_id: id, customer_id: buyer_customer_id })
 
-/** What the seat gives to its holder is to be looked at again. */
+/** Enqueues the job that grants or revokes the benefits of the seat for its holder. */
 export const entitle = (tx: Tx, { organization_id, subscription_id, order_id, id: seat_id }: SeatRow): Promise<void> =>
   enqueue(tx, 'entitlements.reconcile', { organization_id, subscription_id, order_id, seat_id })
 
-/** So many invitations an address gets in an hour: nobody is to be flooded with them. */
-const perHour = 20
+/** Limit of invitations per address and hour, so that no recipient is flooded. */
+export const perHour = accountLimits.seat_invitations_per_address_and_hour
 
-/** A link is made and mailed soon. A seat that nobody was named for has nobody to invite. */
-export const invite = async (tx: Tx, seat: SeatRow): Promise<void> => {
-  if (seat.email === null) throw new SeatNotPending('Nobody is named for this seat, so that nobody can be invited to it: revoke it, and assign it anew.')
-  if ((await countInvitations(tx, seat.organization_id, seat.email, later(tx.clock.wall(), -1 * hours))) >= perHour)
+/**
+ * Enqueues the invitation mail to an address. Throws if the address was invited too often, or the purchase has invited
+ * too many distinct addresses.
+ */
+export const invite = async (tx: Tx, purchase: Locked<Purchase>, seat: SeatRow, to: string | null, platform: Platform): Promise<void> => {
+  if (seat.email === null || to === null)
+    throw new SeatNotPending('This seat has no holder, so no invitation can be sent. Revoke the seat, and assign it again.')
+  const recipient = recipientOf(purchase, to, platform)
+  const now = tx.clock.wall()
+  const noted = await noteInvitation(tx, seat, recipient, { recipients: later(now, -recipientWindow), invitations: later(now, -1 * hours) })
+  if (noted.invited >= perHour)
     throw new TooManyRequests(`${seat.email} was invited ${perHour} times within an hour. Try again later.`, { 'retry-after': '3600' })
-  await noteInvitation(tx, seat)
+  if (noted.is_new) await limitRecipients(tx, withPlaces(purchase, noted.coming), recipient, to, platform)
   await enqueue(tx, 'mail.seat_invitation', { organization_id: seat.organization_id, seat_id: seat.id })
 }
 
-/** Whoever sells no seats has none to give. */
-export const needSeats = async (db: Db, organization_id: string): Promise<void> => {
-  const seller = await findLivingOrganization(db, { id: organization_id })
-  if (!seller?.feature_settings.seat_based_pricing_enabled) throw new FeatureNotEnabled()
+/** Throws if the organization does not sell seats. */
+export const needSeats = (sells: boolean | undefined): void => {
+  if (!sells) throw new FeatureNotEnabled()
 }
 
-/** The seat that a caller means, if the caller may see it. */
-export const find = async (db: Db, reach: Reach, id: string): Promise<SeatRow> => {
-  const seat = await findSeat(db, reach, id)
-  if (!seat) throw new ResourceNotFound()
-  permit(reach, seat.organization_id, 'customers:read')
-  await needSeats(db, seat.organization_id)
-  return seat
+/** Returns the seat if the caller may see it. */
+export const requireSeat = async (db: Db, scope: TenantScope, id: string): Promise<LoadedSeat> => {
+  const found = await findLoadedSeat(db, scope, id)
+  if (!found) throw new ResourceNotFound()
+  permit(scope, found.seat.organization_id, 'customers:read')
+  needSeats(found.sells)
+  return found
 }
 
-/** The reach of a transaction that holds the phase of one organization: what it writes and what it says go by the same. */
-export const holdReach = async (tx: Tx, reach: Reach, organization_id: string): Promise<Reach> =>
-  within(organization_id, reach.organizations.get(organization_id)!, await holdPhase(tx, organization_id))
+/**
+ * Locks the organization's phase of the member migration and returns the scope with it. Writes and events of this
+ * transaction then use the same phase.
+ */
+export const lockTenantScope = async (tx: Tx, scope: TenantScope, organization_id: string): Promise<TenantScope> =>
+  within(organization_id, scope.organizations.get(organization_id)!, await holdPhase(tx, organization_id))
 
-/** A seat of the seller's, for whoever may change it. */
-export const findManaged = async (tx: Tx, reach: Reach, id: string): Promise<{ reach: Reach; seat: SeatRow }> => {
-  const seat = await find(tx, reach, id)
-  permit(reach, seat.organization_id, 'customers:manage')
-  return { seat, reach: await holdReach(tx, reach, seat.organization_id) }
+/** Returns a seat if the caller may change it. */
+export const findManaged = async (tx: Tx, scope: TenantScope, id: string): Promise<{ scope: TenantScope; seat: SeatRow }> => {
+  const { seat } = await requireSeat(tx, scope, id)
+  permit(scope, seat.organization_id, 'customers:manage')
+  return { seat, scope: await lockTenantScope(tx, scope, seat.organization_id) }
 }
 
-/** A seat that the customer in the portal pays for; somebody else's is answered like none. The customer is held first, then the seat. */
-export const findOwn = async (tx: Tx, given: Reach, actor: PortalActor, id: string): Promise<{ reach: Reach; seat: SeatRow }> => {
-  const reach = await holdReach(tx, given, actor.organization_id)
-  await holdStanding(tx, reach, actor, 'seats:manage')
-  const seat = await findSeat(tx, reach, id)
-  if (!seat || seat.buyer_customer_id !== actor.customer_id) throw new ResourceNotFound()
-  await needSeats(tx, seat.organization_id)
-  return { reach, seat }
+/**
+ * Returns a seat that the portal customer pays for. Throws 404 for seats of other customers. Lock the customer before
+ * the seat.
+ */
+export const findOwn = async (tx: Tx, given: TenantScope, actor: PortalActor, id: string): Promise<{ scope: TenantScope; seat: SeatRow }> => {
+  const scope = await lockTenantScope(tx, given, actor.organization_id)
+  await holdStanding(tx, scope, actor, 'seats:manage')
+  const found = await findLoadedSeat(tx, scope, id)
+  if (!found || found.seat.buyer_customer_id !== actor.customer_id) throw new ResourceNotFound()
+  needSeats(found.sells)
+  return { scope, seat: found.seat }
 }
 
-/** One page of the seats of a pool, how many were bought, and how many can still be given. */
-export const list = async (db: Db, reach: Reach, clock: Clock, pool: Pool, query: PageRequest): Promise<SeatsList> => {
-  const { items, total, next_cursor } = await listSeats(db, pool, query)
-  const shown = await show(db, reach, items)
+/** Applies the defaults of page and limit. */
+const pageOf = ({ page = 1, limit = 10, cursor }: SeatListing): PageRequest => ({ page, limit, cursor })
+
+/**
+ * Returns one page of the seats of a pool, the number of bought seats, and the number still available. If no page is
+ * requested, `seats` contains all seats, because official clients cannot page that field.
+ */
+export const listPoolSeats = async (db: Db, scope: TenantScope, clock: Clock, pool: Pool, query: SeatListing): Promise<SeatsList> => {
+  const request = pageOf(query)
+  const show = (loaded: LoadedSeat) => presentSeat(scope, loaded)
+  const { items, total, next_cursor } = await listSeats(db, pool, request)
+  const page = items.map(show)
+  const unpaged = query.page === undefined && query.limit === undefined && query.cursor === undefined
+  const seats = unpaged && total > items.length ? (await loadPoolSeats(db, pool)).map(show) : page
   const taken = await countTaken(db, pool, await timeOf(db, clock, pool))
   const available_seats = pool.closed === null ? Math.max(0, pool.places - taken) : 0
-  return { ...paginate(query, shown, total, next_cursor), seats: shown, available_seats, total_seats: pool.bought }
+  return { ...paginate(request, page, total, next_cursor), seats, available_seats, total_seats: pool.bought }
 }
 
-/** Takes a seat from whoever has it. Whoever asks again gets the same, and nobody hears of it twice. */
-export const revokeSeat = async (tx: Tx, reach: Reach, { organization_id, id }: Pick<SeatRow, 'organization_id' | 'id'>): Promise<SeatRow> =>
-  revoke(tx, reach, await lockSeat(tx, { organization_id, id }))
+/** Returns one page of all seats within the scope, newest first. Organizations that sell no seats are left out. */
+export const listAll = async (db: Db, given: TenantScope, clock: Clock, query: SeatListing): Promise<SeatsList> => {
+  const allowed = confine(given, 'customers:read')
+  const sellers = await findSeatSellers(db, allowed)
+  if (sellers.length === 0 && allowed.organizations.size > 0) throw new FeatureNotEnabled()
+  const scope = { ...allowed, organizations: new Map([...allowed.organizations].filter(([id]) => sellers.includes(id))) }
+  const request = pageOf(query)
+  const { items, total, next_cursor } = await listAllSeats(db, scope, request)
+  const seats = items.map((loaded) => presentSeat(scope, loaded))
+  const { bought, available } = await sumAllPools(db, scope, clock.business())
+  return { ...paginate(request, seats, total, next_cursor), seats, available_seats: available, total_seats: bought }
+}
 
-/** The same for a seat that is held. It keeps saying whose it was; its invitation is void. */
-export const revoke = async (wall: Tx, reach: Reach, seat: Locked<SeatRow>): Promise<SeatRow> => {
-  if (seat.status === 'revoked') return seat
+/** Locks a seat and revokes it. Idempotent: a second call returns the same seat and emits no event. */
+export const revokeSeat = async (tx: Tx, scope: TenantScope, { organization_id, id }: Pick<SeatRow, 'organization_id' | 'id'>): Promise<LoadedSeat> => {
+  const seat = await lockSeat(tx, { organization_id, id })
+  return seat.status === 'revoked' ? (await findLoadedSeat(tx, scope, id))! : revokeLockedSeat(tx, scope, seat)
+}
+
+/** Revokes a locked seat that is not revoked yet. The seat keeps its last holder, and its invitation becomes invalid. */
+export const revokeLockedSeat = async (wall: Tx, scope: TenantScope, seat: Locked<SeatRow>): Promise<LoadedSeat> => {
   const tx = await inTimeOf(wall, seat)
   const now = tx.clock.business()
   const revoked = await changeSeat(tx, seat, { status: 'revoked', revoked_at: now, invitation_expires_at: null, due_at: null })
   await endLink(tx, seat, seat.invitation_expires_at !== null && seat.invitation_expires_at <= now ? 'expired' : 'revoked')
-  await emit(tx, customerSeatRevoked, subjectOf(revoked), await showOne(tx, reach, revoked))
-  if (seat.status === 'claimed') await entitle(tx, revoked)
+  await emit(tx, customerSeatRevoked, subjectOf(revoked.seat), presentSeat(scope, revoked))
+  if (seat.status === 'claimed') await entitle(tx, revoked.seat)
   return revoked
 }

@@ -1,8 +1,8 @@
 import { getSellerIdentity, updateSellerIdentity } from '@bursar/contract'
 import { read, write } from '../../handlers.ts'
-import { find, update } from './sellers.ts'
+import { requireSellerDetails, updateSellerDetails } from './sellers.ts'
 
 export const operations = [
-  read(getSellerIdentity, (db, { reach, query }) => find(db, reach, query.organization_id)),
-  write(updateSellerIdentity, (tx, { reach, body }) => update(tx, reach, body)),
+  read(getSellerIdentity, (db, { scope, query }) => requireSellerDetails(db, scope, query.organization_id)),
+  write(updateSellerIdentity, (tx, { scope, body }) => updateSellerDetails(tx, scope, body)),
 ]

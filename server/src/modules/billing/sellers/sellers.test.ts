@@ -10,7 +10,7 @@ afterAll(() => world.close())
 
 const acme = { legal_name: 'Acme GmbH', address: { country: 'DE' as const, city: ' Berlin ' }, tax_id: 'DE136695976', footer: 'HRB 1' }
 
-test('who sells is what was set, replaced whole; before that, the name of the organization', async () => {
+test('replaces the whole seller identity, and returns the name of the organization until an identity is set', async () => {
   const { api, organization } = await world.shop()
   const none = { organization_id: organization.id, modified_at: null, legal_name: organization.name, address: null, tax_id: null, footer: null }
   expect(await api.call(getSellerIdentity, { query: {} })).toMatchObject(none)
@@ -22,7 +22,7 @@ test('who sells is what was set, replaced whole; before that, the name of the or
   expect((wrong.body as { detail: { loc: string[] }[] }).detail.map(({ loc }) => loc.join('.'))).toEqual(['body.legal_name', 'body.address.country'])
 })
 
-test('those who look after money see it, and those who run the organization change it', async () => {
+test('lets finance roles read the seller identity, and only owners and admins change it', async () => {
   const owner = await world.person()
   const organization = await world.organization({ owner: owner.id })
   const answers = async (role: OrganizationRole | 'stranger') => {

@@ -15,31 +15,32 @@ import {
   type SubscriptionUpdate,
 } from '@bursar/contract'
 import { isDeepStrictEqual } from 'node:util'
-import type { Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { sum } from '../../../kernel/money.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
-import { refuse, type Means, type Platform, type Refusal } from '../../handlers.ts'
+import { refuse, type Deps, type Platform, type Refusal } from '../../handlers.ts'
 import { findDiscount } from '../../catalog/index.ts'
-import { findLivingOrganization, permit } from '../../organizations/index.ts'
-import { applicable } from '../engine/discounts.ts'
-import { reductionOf } from '../orders/issuing.ts'
+import { permit } from '../../organizations/index.ts'
+import { applicable } from '../calc/discounts.ts'
+import { reductionOf } from '../invoicing/issuing.ts'
 import { TaxUnknown } from '../taxes/taxes.ts'
 import { charge } from '../payments/attempts.ts'
 import { readPayment } from '../payments/attempts.sql.ts'
 import { personKey } from '../redemptions/persons.ts'
 import { insertRedemption, reserveUse } from '../redemptions/redemptions.sql.ts'
-import { settleOrder } from '../renewals/collecting.ts'
-import { callOffOpen, ended } from '../renewals/ending.ts'
-import { billedAlready, billPeriod, resumed, type Turn } from '../renewals/renewals.ts'
-import { loadSubscriptions, lockSubscription } from './subscriptions.sql.ts'
+import { settleOrder } from '../invoicing/collecting.ts'
+import { callOffOpen, ended } from '../invoicing/ending.ts'
+import { type RenewalContext } from '../invoicing/billing.ts'
+import { billedAlready, billPeriod, resumed } from '../renewals/renewals.ts'
+import { lockSubscription, selectSold, type LoadedSubscription } from '../records/subscriptions.sql.ts'
 import { changeProduct, changeSeats, nothingToPay, type Begun } from './switching.ts'
-import { keep, tell } from './telling.ts'
-import { changeWithin, refuseEnding, tellAgain, type Asking, type Wished } from './trials.ts'
-import { deleteUpdate, openEntries } from './updates.sql.ts'
+import { updateSubscription, emitSubscriptionEvents } from '../records/subscription-events.ts'
+import { changeWithin, refuseEnding, tellAgain, type ChangeContext, type Wished } from './trials.ts'
+import { deleteUpdate, openEntries } from '../records/subscription-updates.sql.ts'
 
-/** What a request needs to find its change again. */
+/** The ids that the second step of a change request needs to charge the payment. */
 export interface Intended extends Readonly<Record<string, string | null>> {
   readonly organization_id: string
   readonly subscription_id: string
@@ -47,47 +48,50 @@ export interface Intended extends Readonly<Record<string, string | null>> {
   readonly method: string | null
 }
 
-/** Holds a subscription for whoever wants to change it, in its customer's time. */
-export const hold = async (wall: Tx, reach: Reach, platform: Platform, id: string): Promise<Asking> => {
-  const subscription = await lockSubscription(wall, reach, id)
+/**
+ * Locks a subscription for a change and switches the transaction to the customer's clock. Throws 404 if the
+ * subscription is out of scope.
+ */
+export const requireLockedSubscription = async (wall: Tx, scope: TenantScope, platform: Platform, id: string): Promise<ChangeContext> => {
+  const subscription = await lockSubscription(wall, scope, id)
   if (!subscription) throw new ResourceNotFound()
   const tx = await inTimeOf(wall, subscription)
-  const seller = (await findLivingOrganization(tx, { id: subscription.organization_id }))!
-  return { platform, tx, reach, seller, subscription, loaded: (await loadSubscriptions(tx, reach, [subscription]))[0]! }
+  // Loads the related rows after the lock is held, because the transaction that held it before may have changed them.
+  const { seller, ...loaded } = (await selectSold(tx, scope, [id]))[0]!
+  return { platform, tx, scope, seller, subscription, loaded }
 }
 
-/** While a change is being paid for there is no other; but whoever wants to leave with the period, or to stay after all, does not wait for a bank. */
-export const refusePaying = ({ loaded }: Asking, body: object = {}): void => {
+/** Refuses changes while the payment for another change is in progress. Cancel and uncancel are allowed, because they must not wait for a bank. */
+export const refusePaying = ({ loaded }: ChangeContext, body: object = {}): void => {
   if (loaded.paying && !('cancel_at_period_end' in body)) throw new SubscriptionLocked()
 }
 
-/** The seller's door: any of the eight shapes. */
-export const begin = async (tx: Tx, reach: Reach, platform: Platform, id: string, body: SubscriptionUpdate): Promise<Intended> => {
-  const asking = await hold(tx, reach, platform, id)
+/** Starts a change that the seller requests, in any of the eight request shapes. */
+export const begin = async (tx: Tx, scope: TenantScope, platform: Platform, id: string, body: SubscriptionUpdate): Promise<Intended> => {
+  const asking = await requireLockedSubscription(tx, scope, platform, id)
   const { organization_id } = asking.subscription
-  permit(reach, organization_id, 'sales:manage')
+  permit(scope, organization_id, 'sales:manage')
   refusePaying(asking, body)
   return { organization_id, subscription_id: id, ...(await withTax(() => apply(asking, body))) }
 }
 
-/** Whoever asks for what is billed at once is told what is missing for it. */
+/** Maps `TaxUnknown` to 422, because an immediate charge needs a complete address. */
 export const withTax = async <T>(work: () => Promise<T>): Promise<T> => {
   try {
     return await work()
   } catch (error) {
     if (!(error instanceof TaxUnknown)) throw error
-    const problem =
-      'The billing address of the customer does not tell which tax is due. Complete it first: the country, and the state where taxes differ by it.'
+    const problem = 'The tax cannot be computed from the billing address of the customer. Add the country, and the state if its taxes differ.'
     throw new InvalidRequest(invalidAt(['body'], problem))
   }
 }
 
-const apply = async (asking: Asking, body: SubscriptionUpdate): Promise<Begun> => {
+const apply = async (asking: ChangeContext, body: SubscriptionUpdate): Promise<Begun> => {
   if ('seats' in body) return changeSeats(asking, body.seats, body.proration_behavior)
   if ('current_billing_period_end' in body) await changePeriod(asking, body.current_billing_period_end)
   else if ('cancel_at_period_end' in body)
     await (body.cancel_at_period_end ? cancel(asking, body.customer_cancellation_reason, body.customer_cancellation_comment) : uncancel(asking))
-  else if ('revoke' in body) await revoke(asking, body.customer_cancellation_reason, body.customer_cancellation_comment)
+  else if ('revoke' in body) await revokeSubscription(asking, body.customer_cancellation_reason, body.customer_cancellation_comment)
   else if ('pause_at_period_end' in body) await (body.pause_at_period_end ? pause(asking, body.resumes_at ?? null) : unpause(asking))
   else if ('resume' in body) await resume(asking)
   else if ('pending_update' in body) await clearPending(asking)
@@ -106,8 +110,8 @@ type BaseUpdate = Exclude<
   | { pending_update: unknown }
 >
 
-/** Several of these may be asked for at once: they happen together or not at all, and are told once. */
-const changeBase = async (asking: Asking, body: BaseUpdate): Promise<Begun> => {
+/** Changes metadata, discount, trial and product. All parts are applied together or not at all, with one event. */
+const changeBase = async (asking: ChangeContext, body: BaseUpdate): Promise<Begun> => {
   const { subscription } = asking
   const besides: Wished = {}
   if (body.metadata !== undefined && !isDeepStrictEqual(body.metadata, subscription.metadata)) besides.metadata = body.metadata
@@ -122,16 +126,16 @@ const changeBase = async (asking: Asking, body: BaseUpdate): Promise<Begun> => {
   return nothingToPay
 }
 
-/** A discount counts from the next period on, and is a use like any other. */
-const redeem = async ({ tx, reach, subscription, loaded, platform }: Asking, discount_id: string, product_id: string): Promise<void> => {
+/** Redeems a discount for the subscription. The discount applies from the next period on. It counts as one use. */
+const redeem = async ({ tx, scope, subscription, loaded, platform }: ChangeContext, discount_id: string, product_id: string): Promise<void> => {
   const { organization_id } = subscription
-  const found = await findDiscount(tx, reach, discount_id)
+  const found = await findDiscount(tx, scope, discount_id)
   const wrong = (problem: string) => new InvalidRequest(invalidAt(['body', 'discount_id'], problem, discount_id))
   if (!found || found.organization_id !== organization_id) throw wrong('There is no discount with this id.')
   const offer = { starts_at: found.starts_at, ends_at: found.ends_at, product_ids: found.products.map(({ id }) => id), ...reductionOf(found) }
   const occasion = { now: tx.clock.business(), product_id, currency: subscription.currency, is_free_product_price: false }
-  if (!applicable(offer, occasion)) throw wrong('This discount does not count for this product now.')
-  if (!(await reserveUse(tx, { organization_id, discount_id }))) throw wrong('This discount has been used as often as it can be.')
+  if (!applicable(offer, occasion)) throw wrong('This discount does not apply to this product at the moment.')
+  if (!(await reserveUse(tx, { organization_id, discount_id }))) throw wrong('This discount has reached its redemption limit.')
   await insertRedemption(tx, {
     organization_id,
     id: newId(tx.clock.wall()),
@@ -145,31 +149,34 @@ const redeem = async ({ tx, reach, subscription, loaded, platform }: Asking, dis
   })
 }
 
-/** The period ends at another moment, and those after it are counted from there. Usage and trials end with it. */
-const changePeriod = async ({ tx, subscription, loaded }: Turn, current_period_end: Date): Promise<void> => {
+/**
+ * Moves the end of the current period. Later periods start from the new date. The end of a trial moves with its period.
+ */
+const changePeriod = async ({ tx, subscription, loaded }: RenewalContext, current_period_end: Date): Promise<void> => {
   refuseEnding(subscription)
   if (subscription.status !== 'trialing' && subscription.status !== 'active') throw new InactiveSubscription()
   const now = tx.clock.business()
   if (current_period_end <= now)
-    throw new InvalidRequest(invalidAt(['body', 'current_billing_period_end'], 'A period ends in the future.', current_period_end.toISOString()))
-  const after = await keep(tx, subscription, {
+    throw new InvalidRequest(invalidAt(['body', 'current_billing_period_end'], 'The end of a period must be in the future.', current_period_end.toISOString()))
+  const after = await updateSubscription(tx, subscription, {
     current_period_end,
     anchor_day: current_period_end.getUTCDate(),
     calendar_from: current_period_end,
-    // Whoever says when its period ends has looked at it.
+    // Resumes billing of a parked subscription. The caller sets the period by hand and has therefore checked the
+    // subscription.
     parked_at: null,
     ...(subscription.status === 'trialing' ? { trial_end: current_period_end } : {}),
   })
-  await tell(tx, subscription, { ...loaded, subscription: after })
+  await emitSubscriptionEvents(tx, subscription, { ...loaded, subscription: after })
 }
 
 type Reason = CustomerCancellationReason | null | undefined
 
-/** It ends with the period that is paid for. */
-export const cancel = async ({ tx, subscription, loaded }: Turn, reason: Reason, comment: string | null | undefined): Promise<void> => {
+/** Cancels the subscription at the end of the current period. Returns the subscription afterwards. */
+export const cancel = async ({ tx, subscription, loaded }: RenewalContext, reason: Reason, comment: string | null | undefined): Promise<LoadedSubscription> => {
   refuseEnding(subscription)
-  if (subscription.status === 'paused') throw new InactiveSubscription('A paused subscription has no period to end with. Revoke it, or resume it first.')
-  const after = await keep(tx, subscription, {
+  if (subscription.status === 'paused') throw new InactiveSubscription('A paused subscription has no period. Revoke it, or resume it first.')
+  const after = await updateSubscription(tx, subscription, {
     cancel_at_period_end: true,
     canceled_at: tx.clock.business(),
     ends_at: subscription.current_period_end,
@@ -178,87 +185,96 @@ export const cancel = async ({ tx, subscription, loaded }: Turn, reason: Reason,
     customer_cancellation_reason: reason ?? null,
     customer_cancellation_comment: comment ?? null,
   })
-  await tell(tx, subscription, { ...loaded, subscription: after })
+  const canceled = { ...loaded, subscription: after }
+  await emitSubscriptionEvents(tx, subscription, canceled)
+  return canceled
 }
 
-export const uncancel = async ({ tx, subscription, loaded }: Turn): Promise<void> => {
+export const uncancel = async ({ tx, subscription, loaded }: RenewalContext): Promise<void> => {
   if (subscription.ended_at !== null) throw new SubscriptionEnded()
   if (!subscription.cancel_at_period_end) throw new SubscriptionNotScheduledToCancel()
-  const after = await keep(tx, subscription, {
+  const after = await updateSubscription(tx, subscription, {
     cancel_at_period_end: false,
     canceled_at: null,
     ends_at: null,
     customer_cancellation_reason: null,
     customer_cancellation_comment: null,
   })
-  await tell(tx, subscription, { ...loaded, subscription: after })
+  await emitSubscriptionEvents(tx, subscription, { ...loaded, subscription: after })
 }
 
-/** It is over at once: what is still owed for it is called off, what it still owes the customer becomes their credit. */
-export const revoke = async (turn: Turn, reason: Reason, comment: string | null | undefined): Promise<void> => {
-  const { tx, reach, subscription, loaded } = turn
+/**
+ * Ends the subscription at once and voids its open orders. If the open prorations sum to a credit, it is added to the
+ * customer's balance. Returns the subscription afterwards.
+ */
+export const revokeSubscription = async (turn: RenewalContext, reason: Reason, comment: string | null | undefined): Promise<LoadedSubscription> => {
+  const { tx, scope, subscription, loaded } = turn
   if (subscription.ended_at !== null) throw new AlreadyCanceledSubscription()
   const now = tx.clock.business()
-  const after = await keep(tx, subscription, {
+  const after = await updateSubscription(tx, subscription, {
     ...ended(subscription, now),
     cancel_at_period_end: false,
     customer_cancellation_reason: reason ?? subscription.customer_cancellation_reason,
     customer_cancellation_comment: comment ?? subscription.customer_cancellation_comment,
   })
   const over = { ...loaded, subscription: after, pending: null }
-  await tell(tx, subscription, over)
-  await callOffOpen(tx, reach, after)
-  // It is for no period: the one that begins at this moment may have an order already.
+  await emitSubscriptionEvents(tx, subscription, over)
+  await callOffOpen(tx, scope, after)
+  // The order has no period, because a period that begins at this moment may already have an order.
   if (sum((await openEntries(tx, after)).map(({ amount }) => amount)) < 0)
     await billPeriod({ turn: { ...turn, subscription: after, loaded: over }, lines: [], period: undefined }, undefined)
+  return over
 }
 
-/** Nothing is used and nothing is paid from the end of the period on. */
-export const pause = async ({ tx, subscription, loaded }: Turn, resumes_at: Date | null): Promise<void> => {
+/**
+ * Schedules a pause from the end of the period on. During the pause the subscription gives no benefits and is not
+ * charged.
+ */
+export const pause = async ({ tx, subscription, loaded }: RenewalContext, resumes_at: Date | null): Promise<void> => {
   if (subscription.status !== 'active' || subscription.cancel_at_period_end || subscription.pause_at_period_end) throw new CannotPauseSubscription()
   if (resumes_at !== null && resumes_at <= subscription.current_period_end)
     throw new InvalidRequest(
       invalidAt(
         ['body', 'resumes_at'],
-        `The pause begins at ${subscription.current_period_end.toISOString()}: it can end only after that.`,
+        `The pause begins at ${subscription.current_period_end.toISOString()}. It must end after that.`,
         resumes_at.toISOString(),
       ),
     )
-  const after = await keep(tx, subscription, { pause_at_period_end: true, resumes_at })
-  await tell(tx, subscription, { ...loaded, subscription: after })
+  const after = await updateSubscription(tx, subscription, { pause_at_period_end: true, resumes_at })
+  await emitSubscriptionEvents(tx, subscription, { ...loaded, subscription: after })
 }
 
-export const unpause = async ({ tx, subscription, loaded }: Turn): Promise<void> => {
+export const unpause = async ({ tx, subscription, loaded }: RenewalContext): Promise<void> => {
   if (!subscription.pause_at_period_end) throw new NoScheduledPause()
-  const after = await keep(tx, subscription, { pause_at_period_end: false, resumes_at: null })
-  await tell(tx, subscription, { ...loaded, subscription: after })
+  const after = await updateSubscription(tx, subscription, { pause_at_period_end: false, resumes_at: null })
+  await emitSubscriptionEvents(tx, subscription, { ...loaded, subscription: after })
 }
 
-/** A new period begins now, and is charged within a moment. */
-export const resume = async (turn: Turn): Promise<void> => {
+/** Ends a pause. A new period begins now, and the sweep charges its order shortly after. */
+export const resume = async (turn: RenewalContext): Promise<void> => {
   if (turn.subscription.status !== 'paused') throw new NotPausedSubscription()
   const cycled = await resumed(turn, turn.tx.clock.business())
   if (!cycled) throw new SubscriptionLocked(billedAlready)
   await billPeriod(cycled, { due_at: turn.tx.clock.business() })
 }
 
-export const clearPending = async (turn: Asking): Promise<void> => {
+export const clearPending = async (turn: ChangeContext): Promise<void> => {
   const { pending } = turn.loaded
-  if (!pending) throw new InvalidRequest(invalidAt(['body', 'pending_update'], 'No change waits for the next period.', null))
+  if (!pending) throw new InvalidRequest(invalidAt(['body', 'pending_update'], 'No change is scheduled for the next period.', null))
   await deleteUpdate(turn.tx, pending)
   await tellAgain(turn)
 }
 
-/** Charges for a change that has to be paid for, and shows the subscription as it is then. */
-export const proceed = async <T>(means: Means, { organization_id, payment_id, method }: Intended, show: (db: Db) => Promise<T>): Promise<T | Refusal> => {
+/** Charges the payment of a change, if there is one. Returns the subscription after the change. */
+export const proceed = async <T>(deps: Deps, { organization_id, payment_id, method }: Intended, show: (db: Db) => Promise<T>): Promise<T | Refusal> => {
   if (payment_id !== null) {
-    const payment = (await readPayment(means.db, organization_id, payment_id))!
-    const intent = payment.status === 'pending' ? await charge(means, payment, { kind: 'method', id: method! }, { off_session: true }) : undefined
-    // Also what somebody else has settled meanwhile: what was paid for is shown as it is then.
-    const settled = (await means.transact((tx) => settleOrder(tx, organization_id, payment_id, intent))) ?? payment
+    const payment = (await readPayment(deps.db, organization_id, payment_id))!
+    const intent = payment.status === 'pending' ? await charge(deps, payment, { kind: 'method', id: method! }, { off_session: true }) : undefined
+    // Calls `settleOrder` even if another worker has already settled the payment, so that the response shows the applied change.
+    const settled = (await deps.transact((tx) => settleOrder(tx, organization_id, payment_id, intent))) ?? payment
     if (settled.status === 'failed') return refuse(new PaymentFailed(`${settled.decline_message ?? 'The payment failed.'} Nothing was changed.`))
     if (settled.status === 'pending')
-      return refuse(new SubscriptionLocked('The payment for this change is not confirmed yet. The change is made as soon as it is.'))
+      return refuse(new SubscriptionLocked('The payment for this change is not confirmed yet. The change takes effect as soon as it is.'))
   }
-  return show(means.db)
+  return show(deps.db)
 }

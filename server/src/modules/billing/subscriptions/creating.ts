@@ -1,22 +1,29 @@
 import { invalidAt, InvalidRequest, subscriptionActive, subscriptionCreated, subscriptionUpdated, type SubscriptionCreate } from '@bursar/contract'
-import type { Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { unleased } from '../../../platform/jobs/leases.sql.ts'
-import { emit } from '../../../platform/outbox/outbox.sql.ts'
-import type { Tx } from '../../../platform/postgres/postgres.ts'
+import { emitAll } from '../../../platform/outbox/outbox.sql.ts'
+import type { BusinessTx, Tx } from '../../../platform/postgres/postgres.ts'
 import { loadProducts } from '../../catalog/index.ts'
 import { becomeBuyer, lockCustomers, touchState } from '../../customers/index.ts'
 import { findLivingOrganization, permit } from '../../organizations/index.ts'
-import { anchorOf, nextPeriod } from '../engine/periods.ts'
+import { anchorOf, nextPeriod } from '../calc/periods.ts'
 import { countTaken } from '../seats/seats.sql.ts'
-import { staticLines } from './applying.ts'
-import { insertSubscription, loadSubscriptions, lockSubscription, replacePrices, type LoadedSubscription, type SubscriptionRow } from './subscriptions.sql.ts'
-import { presentSubscription } from './subscriptions.ts'
-import { dueOf, entitle, keep, subjectOf, tell } from './telling.ts'
-import { deleteUpdate, openEntries } from './updates.sql.ts'
+import { staticLines } from '../invoicing/applying.ts'
+import {
+  insertSubscription,
+  loadSubscriptions,
+  lockSubscription,
+  replacePrices,
+  type LoadedSubscription,
+  type SubscriptionRow,
+} from '../records/subscriptions.sql.ts'
+import { presentSubscription } from '../records/subscriptions.ts'
+import { subscriptionDue, entitle, updateSubscription, subjectOf, emitSubscriptionEvents } from '../records/subscription-events.ts'
+import { deleteUpdate, openEntries } from '../records/subscription-updates.sql.ts'
 
-/** What a subscription has not been through when it begins. */
+/** Initial values of a new subscription. */
 export const untouched = {
   modified_at: null,
   discount_id: null,
@@ -44,18 +51,18 @@ export const untouched = {
   ...unleased,
 } as const satisfies Partial<SubscriptionRow>
 
-/** A subscription that costs nothing needs no checkout: for a customer that exists, to a product that is free in the seller's own currency. */
-export const create = async (wall: Tx, reach: Reach, body: SubscriptionCreate): Promise<LoadedSubscription> => {
+/** Creates a free subscription without a checkout. The customer must exist. The product must be free in the seller's default currency. */
+export const createSubscription = async (wall: Tx, scope: TenantScope, body: SubscriptionCreate): Promise<LoadedSubscription> => {
   const by = 'customer_id' in body ? { id: body.customer_id } : { external_id: body.external_customer_id }
-  const [customer, another] = await lockCustomers(wall, reach, by)
+  const [customer, another] = await lockCustomers(wall, scope, by)
   if (!customer || another) {
     const [field, input] = 'customer_id' in body ? ['customer_id', body.customer_id] : ['external_customer_id', body.external_customer_id]
     throw new InvalidRequest(
-      invalidAt(['body', field], another ? 'Several organizations have a customer with this id: use customer_id.' : 'There is no such customer.', input),
+      invalidAt(['body', field], another ? 'Several organizations have a customer with this id. Use customer_id.' : 'There is no such customer.', input),
     )
   }
   const { organization_id } = customer
-  permit(reach, organization_id, 'sales:manage')
+  permit(scope, organization_id, 'sales:manage')
   const tx = await inTimeOf(wall, customer)
   const seller = (await findLivingOrganization(tx, { id: organization_id }))!
   const wrong = (problem: string) => new InvalidRequest(invalidAt(['body', 'product_id'], problem, body.product_id))
@@ -63,7 +70,7 @@ export const create = async (wall: Tx, reach: Reach, body: SubscriptionCreate): 
   if (!product) throw wrong('There is no product with this id.')
   const { is_archived, recurring_interval, recurring_interval_count } = product.product
   if (is_archived) throw wrong('This product is archived.')
-  if (recurring_interval === null || recurring_interval_count === null) throw wrong('This product is bought once, and cannot be subscribed to.')
+  if (recurring_interval === null || recurring_interval_count === null) throw wrong('This is a one-time product. A subscription needs a recurring product.')
   const currency = seller.default_presentment_currency
   const prices = product.prices.filter(({ price_currency }) => price_currency === currency)
   const seated = prices.find(({ amount_type }) => amount_type === 'seat_based')
@@ -73,8 +80,8 @@ export const create = async (wall: Tx, reach: Reach, body: SubscriptionCreate): 
     { amount: 0, seats },
   ).some(({ amount }) => amount > 0)
   if (prices.length === 0 || costs || prices.some(({ amount_type, minimum_amount }) => amount_type === 'custom' && minimum_amount !== 0))
-    throw wrong('This product is not free: it is bought through a checkout.')
-  await becomeBuyer(tx, reach, customer, { seats: seats !== null })
+    throw wrong('This product is not free. Sell it through a checkout.')
+  await becomeBuyer(tx, scope, customer, { seats: seats !== null })
   const now = tx.clock.business()
   const anchor_day = anchorOf(now)
   const period = nextPeriod(now, recurring_interval, recurring_interval_count, anchor_day)
@@ -100,53 +107,56 @@ export const create = async (wall: Tx, reach: Reach, body: SubscriptionCreate): 
     calendar_from: now,
     clock_id: customer.clock_id,
   }
-  return start(
+  return startSubscription(
     tx,
-    reach,
+    scope,
     row,
     prices.map(({ id }) => id),
   )
 }
 
 /**
- * A subscription that was free becomes what was bought, in place and from now on. Nothing where it is no longer there to
- * be upgraded: whoever paid gets one of their own.
+ * Upgrades a free subscription in place to the purchased plan. Returns undefined if the subscription can no longer be
+ * upgraded. The caller then creates a new subscription.
  */
-export const upgrade = async (
-  tx: Tx,
-  reach: Reach,
+export const upgradeSubscription = async (
+  tx: BusinessTx,
+  scope: TenantScope,
   id: string,
   bought: SubscriptionRow,
   price_ids: readonly string[],
 ): Promise<SubscriptionRow | undefined> => {
-  const before = await lockSubscription(tx, reach, id)
+  const before = await lockSubscription(tx, scope, id)
   if (!before || !isUpgradable(before) || before.customer_id !== bought.customer_id) return undefined
-  const { pending, paying } = (await loadSubscriptions(tx, reach, [before]))[0]!
+  const { pending, paying } = (await loadSubscriptions(tx, scope, [before]))[0]!
   if (paying) return undefined
-  // What waits to be billed is in the currency that it was figured in.
+  // Open prorations are in the currency of the old plan and cannot be billed in another currency.
   if (before.currency !== bought.currency && (await openEntries(tx, before)).length > 0) return undefined
-  // Nobody loses a seat over it.
+  // Refuses an upgrade with fewer seats than are assigned, so that no member loses a seat.
   const pool = { organization_id: before.organization_id, subscription_id: id, order_id: null }
   if ((await countTaken(tx, pool, tx.clock.business())) > (bought.seats ?? 0)) return undefined
   if (pending) await deleteUpdate(tx, pending)
   await replacePrices(tx, before, price_ids)
   const { id: _id, created_at: _created, started_at: _started, metadata: _metadata, custom_field_data: _data, modified_at: _modified, ...changes } = bought
-  const after = await keep(tx, before, changes)
-  await tell(tx, before, (await loadSubscriptions(tx, reach, [after]))[0]!)
+  const after = await updateSubscription(tx, before, changes)
+  await emitSubscriptionEvents(tx, before, (await loadSubscriptions(tx, scope, [after]))[0]!)
   return after
 }
 
-/** Free, and going on. */
+/** Whether the subscription is active, free and not canceled. */
 export const isUpgradable = ({ status, amount, cancel_at_period_end }: SubscriptionRow): boolean => status === 'active' && amount === 0 && !cancel_at_period_end
 
-/** Writes a subscription that begins, and says so: that there is one, that it is active, that it changed. */
-export const start = async (tx: Tx, reach: Reach, row: SubscriptionRow, price_ids: readonly string[]): Promise<LoadedSubscription> => {
-  const made = await insertSubscription(tx, { ...row, due_at: dueOf(row) }, price_ids)
-  const loaded = (await loadSubscriptions(tx, reach, [made]))[0]!
+/** Inserts a new subscription and emits `subscription.created`, `subscription.active` and `subscription.updated`. */
+export const startSubscription = async (
+  tx: BusinessTx,
+  scope: TenantScope,
+  row: SubscriptionRow,
+  price_ids: readonly string[],
+): Promise<LoadedSubscription> => {
+  const made = await insertSubscription(tx, { ...row, due_at: subscriptionDue(row) }, price_ids)
+  const loaded = (await loadSubscriptions(tx, scope, [made]))[0]!
   const data = presentSubscription(loaded)
-  await emit(tx, subscriptionCreated, subjectOf(made), data)
-  await emit(tx, subscriptionActive, subjectOf(made), data)
-  await emit(tx, subscriptionUpdated, subjectOf(made), data)
+  await emitAll(tx, [subscriptionCreated, subscriptionActive, subscriptionUpdated], subjectOf(made), data)
   await entitle(tx, made)
   await touchState(tx, made)
   return loaded

@@ -1,8 +1,11 @@
 import type { exportSubscriptions, Parsed, SubscriptionExportColumn } from '@bursar/contract'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
 import { among, amount, between, exportOf, moment, plain, step, text, type Column, type Export } from '../../../platform/postgres/exports.sql.ts'
 
-/** What the discount of the period under way takes off, as the engine counts it: rounded half away from zero, to the last coin that is paid, and never more than there is. */
+/**
+ * SQL for the discount of the current period. Matches the calculation in `calc/discounts.ts`: rounded half away from
+ * zero to the smallest payable unit, at most the amount.
+ */
 const reduction = `least(s.amount, coalesce(case when d.type = 'percentage' and d.basis_points >= 10000 then s.amount when d.type = 'percentage'
     then round(s.amount::numeric * d.basis_points / (10000 * ${step('s.currency')})) * ${step('s.currency')}
     else (d.amounts ->> s.currency)::bigint end, 0))::bigint`
@@ -36,8 +39,8 @@ const columns: Record<SubscriptionExportColumn, Column> = {
 }
 const usual = Object.keys(columns).slice(0, 7) as SubscriptionExportColumn[]
 
-/** The subscriptions within reach, as a file. */
-export const subscriptionsExport = (reach: Reach, query: Parsed<typeof exportSubscriptions, 'query'>): Export =>
+/** Builds the export of the subscriptions in scope. */
+export const subscriptionsExport = (scope: TenantScope, query: Parsed<typeof exportSubscriptions, 'query'>): Export =>
   exportOf(
     {
       table: 'subscriptions',
@@ -50,7 +53,7 @@ export const subscriptionsExport = (reach: Reach, query: Parsed<typeof exportSub
     },
     (query.columns.length === 0 ? usual : query.columns).map((name) => columns[name]),
     {
-      organizations: organizationIds(reach, query.organization_id),
+      organizations: organizationIds(scope, query.organization_id),
       timezone: query.timezone,
       filters: [
         among('s.product_id', 'uuid[]', 'product_id', query.product_id),

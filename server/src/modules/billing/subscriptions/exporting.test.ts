@@ -3,8 +3,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openSales } from '../../../../test/harness/sales.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { formatAmount } from '../../../kernel/money.ts'
-import { discountOf } from '../engine/discounts.ts'
-import { reductionOf } from '../orders/issuing.ts'
+import { discountOf } from '../calc/discounts.ts'
+import { reductionOf } from '../invoicing/issuing.ts'
 
 let world: World
 let sales: ReturnType<typeof openSales>
@@ -26,7 +26,7 @@ const open = async () => {
 }
 const linesOf = (text: string) => text.split('\r\n').slice(1, -1)
 
-test('the file holds the subscriptions, the latest to start first, in seven columns', async () => {
+test('exports subscriptions with seven default columns, latest start first', async () => {
   const { api, plan, anna, price } = await open()
   const first = await sales.subscription(anna, plan, [price])
   const second = await sales.subscription(anna, plan, [price], { recurring_interval_count: 3, status: 'trialing', amount: 900, currency: 'jpy' })
@@ -47,7 +47,7 @@ test('the file holds the subscriptions, the latest to start first, in seven colu
   )
 })
 
-test('every column says what the record says', async () => {
+test('exports the value of every column', async () => {
   const { api, plan, anna, price } = await open()
   const discount = await api.call(createDiscount, { body: { name: 'A third', type: 'percentage', basis_points: 3333, duration: 'forever' } })
   const at = (day: number) => new Date(Date.UTC(2026, 0, day, 12))
@@ -77,7 +77,7 @@ test('every column says what the record says', async () => {
   ])
 })
 
-test('what is left after the discount is what the engine leaves', async () => {
+test('exports the same net amount that the discount calculation returns', async () => {
   const { api, plan, anna, price } = await open()
   const discounts = await Promise.all([
     ...[1, 3333, 5000, 10_000].map((basis_points) =>
@@ -101,7 +101,7 @@ test('what is left after the discount is what the engine leaves', async () => {
   expect(linesOf(body)).toEqual(want.toReversed())
 })
 
-test('it is narrowed by product, state, what happens at the end, and when it began', async () => {
+test('filters the export by product, status, cancel_at_period_end and start date', async () => {
   const { api, plan, anna, price } = await open()
   const other = await api.call(createProduct, { body: { name: 'Other', recurring_interval: 'year', prices: [{ amount_type: 'fixed', price_amount: 500 }] } })
   const at = (second: number) => new Date(Date.UTC(2026, 5, 1, 0, 0, second))

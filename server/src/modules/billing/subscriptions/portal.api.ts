@@ -1,27 +1,37 @@
-import { cancelPortalSubscription, getPortalSubscription, listPortalSubscriptions, paginate, updatePortalSubscription } from '@bursar/contract'
-import { read, steps, write } from '../../handlers.ts'
+import {
+  cancelPortalSubscription,
+  getPortalSubscription,
+  listClaimedSubscriptions,
+  listPortalSubscriptions,
+  paginate,
+  updatePortalSubscription,
+} from '@bursar/contract'
+import { read, multiStep, write } from '../../handlers.ts'
 import { allow } from '../../customers/index.ts'
 import { proceed } from './changing.ts'
-import { beginOwn, cancelOwn, findOwn, showOwn } from './portal.ts'
-import { listSubscriptionsOf } from './subscriptions.sql.ts'
+import { beginOwn, cancelOwn, findOwn, presentOwn } from './portal.ts'
+import { listSubscriptionsOf, listSubscriptionsSeating } from '../records/subscription-lists.sql.ts'
 
 export const operations = [
-  read(listPortalSubscriptions, async (db, { actor, reach, query }) => {
+  read(listPortalSubscriptions, async (db, { actor, scope, query }) => {
     allow(actor.role, 'billing:read')
-    const { items, total, next_cursor } = await listSubscriptionsOf(db, reach, actor.customer_id, query)
-    return paginate(query, await showOwn(db, reach, actor, items), total, next_cursor)
+    const { items, total, next_cursor } = await listSubscriptionsOf(db, scope, actor.customer_id, query)
+    const shown = items.map((one) => presentOwn(actor, one))
+    return paginate(query, shown, total, next_cursor)
   }),
-  read(getPortalSubscription, async (db, { actor, reach, params }) => {
+  read(getPortalSubscription, async (db, { actor, scope, params }) => {
     allow(actor.role, 'billing:read')
-    return (await showOwn(db, reach, actor, [await findOwn(db, reach, actor, params.id)]))[0]!
+    return presentOwn(actor, await findOwn(db, scope, actor, params.id))
   }),
-  steps(updatePortalSubscription, {
-    begin: (tx, { actor, reach, params, body, platform }) => beginOwn(tx, reach, platform, actor, params.id, body),
-    proceed: (means, { actor, reach }, intended) =>
-      proceed(means, intended, async (db) => (await showOwn(db, reach, actor, [await findOwn(db, reach, actor, intended.subscription_id)]))[0]!),
+  read(listClaimedSubscriptions, async (db, { actor, scope, query }) => {
+    const { items, total, next_cursor } = await listSubscriptionsSeating(db, scope, actor, query)
+    const shown = items.map((one) => presentOwn(actor, one))
+    return paginate(query, shown, total, next_cursor)
   }),
-  write(cancelPortalSubscription, async (tx, { actor, reach, params, platform }) => {
-    const canceled = await cancelOwn(tx, reach, platform, actor, params.id)
-    return (await showOwn(tx, reach, actor, [canceled]))[0]!
+  multiStep(updatePortalSubscription, {
+    begin: (tx, { actor, scope, params, body, platform }) => beginOwn(tx, scope, platform, actor, params.id, body),
+    proceed: (deps, { actor, scope }, intended) =>
+      proceed(deps, intended, async (db) => presentOwn(actor, await findOwn(db, scope, actor, intended.subscription_id))),
   }),
+  write(cancelPortalSubscription, async (tx, { actor, scope, params, platform }) => presentOwn(actor, await cancelOwn(tx, scope, platform, actor, params.id))),
 ]

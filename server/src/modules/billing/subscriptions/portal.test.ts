@@ -37,7 +37,7 @@ const locs = (answer: Answer) =>
 
 const everythingAllowed = { update_plan: true, update_seats: true, pause: true }
 
-/** Somebody who subscribed, in front of the portal of a seller that allows this and that. */
+/** A subscribed customer with a session in the portal of a seller with the given permissions. */
 const open = async (allowed: Partial<typeof everythingAllowed> = everythingAllowed, wish: Parameters<Subscribers['subscribe']>[2] = {}) => {
   const shop = await world.shop()
   const { api, organization } = shop
@@ -55,7 +55,7 @@ const open = async (allowed: Partial<typeof everythingAllowed> = everythingAllow
   const anna = await people.subscribe(shop, basic.id, wish)
   const session = async (body: { customer_id: string; member_id?: string }, extra: Record<string, string> = {}) =>
     world.client({ token: (await api.call(createCustomerSession, { body })).token }, extra)
-  // Whoever bought seats is a team, and its owner stands here.
+  // A customer who bought seats is a team. The portal session belongs to the team owner.
   const [owner] = (await api.call(listCustomerMembers, { params: { id: anna.customer.id } })).items
   const portal = await session({ customer_id: anna.customer.id, member_id: owner!.id })
   const change = (body: Record<string, unknown>, client = portal) => client.send(updatePortalSubscription, { params: anna.params, body })
@@ -63,7 +63,7 @@ const open = async (allowed: Partial<typeof everythingAllowed> = everythingAllow
   return { ...shop, ...anna, owner: owner!, shop, plan, fixed, basic, grand, session, portal, change, dropCard }
 }
 
-test('whoever pays sees what they have, with the product on sale, who sells it, and nothing that is the seller’s', async () => {
+test('shows the customer their subscription with product and seller, but without the seller’s private fields', async () => {
   const { portal, params, id, basic, organization } = await open()
   const seen = await portal.call(getPortalSubscription, { params })
   expect(seen).toMatchObject({
@@ -80,7 +80,7 @@ test('whoever pays sees what they have, with the product on sale, who sells it, 
   expect((await portal.call(listPortalSubscriptions, {})).items).toEqual([seen])
 })
 
-test('every filter finds what it says, and every sorting sorts', async () => {
+test('lists subscriptions by every filter and sorting', async () => {
   const { portal, customer, grand, id } = await open()
   const other = await sales.subscription(customer, grand, [grand.prices[0]!.id], {
     status: 'canceled',
@@ -105,7 +105,7 @@ test('every filter finds what it says, and every sorting sorts', async () => {
   expect((await portal.call(listPortalSubscriptions, { query: { limit: 1 } })).pagination).toMatchObject({ total_count: 2, max_page: 2 })
 })
 
-test('somebody else’s is as absent as none, and nobody sees anything', async () => {
+test('returns 404 for subscriptions of other customers and 401 without a portal session', async () => {
   const { session, api, params, everything } = await open()
   const before = await everything()
   const bert = await session({ customer_id: (await api.call(createCustomer, { body: { email: 'bert@people.test' } })).id })
@@ -129,7 +129,7 @@ test('somebody else’s is as absent as none, and nobody sees anything', async (
   expect(await everything()).toEqual(before)
 })
 
-test('who pays sees and changes it; who only uses does neither', async () => {
+test('lets an owner and a billing manager see and change subscriptions, but not a plain member', async () => {
   const { api, session, basic } = await open()
   const team = await api.call(createCustomer, { body: { type: 'team', email: 'team@people.test', name: 'Works' } as never })
   const subscription = await sales.subscription(team, basic, [basic.prices[0]!.id], { current_period_end: new Date('2040-01-01T00:00:00Z') })
@@ -151,7 +151,7 @@ test('who pays sees and changes it; who only uses does neither', async () => {
   expect(await boss.call(updatePortalSubscription, { params, body: { cancel_at_period_end: false } })).toMatchObject({ cancel_at_period_end: false })
 })
 
-test('the seller decides what customers may change', async () => {
+test('refuses changes that the seller does not allow in the portal', async () => {
   const { change, grand, everything, told } = await open({}, { seats: 2 })
   const before = await everything()
   expect(errorOf(await change({ product_id: grand.id }))).toBe('403 UpdateSubscriptionPlanNotAllowed')
@@ -161,7 +161,7 @@ test('the seller decides what customers may change', async () => {
   expect([await everything(), await told()]).toEqual([before, []])
 })
 
-test('and whether they may change anything of it at all', async () => {
+test('refuses plan and seat changes if allow_customer_updates is off', async () => {
   const { organization, change, grand, told } = await open()
   await people.query(`update organizations set subscription_settings = subscription_settings || '{"allow_customer_updates": false}' where id = $1`, [
     organization.id,
@@ -171,7 +171,7 @@ test('and whether they may change anything of it at all', async () => {
   expect(await told()).toEqual([])
 })
 
-test('one kind of change at a time', async () => {
+test('rejects requests that mix two kinds of change or contain fields of the seller', async () => {
   const { change, grand, told } = await open()
   for (const body of [
     { product_id: grand.id, proration_behavior: 'next_period' },
@@ -184,7 +184,7 @@ test('one kind of change at a time', async () => {
   expect(await told()).toEqual([])
 })
 
-test('another plan as the seller charges it: one that anybody may buy', async () => {
+test('changes to a public plan with the seller’s proration behavior, and rejects a private one', async () => {
   const { change, plan, fixed, grand, basic, charged, told, organization } = await open()
   const hidden = await plan('Hidden', [fixed(500)], { visibility: 'private' })
   const absent = await change({ product_id: newId(world.clock.wall()) })
@@ -200,13 +200,13 @@ test('another plan as the seller charges it: one that anybody may buy', async ()
   ])
   expect((await change({ product_id: basic.id })).body).toMatchObject({ product_id: grand.id, pending_update: { product_id: basic.id } })
   expect((await change({ pending_update: null })).body).toMatchObject({ pending_update: null })
-  // What one has can be asked for, also where it is not on sale.
+  // The current product can be requested even if it is private. That cancels the pending change.
   await people.query(`update products set visibility = 'private' where id = $1`, [grand.id])
   await change({ product_id: basic.id })
   expect((await change({ product_id: grand.id })).body).toMatchObject({ product_id: grand.id, pending_update: null })
 })
 
-test('a decline is an answer here too, and one key is one charge', async () => {
+test('returns 402 for a declined card and charges once per idempotency key', async () => {
   const bad = await open(everythingAllowed, { card: 'tok_declined_later', seats: 2 })
   const invoice = `update organizations set subscription_settings = subscription_settings || '{"proration_behavior": "invoice"}' where id = $1`
   await people.query(invoice, [bad.organization.id])
@@ -223,7 +223,7 @@ test('a decline is an answer here too, and one key is one charge', async () => {
   expect(errorOf(await good.change({ seats: 11 }))).toBe('400 AboveMaximumSeats')
 })
 
-test('canceled by either door it runs out with the period; it is taken back only with something to pay with', async () => {
+test('cancels at the end of the period by either endpoint, and uncancels only with a payment method', async () => {
   const { portal, params, change, told, dropCard } = await open()
   const ending = { status: 'active', cancel_at_period_end: true, ends_at: june.end.toISOString(), ended_at: null }
   expect(await portal.call(cancelPortalSubscription, { params })).toMatchObject(ending)
@@ -248,7 +248,7 @@ test('canceled by either door it runs out with the period; it is taken back only
   ])
 })
 
-test('paused and resumed, with something to pay with', async () => {
+test('pauses and resumes, and requires a payment method to resume', async () => {
   const { change, travel, dropCard, find, told, customer } = await open()
   expect((await change({ pause_at_period_end: true, resumes_at: '2026-09-01T00:00:00Z' })).body).toMatchObject({ pause_at_period_end: true })
   expect((await change({ pause_at_period_end: false })).body).toMatchObject({ pause_at_period_end: false, resumes_at: null })
@@ -274,7 +274,7 @@ test('paused and resumed, with something to pay with', async () => {
   ])
 })
 
-test('a pause has no period to end with: whoever leaves then has left, and what is open of it is called off', async () => {
+test('ends a paused subscription at once when it is canceled, and voids its open order', async () => {
   const { portal, params, change, travel, told, api, customer } = await open()
   await change({ pause_at_period_end: true, resumes_at: '2026-09-01T00:00:00Z' })
   await travel(june.end)
@@ -287,7 +287,7 @@ test('a pause has no period to end with: whoever leaves then has left, and what 
   expect(errorOf(await change({ resume: true }))).toBe('409 NotPausedSubscription')
 })
 
-test('what is free is taken up again without a card', async () => {
+test('uncancels a free subscription without a payment method', async () => {
   const { api, plan, fixed, session } = await open()
   const free = await plan('Free', [fixed(0)])
   const bert = await api.call(createCustomer, { body: { email: 'bert@people.test' } })

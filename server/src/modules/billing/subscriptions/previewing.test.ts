@@ -51,9 +51,9 @@ interface Case {
   readonly tax?: 'inclusive' | 'exclusive'
   readonly discount?: Record<string, unknown>
   readonly more?: Record<string, unknown>
-  /** Asked for before, and still waiting. */
+  /** A change that was requested earlier and is still pending. */
   readonly waiting?: { seats: number }
-  /** The period after the change is another one than June. */
+  /** The end of the period after the change, if it is not the end of June. */
   readonly until?: string
 }
 
@@ -110,7 +110,7 @@ const figures = (one: { lines?: unknown[]; items?: unknown[] } & Record<string, 
 })
 
 for (const [name, one] of Object.entries(cases))
-  test(`what is said beforehand is what is charged: ${name}`, async () => {
+  test(`previews the amounts that are charged later: ${name}`, async () => {
     const shop = await world.shop()
     if (one.tax) await shop.api.call(updateTaxSettings, { body: { provider: 'rates', rates: [{ country: 'DE', rate: '19', reverse_charge: false }] } })
     const taxed = (prices: unknown[]) => prices.map((price) => ({ ...(price as object), tax_behavior: one.tax ?? 'exclusive' }))
@@ -126,7 +126,7 @@ for (const [name, one] of Object.entries(cases))
     const charges = async () => (await readBooks(world, shop.organization.id)).charges.map(({ amount }) => amount)
     const [before, told, charged] = [await anna.everything(), (await shop.events()).length, await charges()]
     const preview = await shop.api.call(previewSubscription, { params: anna.params, body })
-    // Nothing has happened, and nobody was told anything.
+    // The preview stores nothing, charges nothing and emits no event.
     expect([await anna.everything(), (await shop.events()).length, await charges(), await anna.orders()]).toEqual([before, told, charged, []])
 
     const changed = await shop.api.call(updateSubscription, { params: anna.params, body })
@@ -150,7 +150,7 @@ for (const [name, one] of Object.entries(cases))
     expect([preview.product_id, preview.seats, preview.amount]).toEqual([then.product_id, then.seats, then.amount])
   })
 
-/** A team of three seats, and its owner in a portal that allows everything. */
+/** A team of four seats, and its owner in a portal with the given permissions. */
 const team = async (allowed = { update_plan: true, update_seats: true, pause: true }) => {
   const shop = await world.shop()
   await people.query(
@@ -166,10 +166,10 @@ const team = async (allowed = { update_plan: true, update_seats: true, pause: tr
   return { ...shop, ...anna, product, portal: world.client({ token }) }
 }
 
-test('in the portal the price is said by the seller’s own rules, and everything is refused for the reason that the change is', async () => {
+test('previews in the portal with the seller’s proration, and refuses with the same errors as the change', async () => {
   const { portal, params, api, id, product, everything } = await team()
   const seen = await portal.call(previewPortalSubscription, { params, body: { seats: 6 } })
-  // Six of the second tier instead of four of the first, for half a month.
+  // Six seats at the second tier price instead of four at the first, for half a month.
   expect(seen).toMatchObject({ seats: 6, amount: 4800, now: { total_amount: 400, charge_amount: 400 }, next: { total_amount: 4800, charge_amount: 4800 } })
   const changed = await portal.call(updatePortalSubscription, { params, body: { seats: 6 } })
   expect([changed.seats, changed.amount]).toEqual([6, 4800])
@@ -197,7 +197,7 @@ test('in the portal the price is said by the seller’s own rules, and everythin
   expect(await portal.call(previewPortalSubscription, { params, body: {} })).toMatchObject({ now: null, next: null })
 })
 
-test('a seller who lets nobody change seats or plan lets nobody ask either; without a card nothing can be promised', async () => {
+test('refuses to preview a change that the seller does not allow, or for which a payment method is missing', async () => {
   const locked = await team({ update_plan: false, update_seats: false, pause: false })
   expect(errorOf(await locked.portal.send(previewPortalSubscription, { params: locked.params, body: { seats: 6 } }))).toBe(
     '403 UpdateSubscriptionSeatsNotAllowed',
@@ -208,10 +208,10 @@ test('a seller who lets nobody change seats or plan lets nobody ask either; with
   const { portal, params, customer } = await team()
   await people.query('update subscriptions set payment_method_id = null where customer_id = $1', [customer.id])
   await people.query('update customers set default_payment_method_id = null where id = $1', [customer.id])
-  expect(errorOf(await portal.send(previewPortalSubscription, { params, body: { seats: 6 } }))).toBe('402 PaymentFailed')
+  expect(errorOf(await portal.send(previewPortalSubscription, { params, body: { seats: 6 } }))).toBe('409 PaymentMethodRequired')
 })
 
-test('an order that comes into being and is undone leaves no gap in the numbers of invoices', async () => {
+test('leaves no gap in the invoice numbers after a preview', async () => {
   const { portal, params, orders } = await team()
   for (let at = 0; at < 3; at++) await portal.call(previewPortalSubscription, { params, body: { seats: 6 } })
   await portal.call(updatePortalSubscription, { params, body: { seats: 6 } })

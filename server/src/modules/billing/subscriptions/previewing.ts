@@ -1,24 +1,25 @@
 import type { CustomerSubscriptionPreviewRequest, PreviewedCharge, SubscriptionPreview } from '@bursar/contract'
-import { loadOrders, ordersOf, readOrder, type LoadedOrder } from '../orders/orders.sql.ts'
-import { billPeriod, cycle, type Cycled, type Turn } from '../renewals/renewals.ts'
+import { loadOrders, ordersOf, readOrder, type LoadedOrder } from '../records/orders.sql.ts'
+import { type RenewalContext } from '../invoicing/billing.ts'
+import { billPeriod, cycle, type Cycled } from '../renewals/renewals.ts'
 import { TaxUnknown } from '../taxes/taxes.ts'
-import { applyPaid } from './applying.ts'
+import { applyPaid } from '../invoicing/applying.ts'
 import { withTax } from './changing.ts'
-import { loadSubscriptions, lockSubscription } from './subscriptions.sql.ts'
+import { loadSubscriptions, lockSubscription } from '../records/subscriptions.sql.ts'
 import type { Begun } from './switching.ts'
-import type { Asking } from './trials.ts'
-import { findUpdate } from './updates.sql.ts'
+import type { ChangeContext } from './trials.ts'
+import { findUpdate } from '../records/subscription-updates.sql.ts'
 
 /**
- * What a change would cost: the change itself is made, as if it were paid, and the period after it begun, by the very
- * rules that do so. The transaction must be undone by whoever opened it.
+ * Computes the cost of a change. Makes the change as if it were paid, and then begins the next period. Both use the
+ * code of a real change. The caller must roll back the transaction.
  */
-export const preview = async (asking: Asking, wish: CustomerSubscriptionPreviewRequest, change: () => Promise<Begun>): Promise<SubscriptionPreview> => {
-  const { tx, reach, subscription } = asking
+export const preview = async (asking: ChangeContext, wish: CustomerSubscriptionPreviewRequest, change: () => Promise<Begun>): Promise<SubscriptionPreview> => {
+  const { tx, scope, subscription } = asking
   const before = new Set((await ordersOf(tx, subscription)).map(({ id }) => id))
   await withTax(change)
   const issued = (await ordersOf(tx, subscription)).filter(({ id }) => !before.has(id))
-  const [order] = await loadOrders(tx, reach, issued)
+  const [order] = await loadOrders(tx, scope, issued)
   const turn = await paid(asking)
   const after = turn.subscription
   const { pending } = turn.loaded
@@ -40,15 +41,18 @@ export const preview = async (asking: Asking, wish: CustomerSubscriptionPreviewR
   }
 }
 
-/** The subscription as it is then: what has to be paid for first is paid for. */
-const paid = async ({ tx, reach, seller, subscription }: Asking): Promise<Turn> => {
-  const held = (await lockSubscription(tx, reach, subscription.id))!
+/** Applies the change as if its payment had succeeded, and returns the subscription afterwards. */
+const paid = async ({ tx, scope, seller, subscription }: ChangeContext): Promise<RenewalContext> => {
+  const held = (await lockSubscription(tx, scope, subscription.id))!
   const paying = await findUpdate(tx, held, 'paying')
-  const after = paying ? await applyPaid(tx, reach, held, paying, (await readOrder(tx, held.organization_id, paying.order_id!))!) : held
-  return { tx, reach, seller, subscription: after, loaded: (await loadSubscriptions(tx, reach, [after]))[0]! }
+  const after = paying ? await applyPaid(tx, scope, held, paying, (await readOrder(tx, held.organization_id, paying.order_id!))!) : held
+  return { tx, scope, seller, subscription: after, loaded: (await loadSubscriptions(tx, scope, [after]))[0]! }
 }
 
-/** A tax that nobody knows yet makes no price: then there is none to show. */
+/**
+ * Bills the next period and returns its charge. Returns null if the tax is unknown, because then there is no total to
+ * show.
+ */
 const nextCharge = async (cycled: Cycled, at: Date): Promise<PreviewedCharge | null> => {
   try {
     const issued = await billPeriod(cycled, { due_at: at })

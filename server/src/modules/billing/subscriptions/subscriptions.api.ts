@@ -3,16 +3,16 @@ import { download } from '../../exports.ts'
 import { read, stream } from '../../handlers.ts'
 import { confine } from '../../organizations/index.ts'
 import { subscriptionsExport } from './exporting.sql.ts'
-import { listSubscriptions as list } from './subscriptions.sql.ts'
-import { find, presentSubscription } from './subscriptions.ts'
+import { listSubscriptions as list } from '../records/subscription-lists.sql.ts'
+import { requireSubscription, presentSubscription } from '../records/subscriptions.ts'
 
 export const operations = [
-  read(listSubscriptions, async (db, { reach, query }) => {
-    const { items, total, next_cursor } = await list(db, confine(reach, 'sales:read'), query)
+  read(listSubscriptions, async (db, { scope, query }) => {
+    const { items, total, next_cursor } = await list(db, confine(scope, 'sales:read'), query)
     return paginate(query, items.map(presentSubscription), total, next_cursor)
   }),
-  stream(exportSubscriptions, (run, { reach, query, reply }) =>
-    download(run, reply, subscriptionsExport(confine(reach, 'sales:read'), query), 'subscriptions', [query.started_after, query.started_before]),
+  stream(exportSubscriptions, (run, { scope, query, reply }) =>
+    download(run, reply, subscriptionsExport(confine(scope, 'sales:read'), query), 'subscriptions', [query.started_after, query.started_before]),
   ),
-  read(getSubscription, async (db, { reach, params }) => presentSubscription(await find(db, reach, params.id))),
+  read(getSubscription, async (db, { scope, params }) => presentSubscription(await requireSubscription(db, scope, params.id))),
 ]

@@ -15,7 +15,7 @@ import { openSales } from '../../../../test/harness/sales.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { within } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
-import { changeSubscription, lockSubscription } from './subscriptions.sql.ts'
+import { changeSubscription, lockSubscription } from '../records/subscriptions.sql.ts'
 
 let world: World
 let sales: ReturnType<typeof openSales>
@@ -43,7 +43,7 @@ const open = async () => {
   }
 }
 
-test('a subscription shows who has it, what it is for, and the prices it was bought at, whatever is sold since', async () => {
+test('shows the customer, the product and the prices at which it was bought, even after these were changed or deleted', async () => {
   const { api, anna, tenth, organization } = await open()
   const meter = await api.call(createMeter, {
     body: { name: 'Calls', filter: { conjunction: 'and', clauses: [] }, aggregation: { func: 'count' } },
@@ -59,7 +59,7 @@ test('a subscription shows who has it, what it is for, and the prices it was bou
     },
   })
   const [fixed, metered] = product.prices
-  // A price that was made for one checkout.
+  // A price that was created for a single checkout.
   const adHoc = newId(world.clock.wall())
   const checkout_id = await sales.checkout(product)
   await world.database.owner((owner) =>
@@ -89,12 +89,12 @@ test('a subscription shows who has it, what it is for, and the prices it was bou
     [metered!.id, 'catalog', true],
   ])
   expect(seen.meters).toMatchObject([{ meter_id: meter.id, consumed_units: 0, credited_units: 0, amount: 0, meter: { name: 'Calls' } }])
-  // The price of one checkout is no part of what is on sale.
+  // A price that was created for a single checkout is not part of the product's catalog prices.
   expect((await api.call(getProduct, { params: { id: product.id } })).prices).toHaveLength(1)
   expect((await api.call(listSubscriptions, {})).items).toEqual([seen])
 })
 
-test('a team is shown as one as soon as its organization lives by the member model', async () => {
+test('shows a team customer as a team once the organization uses the member model', async () => {
   const { api, anna, basic, phase } = await open()
   const { id } = await sales.subscription(anna, basic, [])
   await world.database.owner((owner) => owner.query('update customers set becomes_team = true where id = $1', [anna.id]))
@@ -104,7 +104,7 @@ test('a team is shown as one as soon as its organization lives by the member mod
   expect((await api.call(getSubscription, { params: { id } })).customer.type).toBe('team')
 })
 
-test('every filter finds what it says, alone and together, and every sorting sorts', async () => {
+test('lists subscriptions by every filter, alone and combined, and by every sorting', async () => {
   const { api, anna, bert, basic, grand, tenth, organization } = await open()
   const one = await sales.subscription(anna, basic, [basic.prices[0]!.id], { started_at: at('01-01'), discount_id: tenth.id, metadata: { tier: 'x', n: 1 } })
   const two = await sales.subscription(bert, grand, [], {
@@ -167,7 +167,7 @@ test('every filter finds what it says, alone and together, and every sorting sor
   expect((await api.sendRaw(listSubscriptions, { query: { sorting: 'color' } })).status).toBe(422)
   expect((await api.sendRaw(listSubscriptions, { query: { status: 'odd' } })).status).toBe(422)
 
-  // Page by page, also over what has no end yet.
+  // Pagination also covers rows whose `ends_at` is null.
   const seen: (number | undefined)[] = []
   for (let cursor: string | null | undefined = undefined; cursor !== null;) {
     const page: Awaited<ReturnType<typeof api.call<typeof listSubscriptions>>> = await api.call(listSubscriptions, {
@@ -180,7 +180,7 @@ test('every filter finds what it says, alone and together, and every sorting sor
   expect(seen).toHaveLength(4)
 })
 
-test('a stranger finds nothing, a token without the scope is refused, and a person sees all of their organizations', async () => {
+test('returns 404 to other organizations and 403 without the scope, and lists all organizations of a user', async () => {
   const { api, anna, basic, organization } = await open()
   const { id } = await sales.subscription(anna, basic, [])
   const other = await open()
@@ -200,14 +200,14 @@ test('a stranger finds nothing, a token without the scope is refused, and a pers
   expect((await both.send(getSubscription, { params: { id } })).status).toBe(200)
 })
 
-test('what is held can be changed, one after the other', async () => {
+test('serializes concurrent changes of a locked subscription', async () => {
   const { api, anna, basic, organization } = await open()
   const { id } = await sales.subscription(anna, basic, [])
-  const reach = within(organization.id, 'machine', 'phase2')
+  const scope = within(organization.id, 'machine', 'phase2')
   await Promise.all(
     Array.from({ length: 10 }, () =>
       world.transact(async (tx) => {
-        const held = (await lockSubscription(tx, reach, id))!
+        const held = (await lockSubscription(tx, scope, id))!
         await changeSubscription(tx, held, { amount: held.amount + 1, metadata: { ...held.metadata, [`k${held.amount}`]: 1 } })
       }),
     ),

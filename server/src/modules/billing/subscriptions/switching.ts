@@ -1,4 +1,5 @@
 import {
+  accountLimits,
   AboveMaximumSeats,
   BelowMinimumSeats,
   InactiveSubscription,
@@ -7,41 +8,45 @@ import {
   NotASeatBasedSubscription,
   NotBillableSubscription,
   PaymentFailed,
+  PaymentMethodRequired,
   SeatsAlreadyAssigned,
   SubscriptionLocked,
   type SubscriptionProrationBehavior,
 } from '@bursar/contract'
 import type { z } from 'zod'
 import { newId } from '../../../kernel/ids.ts'
+import { sum } from '../../../kernel/money.ts'
 import { findDiscountEver, loadProducts, type DiscountTable, type LoadedProduct } from '../../catalog/index.ts'
-import { isDiscountOver } from '../engine/discounts-over-time.ts'
-import { QuantityBeyondTiers } from '../engine/prices.ts'
-import { prorate, type Plan, type Proration } from '../engine/prorations.ts'
-import { reductionOf } from '../orders/issuing.ts'
-import { isPeriodRefunded, lockOpenOrders } from '../orders/orders.sql.ts'
-import { prepare } from '../renewals/collecting.ts'
-import { billLines, lineOf } from '../renewals/renewals.ts'
+import { isDiscountOver } from '../calc/discounts-over-time.ts'
+import { QuantityBeyondTiers } from '../calc/prices.ts'
+import { prorate, type Plan, type Proration } from '../calc/prorations.ts'
+import { reductionOf } from '../invoicing/issuing.ts'
+import { lockOpenOrders } from '../records/orders.sql.ts'
+import { limitCredits, recordProrations, type ChangeLine } from '../prorations/crediting.ts'
+import { isPeriodDisputed } from '../prorations/prorations.sql.ts'
+import { prepare } from '../invoicing/collecting.ts'
+import { billLines, lineOf } from '../invoicing/billing.ts'
 import { countTaken } from '../seats/seats.sql.ts'
-import { changesInterval, discountWith, labelOf, overtake, reshape, shapeOf, staticLines, type Shape } from './applying.ts'
-import { billable } from './telling.ts'
-import { changeTrial, changeWithin, refuseEnding, tellAgain, type Asking, type Wished } from './trials.ts'
-import { insertEntries, putUpdate, type Besides } from './updates.sql.ts'
+import { changesInterval, discountWith, labelOf, overtake, reshape, shapeOf, staticLines, type Shape } from '../invoicing/applying.ts'
+import { billable } from '../records/subscription-events.ts'
+import { changeTrial, changeWithin, needMethod, refuseEnding, tellAgain, type ChangeContext, type Wished } from './trials.ts'
+import { assignEntries, insertEntries, openEntries, putUpdate, type Besides } from '../records/subscription-updates.sql.ts'
 
 type Behavior = z.output<typeof SubscriptionProrationBehavior>
 
-/** What is left to do when a change has begun: nothing, or to charge for it first. */
+/** The payment that must succeed before a change is applied. Both fields are null if no payment is needed. */
 export interface Begun {
   readonly payment_id: string | null
   readonly method: string | null
 }
 export const nothingToPay: Begun = { payment_id: null, method: null }
 
-/** As many as a checkout sells. */
-const manySeats = 10_000
+/** Maximum number of seats per subscription. A checkout has the same limit. */
+const manySeats = accountLimits.seats_per_subscription
 
 const wrong = (field: string, problem: string, input: unknown) => new InvalidRequest(invalidAt(['body', field], problem, input))
 
-const behaviorOf = ({ seller }: Asking, wanted: Behavior | null | undefined): Behavior => {
+const behaviorOf = ({ seller }: ChangeContext, wanted: Behavior | null | undefined): Behavior => {
   if (wanted === 'reset' && !seller.feature_settings.reset_proration_behavior_enabled)
     throw new InvalidRequest(
       invalidAt(['body', 'proration_behavior'], 'This organization cannot restart periods. Choose invoice, prorate or next_period.', wanted),
@@ -49,20 +54,26 @@ const behaviorOf = ({ seller }: Asking, wanted: Behavior | null | undefined): Be
   return wanted ?? seller.subscription_settings.proration_behavior
 }
 
-/** What is asked for together with another product. */
+/** Options that a request combines with a new product. */
 export interface Together {
-  /** Only what anybody may buy, besides what one has. */
-  readonly publicOnly?: boolean
+  /**
+   * True if the customer requests the change in the portal. Only public products are allowed then, and a higher price
+   * is charged at once.
+   */
+  readonly portal?: boolean
   readonly besides?: Wished
   readonly trial_end?: Date | 'now' | null
 }
 
-/** Another product: one that recurs, is on sale, and can be paid for in the same currency. All that is asked for with it is one change, told once. */
+/**
+ * Changes the product. The new product must be recurring, not archived, and priced in the same currency. All parts of
+ * the request are one change with one event.
+ */
 export const changeProduct = async (
-  asking: Asking,
+  asking: ChangeContext,
   product_id: string,
   wanted: Behavior | null | undefined,
-  { publicOnly = false, besides = {}, trial_end = null }: Together = {},
+  { portal = false, besides = {}, trial_end = null }: Together = {},
 ): Promise<Begun> => {
   const { tx, subscription, loaded } = asking
   refuseEnding(subscription)
@@ -74,31 +85,33 @@ export const changeProduct = async (
     return nothingToPay
   }
   const product = (await loadProducts(tx, [{ tenant: subscription.organization_id, id: product_id }]))[0]
-  if (!product || (publicOnly && product.product.visibility !== 'public')) throw wrong('product_id', 'There is no product with this id.', product_id)
+  if (!product || (portal && product.product.visibility !== 'public')) throw wrong('product_id', 'There is no product with this id.', product_id)
   const shape = checkedShape(asking, product, behavior)
+  await refuseDisputed(asking)
   if (subscription.status === 'trialing' || trial_end !== null) {
-    await changeTrial(asking, shape, besides, trial_end)
+    await changeTrial(asking, shape, besides, trial_end, { portal })
     return nothingToPay
   }
   if (behavior === 'next_period') {
+    if (portal) await needMethodToCome(asking, shape)
     await wait(asking, { product_id, seats: null }, besides)
     return nothingToPay
   }
-  return change(asking, shape, behavior, { product_id, seats: shape.seats }, besides)
+  return change(asking, shape, behavior, { product_id, seats: shape.seats }, { portal, besides })
 }
 
-const checkedShape = ({ subscription, loaded }: Asking, product: LoadedProduct, behavior: Behavior): Shape => {
+const checkedShape = ({ subscription, loaded }: ChangeContext, product: LoadedProduct, behavior: Behavior): Shape => {
   const { id, is_archived, recurring_interval } = product.product
   if (is_archived) throw wrong('product_id', 'This product is archived.', id)
-  if (recurring_interval === null) throw wrong('product_id', 'This product is bought once, and cannot be subscribed to.', id)
+  if (recurring_interval === null) throw wrong('product_id', 'This is a one-time product. A subscription needs a recurring product.', id)
   const prices = product.prices.filter(({ price_currency }) => price_currency === subscription.currency)
   if (prices.length === 0) throw wrong('product_id', `This product has no price in ${subscription.currency}, the currency of the subscription.`, id)
   if (prices.some(({ amount_type }) => amount_type === 'custom'))
-    throw wrong('product_id', 'The price of this product is chosen by the buyer: it needs a checkout.', id)
+    throw wrong('product_id', 'The buyer chooses the price of this product, so it needs a checkout.', id)
   const seated = (one: readonly { amount_type: string }[]) => one.some(({ amount_type }) => amount_type === 'seat_based')
-  if (seated(loaded.prices) && !seated(prices)) throw wrong('product_id', 'This subscription has seats, and the product has none.', id)
+  if (seated(loaded.prices) && !seated(prices)) throw wrong('product_id', 'This subscription has seats, but the product is not priced per seat.', id)
   if (!seated(loaded.prices) && seated(prices) && behavior === 'next_period')
-    throw wrong('proration_behavior', 'A product with seats can only be taken at once.', behavior)
+    throw wrong('proration_behavior', 'A switch to a product with seats must take effect at once.', behavior)
   try {
     return shapeOf(loaded, product, null)!
   } catch (error) {
@@ -107,8 +120,13 @@ const checkedShape = ({ subscription, loaded }: Asking, product: LoadedProduct, 
   }
 }
 
-/** Another number of seats, within what the price allows. */
-export const changeSeats = async (asking: Asking, seats: number, wanted: Behavior | null | undefined): Promise<Begun> => {
+/** Changes the number of seats, within the limits of the price. */
+export const changeSeats = async (
+  asking: ChangeContext,
+  seats: number,
+  wanted: Behavior | null | undefined,
+  { portal = false }: Pick<Together, 'portal'> = {},
+): Promise<Begun> => {
   const { subscription, loaded } = asking
   refuseEnding(subscription)
   if (!billable.includes(subscription.status)) throw new InactiveSubscription()
@@ -116,46 +134,51 @@ export const changeSeats = async (asking: Asking, seats: number, wanted: Behavio
   if (!tiers) throw new NotASeatBasedSubscription()
   const least = tiers[0]!.min_seats
   const most = tiers.at(-1)!.max_seats ?? null
-  if (seats > manySeats) throw new AboveMaximumSeats(`${seats} seats were asked for, and nobody can have more than ${manySeats}.`)
-  if (seats < least) throw new BelowMinimumSeats(`${seats} seats were asked for, and at least ${least} can be bought.`)
-  if (most !== null && seats > most) throw new AboveMaximumSeats(`${seats} seats were asked for, and at most ${most} can be bought.`)
+  if (seats > manySeats) throw new AboveMaximumSeats(`Received ${seats} seats; the maximum is ${manySeats}.`)
+  if (seats < least) throw new BelowMinimumSeats(`Received ${seats} seats; at least ${least} can be bought.`)
+  if (most !== null && seats > most) throw new AboveMaximumSeats(`Received ${seats} seats; at most ${most} can be bought.`)
   const behavior = behaviorOf(asking, wanted)
-  const { tx, reach } = asking
+  const { tx, scope } = asking
   const { organization_id, id: subscription_id } = subscription
-  // The subscription is held: nobody is given one of them meanwhile.
+  // The subscription is locked, so no seat can be assigned meanwhile.
   const taken = await countTaken(tx, { organization_id, subscription_id, order_id: null }, tx.clock.business())
-  if (seats < taken) throw new SeatsAlreadyAssigned(`${seats} seats were asked for, and ${taken} are assigned. Revoke some of them first.`)
+  if (seats < taken) throw new SeatsAlreadyAssigned(`Received ${seats} seats, but ${taken} are assigned. Revoke some of them first.`)
   const { pending } = loaded
   if (seats === subscription.seats) {
     if (pending && (await overtake(tx, pending, 'seats'))) await tellAgain(asking)
     return nothingToPay
   }
+  await refuseDisputed(asking)
   if (behavior === 'next_period' && subscription.status !== 'trialing') {
-    if (pending?.product_id != null) await checkComing(asking, pending.product_id, seats)
+    const coming = pending?.product_id == null ? shapeOf(loaded, null, seats)! : await checkComing(asking, pending.product_id, seats)
+    if (portal) await needMethodToCome(asking, coming)
     await wait(asking, { product_id: pending?.product_id ?? null, seats })
     return nothingToPay
   }
   const shape = shapeOf(loaded, null, seats)!
   if (subscription.status === 'trialing') {
-    await reshape(tx, reach, { subscription, pending }, shape, null)
+    await reshape(tx, scope, { subscription, pending }, shape, null)
     return nothingToPay
   }
-  return change(asking, shape, behavior, { product_id: null, seats })
+  return change(asking, shape, behavior, { product_id: null, seats }, { portal })
 }
 
-/** Seats that wait together with another product must be sold with that one too. */
-const checkComing = async ({ tx, subscription, loaded }: Asking, product_id: string, seats: number): Promise<void> => {
+/** Checks that the scheduled product can be bought with this number of seats. Returns the resulting product, prices and seats. */
+const checkComing = async ({ tx, subscription, loaded }: ChangeContext, product_id: string, seats: number): Promise<Shape> => {
   const product = (await loadProducts(tx, [{ tenant: subscription.organization_id, id: product_id }]))[0]!
   try {
-    shapeOf(loaded, product, seats)
+    return shapeOf(loaded, product, seats) ?? shapeOf(loaded, null, seats)!
   } catch (error) {
-    if (error instanceof QuantityBeyondTiers) throw wrong('seats', `The product to come is not sold so. ${error.message}`, seats)
+    if (error instanceof QuantityBeyondTiers) throw wrong('seats', `The scheduled product does not allow this number of seats. ${error.message}`, seats)
     throw error
   }
 }
 
-/** Keeps a change for the next period: only what is wanted, for when and how much is known then. */
-const wait = async (asking: Asking, { product_id, seats }: { product_id: string | null; seats: number | null }, besides: Wished = {}): Promise<void> => {
+/**
+ * Stores a change for the next period. Only the request is stored: date and price are determined when that period
+ * begins.
+ */
+const wait = async (asking: ChangeContext, { product_id, seats }: { product_id: string | null; seats: number | null }, besides: Wished = {}): Promise<void> => {
   const { tx, subscription } = asking
   const { organization_id, id: subscription_id } = subscription
   await putUpdate(tx, {
@@ -175,59 +198,98 @@ const wait = async (asking: Asking, { product_id, seats }: { product_id: string 
   await changeWithin(asking, besides, null, { always: true })
 }
 
-/** Nothing is given back of what is not paid: a period that is still owed for is paid first. */
-const refuseUnpaid = async ({ tx, subscription }: Asking): Promise<void> => {
+/**
+ * Refuses a change while an order of the subscription is open. An unpaid period must be paid first, because nothing can
+ * be credited for it.
+ */
+const refuseUnpaid = async ({ tx, subscription }: ChangeContext): Promise<void> => {
   if ((await lockOpenOrders(tx, subscription)).length > 0)
-    throw new SubscriptionLocked('The current period is not paid for yet. Pay what is open first, or ask for the change with the next period.')
+    throw new SubscriptionLocked('The current period is not paid yet. Pay the open order first, or schedule the change for the next period.')
 }
 
-/** A change that counts from now on: what it costs or gives back waits for the next order, or is an order of its own. */
+/**
+ * Refuses a change while the payment of the current period is disputed. Otherwise the change could give a credit for
+ * money that the bank takes back.
+ */
+const refuseDisputed = async ({ tx, subscription }: ChangeContext): Promise<void> => {
+  if (await isPeriodDisputed(tx, subscription))
+    throw new SubscriptionLocked(
+      'The payment for the current period is disputed. Until the dispute is decided, the plan and the seats cannot change. Canceling is possible.',
+    )
+}
+
+/** Requires a payment method for a change at the next period that costs more or changes the billing interval. */
+const needMethodToCome = async (asking: ChangeContext, shape: Shape): Promise<void> => {
+  const { subscription } = asking
+  if (shape.amount > subscription.amount || (shape.amount > 0 && changesInterval(subscription, shape))) await needMethod(asking)
+}
+
+/**
+ * Applies a change from now on. With `prorate`, the difference is billed with the next order. Otherwise the change gets
+ * its own order, which also bills open entries. In the portal, a higher price is always charged at once, even if the
+ * seller's default is `prorate`.
+ */
 const change = async (
-  asking: Asking,
+  asking: ChangeContext,
   shape: Shape,
   behavior: Behavior,
   wish: { product_id: string | null; seats: number | null },
-  besides: Wished = {},
+  { portal = false, besides = {} }: Pick<Together, 'portal' | 'besides'> = {},
 ): Promise<Begun> => {
-  const { tx, reach, subscription, loaded } = asking
+  const { tx, scope, subscription, loaded } = asking
   const { pending } = loaded
   await refuseUnpaid(asking)
   const now = tx.clock.business()
   const restarts = behavior === 'reset' || changesInterval(subscription, shape)
   const { billed, counted, discount } = await discountsOf(asking, shape, besides, restarts)
-  const lines = prorations(asking, shape, behavior, { billed, counted, refunded: await isPeriodRefunded(tx, subscription) })
+  const wanted = prorations(asking, shape, behavior, { billed, counted })
+  const paysNow = portal && (shape.amount > subscription.amount || sum(wanted.map(({ amount }) => amount)) > 0)
+  if (paysNow) await needMethod(asking)
+  const credited = await limitCredits(tx, subscription, wanted)
+  const lines = credited.filter(({ amount }) => amount !== 0)
   const others: Wished = { ...besides, ...discount, period_discount_id: counted?.id ?? null }
   const { organization_id, id: subscription_id, currency } = subscription
-  if (behavior === 'prorate' && !restarts) {
+  const period_start = restarts ? now : subscription.current_period_start
+  const waits = behavior === 'prorate' && !restarts && !paysNow
+  if (waits || lines.length === 0) {
+    const entry_ids = credited.map(({ amount }) => (amount === 0 ? null : newId(tx.clock.wall())))
     await insertEntries(
       tx,
-      lines.map((line, position) => ({
-        ...line,
-        position,
-        organization_id,
-        id: newId(tx.clock.wall()),
-        created_at: now,
-        subscription_id,
-        currency,
-        order_id: null,
-      })),
+      credited.flatMap(({ product_price_id, label, amount }, position) =>
+        amount === 0
+          ? []
+          : [
+              {
+                organization_id,
+                id: entry_ids[position]!,
+                created_at: now,
+                subscription_id,
+                product_price_id,
+                position,
+                label,
+                amount,
+                currency,
+                order_id: null,
+              },
+            ],
+      ),
     )
-    await reshape(tx, reach, { subscription, pending }, shape, null, others)
+    await recordProrations(tx, subscription, credited, period_start, { entry_ids })
+    await reshape(tx, scope, { subscription, pending }, shape, restarts ? now : null, others)
     return nothingToPay
   }
-  const restarts_at = restarts ? now : null
-  const issued =
-    lines.length === 0
-      ? undefined
-      : await billLines({ ...asking, loaded: { ...loaded, product: shape.product, discount: null } }, lines.map(lineOf), {
-          billing_reason: 'subscription_update',
-          seats: shape.seats,
-        })
-  if (issued?.order.status !== 'pending') {
-    await reshape(tx, reach, { subscription, pending }, shape, restarts_at, others)
+  const waiting = await openEntries(tx, subscription)
+  const issued = await billLines({ ...asking, loaded: { ...loaded, product: shape.product, discount: null } }, [...waiting, ...lines].map(lineOf), {
+    billing_reason: 'subscription_update',
+    seats: shape.seats,
+  })
+  await assignEntries(tx, waiting, issued.order.id)
+  await recordProrations(tx, subscription, credited, period_start, { order_id: issued.order.id })
+  if (issued.order.status !== 'pending') {
+    await reshape(tx, scope, { subscription, pending }, shape, restarts ? now : null, others)
     return nothingToPay
   }
-  // It happens when it is paid for, with all that was asked for along with it; whoever hears of the payment sees to it.
+  // Stores the change with all its parts. It is applied when its payment succeeds.
   await putUpdate(tx, {
     organization_id,
     id: newId(tx.clock.wall()),
@@ -246,15 +308,19 @@ const change = async (
     order_id: issued.order.id,
   })
   const attempt = await prepare(tx, issued, subscription, 'purchase')
-  if (!attempt) throw new PaymentFailed('There is no payment method to charge, so nothing was changed. The customer can add one.')
+  if (!attempt)
+    throw portal
+      ? new PaymentMethodRequired()
+      : new PaymentFailed('There is no payment method to charge, so nothing was changed. The customer must add one first.')
   return { payment_id: attempt.payment.id, method: attempt.method }
 }
 
 /**
- * The discount that the period was billed with; the one that counts for what is left of it, or for the one that begins
- * now; and the one that there is afterwards. A period under way keeps the discount that it began with; one that begins now has what is there from now on.
+ * Returns three discounts. `billed` is the one that the current period was billed with. `counted` applies to the new
+ * plan for the rest of the period, or to a period that begins now. `discount` is the discount of the subscription after
+ * the change. A period that continues keeps its discount. A period that begins now uses the discount after the change.
  */
-const discountsOf = async ({ tx, subscription }: Asking, shape: Shape, besides: Wished, restarts: boolean) => {
+const discountsOf = async ({ tx, subscription }: ChangeContext, shape: Shape, besides: Wished, restarts: boolean) => {
   const { organization_id, discount_id, discount_applied_at, period_discount_id } = subscription
   const now = tx.clock.business()
   const to = shape.product.product.id
@@ -271,16 +337,18 @@ const discountsOf = async ({ tx, subscription }: Asking, shape: Shape, besides: 
   }
 }
 
-/** What the change costs and gives back, line by line. */
+/**
+ * Computes the charges and credits of a change, line by line. Assumes that the whole period was paid: `limitCredits`
+ * reduces the credits afterwards.
+ */
 const prorations = (
-  { tx, subscription, loaded }: Asking,
+  { tx, subscription, loaded }: ChangeContext,
   shape: Shape,
   behavior: Behavior,
-  { billed, counted, refunded }: Record<'billed' | 'counted', DiscountTable | null> & { refunded: boolean },
-) => {
+  { billed, counted }: Record<'billed' | 'counted', DiscountTable | null>,
+): ChangeLine[] => {
   const fixed = (lines: Shape['lines']) => lines.filter(({ amount_type }) => amount_type !== 'custom')
-  // What was given back already is not given back again.
-  const before: Plan = { lines: refunded ? [] : fixed(staticLines(loaded.prices, subscription)), discount: billed && reductionOf(billed) }
+  const before: Plan = { lines: fixed(staticLines(loaded.prices, subscription)), discount: billed && reductionOf(billed) }
   const after: Plan = { lines: fixed(shape.lines), discount: counted && reductionOf(counted) }
   const found = prorate({
     currency: subscription.currency,

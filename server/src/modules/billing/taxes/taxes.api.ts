@@ -1,8 +1,8 @@
 import { getTaxSettings, updateTaxSettings } from '@bursar/contract'
 import { read, write } from '../../handlers.ts'
-import { find, update } from './taxes.ts'
+import { requireTaxes, updateTaxes } from './taxes.ts'
 
 export const operations = [
-  read(getTaxSettings, (db, { reach, query }) => find(db, reach, query.organization_id)),
-  write(updateTaxSettings, (tx, { reach, body }) => update(tx, reach, body)),
+  read(getTaxSettings, (db, { scope, query }) => requireTaxes(db, scope, query.organization_id)),
+  write(updateTaxSettings, (tx, { scope, body }) => updateTaxes(tx, scope, body)),
 ]

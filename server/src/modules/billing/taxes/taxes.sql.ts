@@ -1,5 +1,6 @@
 import type { TaxProviderName } from '@bursar/contract'
 import { sql } from 'kysely'
+import { writeRow } from '../../../platform/postgres/locks.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 export interface TaxSettingsTable {
@@ -36,7 +37,7 @@ export const listRates = (db: Db, organization_id: string): Promise<TaxRateTable
     .orderBy('state', (by) => by.asc().nullsFirst())
     .execute()
 
-/** A country's rates, and where the seller is. */
+/** Returns the seller's tax rates for a country, and the country of the seller. */
 export const findRates = async (db: Db, organization_id: string, country: string): Promise<{ seller_country: string | null; rates: TaxRateTable[] }> => {
   const rows = await db.q
     .selectFrom('organizations as o')
@@ -44,21 +45,25 @@ export const findRates = async (db: Db, organization_id: string, country: string
     .select(['o.country as seller_country', 'r.id', 'r.country', 'r.state', 'r.rate', 'r.reverse_charge'])
     .where('o.id', '=', organization_id)
     .execute()
-  // Without any rate there is one row, which says where the seller is.
+  // Without rates, the join still returns one row with the seller's country.
   const rates = rows.flatMap(({ seller_country: _, ...rate }) => (rate.id === null ? [] : [{ ...rate, organization_id } as TaxRateTable]))
   return { seller_country: rows[0]!.seller_country, rates }
 }
 
-/** Writes the settings, and holds them: one list of rates is replaced at a time. */
+/**
+ * Inserts or updates the settings. Locks the settings row, so that concurrent updates replace the list of rates one
+ * after the other.
+ */
 export const putSettings = async (tx: Tx, settings: TaxSettingsTable): Promise<Locked<TaxSettingsTable>> =>
-  (await tx.q
-    .insertInto('tax_settings')
-    .values(settings)
-    .onConflict((present) => present.column('organization_id').doUpdateSet({ modified_at: settings.modified_at, provider: settings.provider }))
-    .returningAll()
-    .executeTakeFirstOrThrow()) as Locked<TaxSettingsTable>
+  await writeRow(
+    tx.q
+      .insertInto('tax_settings')
+      .values(settings)
+      .onConflict((present) => present.column('organization_id').doUpdateSet({ modified_at: settings.modified_at, provider: settings.provider }))
+      .returningAll(),
+  )
 
-/** Afterwards these rates are there and no others. What stays the same is not touched, so that the audit log tells what changed. */
+/** Replaces the tax rates. Leaves unchanged rates untouched, so that the audit log shows only real changes. */
 export const replaceRates = async (tx: Tx, { organization_id }: Locked<TaxSettingsTable>, rates: readonly TaxRateTable[]): Promise<void> => {
   await tx.q
     .deleteFrom('tax_rates')

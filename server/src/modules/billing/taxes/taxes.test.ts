@@ -21,7 +21,7 @@ const ask = (organization_id: string, given: Partial<TaxQuestion> = {}): TaxQues
 })
 const quote = (question: TaxQuestion, provider: TaxProvider | null = null) => quoteTax(world.api.postgres.db, provider, question)
 
-test('settings are read, replaced as a whole, and told in the audit log', async () => {
+test('returns the tax settings, replaces them as a whole and writes changes to the audit log', async () => {
   const { api, organization } = await world.shop()
   expect(await api.call(getTaxSettings, { query: {} })).toEqual({ organization_id: organization.id, modified_at: null, provider: 'none', rates: [] })
   const first = await api.call(updateTaxSettings, {
@@ -55,11 +55,11 @@ test('settings are read, replaced as a whole, and told in the audit log', async 
     { country: 'DE', state: null, rate: '20.5', reverse_charge: true },
     { country: 'US', state: null, rate: '0', reverse_charge: false },
   ])
-  const entry = await eventually('the change is in the log', async () => {
+  const entry = await eventually('the change is in the audit log', async () => {
     const { items } = await api.call(listAuditLog, { query: { operation: ['tax-settings:update'] } })
     return items.length === 2 && items[0]
   })
-  // What stayed is not told.
+  // Unchanged rates are not in the log.
   expect(entry.changes.map(({ resource, action }) => `${resource} ${action}`).toSorted()).toEqual([
     'tax_rates deleted',
     'tax_rates deleted',
@@ -72,7 +72,7 @@ test('settings are read, replaced as a whole, and told in the audit log', async 
   expect((await api.call(updateTaxSettings, { body: { provider: 'none', rates: [] } })).rates).toEqual([])
 })
 
-test('a list that makes no sense is refused, all of it at once', async () => {
+test('rejects an invalid list of tax rates and reports all of its problems', async () => {
   const { api } = await world.shop()
   const places = async (body: object) => {
     const answer = await api.sendRaw(updateTaxSettings, { body })
@@ -110,7 +110,7 @@ test('a list that makes no sense is refused, all of it at once', async () => {
   expect(await api.call(getTaxSettings, { query: {} })).toMatchObject({ provider: 'none', rates: [] })
 })
 
-test('only those who look after money see them, and only those who run the organization change them', async () => {
+test('lets finance roles read the tax settings, and only owners and admins change them', async () => {
   const owner = await world.person()
   const organization = await world.organization({ owner: owner.id })
   const body = { organization_id: organization.id, provider: 'rates' as const, rates: [german] }
@@ -133,7 +133,7 @@ test('only those who look after money see them, and only those who run the organ
   expect([(await reader.sendRaw(getTaxSettings, {})).status, (await reader.sendRaw(updateTaxSettings, { body: own })).status]).toEqual([200, 403])
 })
 
-test('whoever belongs to several organizations says which', async () => {
+test('requires the organization id from members of several organizations', async () => {
   const person = await world.person()
   const [one, another] = [await world.organization({ owner: person.id }), await world.organization({ owner: person.id })]
   const api = world.client({ token: (await person.token()).secret })
@@ -144,7 +144,7 @@ test('whoever belongs to several organizations says which', async () => {
   expect([await read(one.id), await read(another.id)]).toEqual([1, 0])
 })
 
-test('of lists that are put at once, one stands whole', async () => {
+test('stores one complete list of tax rates under concurrent updates', async () => {
   const { api } = await world.shop()
   const lists = Array.from({ length: 6 }, (_, at) =>
     (['DE', 'FR', 'IT', 'ES'] as const).slice(at % 3).map((country) => ({ country, rate: `${at + 1}`, reverse_charge: false })),
@@ -156,7 +156,7 @@ test('of lists that are put at once, one stands whole', async () => {
   expect(rates).toHaveLength(lists[Number(rates[0]!.rate) - 1]!.length)
 })
 
-test('a sale is taxed as the seller has set it', async () => {
+test("quotes the tax by the seller's settings", async () => {
   const { api, organization } = await world.shop()
   expect(await quote(ask(organization.id))).toEqual({ rate: 0, behavior: 'inclusive', jurisdiction: 'DE', reason: 'not_collecting' })
   await api.call(updateTaxSettings, { body: { provider: 'rates', rates: [german, { country: 'US', state: 'US-NY', rate: '8.875', reverse_charge: false }] } })
@@ -164,23 +164,23 @@ test('a sale is taxed as the seller has set it', async () => {
   const newYork = ask(organization.id, { address: { country: 'US', state: 'NY' } })
   expect(await quote(newYork)).toEqual({ rate: 88_750, behavior: 'exclusive', jurisdiction: 'US-NY', reason: 'standard_rated' })
   expect(await quote({ ...newYork, behavior_option: 'inclusive' })).toMatchObject({ behavior: 'inclusive' })
-  // A seller who is nowhere cannot be abroad.
+  // Without a seller country, no sale is cross-border.
   const company = ask(organization.id, { tax_id: { value: 'DE136695976', format: 'eu_vat' } })
   expect(await quote(company)).toMatchObject({ rate: 190_000 })
   await api.call(updateOrganization, { params: { id: organization.id }, body: { country: 'FR' } })
   expect(await quote(company)).toEqual({ rate: 0, behavior: 'inclusive', jurisdiction: 'DE', reason: 'reverse_charge' })
   await api.call(updateOrganization, { params: { id: organization.id }, body: { country: 'DE' } })
   expect(await quote(company)).toMatchObject({ rate: 190_000, reason: 'standard_rated' })
-  // Rates are kept while they are not used.
+  // The rates stay stored while tax collection is off.
   await api.call(updateTaxSettings, { body: { provider: 'none', rates: [german] } })
   expect(await quote(ask(organization.id))).toMatchObject({ rate: 0, reason: 'not_collecting' })
-  // Within a transaction, too; and each seller by its own.
+  // The quote also works within a transaction, and each seller has its own rates.
   const other = await world.shop()
   await other.api.call(updateTaxSettings, { body: { provider: 'rates', rates: [{ ...german, rate: '7' }] } })
   expect(await world.transactAsWorker((tx) => quoteTax(tx, null, ask(other.organization.id)))).toMatchObject({ rate: 70_000 })
 })
 
-test('what is not known is not taken for no tax', async () => {
+test('never treats an unknown tax as zero', async () => {
   const { organization } = await world.shop()
   expect(await quote(ask(organization.id, { address: null }))).toBeNull()
   const silent: TaxProvider = {

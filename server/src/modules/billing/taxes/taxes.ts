@@ -2,7 +2,7 @@ import { invalidAt, InvalidRequest, readState, type Invalid, type TaxProviderNam
 import type { z } from 'zod'
 import { openRates } from '../../../gateways/tax/rates.ts'
 import { none, TaxUnavailable, type TaxProvider, type TaxQuestion, type TaxQuote } from '../../../gateways/tax/tax.ts'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import { chooseOrganization, permit } from '../../organizations/index.ts'
@@ -16,8 +16,8 @@ const providers: Record<TaxProviderName, (db: Db) => TaxProvider> = {
 }
 
 /**
- * What tax is due on a sale, by the given provider or by the one that the seller chose. Null: not known yet, because the
- * buyer's address is not. What cannot be found out throws; it is never taken for no tax.
+ * Quotes the tax on a sale. Uses the given provider, or else the one in the seller's settings. Returns null while the
+ * buyer's address is unknown. Throws if the tax cannot be determined, and never treats that as zero tax.
  */
 export const quoteTax = async (db: Db, provider: TaxProvider | null, question: TaxQuestion): Promise<TaxQuote | null> => {
   const { address, organization_id } = question
@@ -29,38 +29,44 @@ export const quoteTax = async (db: Db, provider: TaxProvider | null, question: T
   return quote
 }
 
-/** It cannot be told what tax is due, by a seller who collects it: the customer's address does not say enough. */
+/** Thrown if the seller collects tax, and the customer's address does not suffice to determine it. */
 export class TaxUnknown extends Error {
   override readonly name = 'TaxUnknown'
 }
 
-/** The same where somebody is billed who is not there: an answer, or nothing is billed. */
+/**
+ * Quotes the tax for an off-session charge. If the seller collects tax and the tax is unknown, throws `TaxUnknown`
+ * instead of returning null. Nothing is therefore billed without tax.
+ */
 export const needTax = async (db: Db, question: TaxQuestion): Promise<TaxQuote | null> => {
   const quote = await quoteTax(db, null, question)
   if (quote === null && ((await findSettings(db, question.organization_id))?.provider ?? 'none') !== 'none')
-    throw new TaxUnknown('the address of the customer does not tell which tax is due')
+    throw new TaxUnknown('the tax cannot be computed from the address of the customer')
   return quote
 }
 
-/** The settings of one organization; without any, no tax is collected. */
-export const find = async (db: Db, reach: Reach, wanted: string | undefined): Promise<TaxSettings> => {
-  const ids = organizationIds(reach, wanted === undefined ? [] : [wanted])
+/** Returns the tax settings of one organization. By default no tax is collected. */
+export const requireTaxes = async (db: Db, scope: TenantScope, wanted: string | undefined): Promise<TaxSettings> => {
+  const ids = organizationIds(scope, wanted === undefined ? [] : [wanted])
   if (ids.length !== 1) {
-    const problem = ids.length === 0 ? 'You do not belong to an organization with this id.' : 'You belong to several organizations: say which.'
+    const problem = ids.length === 0 ? 'You do not belong to an organization with this id.' : 'You belong to several organizations. Give organization_id.'
     throw new InvalidRequest({ ...invalidAt(['query', 'organization_id'], problem, wanted), type: ids.length === 0 ? 'value_error' : 'missing' })
   }
   const organization_id = ids[0]!
-  permit(reach, organization_id, 'finance:read')
+  permit(scope, organization_id, 'finance:read')
   return present(organization_id, await findSettings(db, organization_id), await listRates(db, organization_id))
 }
 
-/** Replaces all there is, at once: a sale is taxed by the old list or by the new one. */
-export const update = async (tx: Tx, reach: Reach, body: Update): Promise<TaxSettings> => {
-  const organization_id = chooseOrganization(reach, body.organization_id ?? undefined)
-  permit(reach, organization_id, 'finance:manage')
+/**
+ * Replaces all tax settings in one transaction. Each sale is therefore taxed either by the old list of rates or by the
+ * new one.
+ */
+export const updateTaxes = async (tx: Tx, scope: TenantScope, body: Update): Promise<TaxSettings> => {
+  const organization_id = chooseOrganization(scope, body.organization_id ?? undefined)
+  permit(scope, organization_id, 'finance:manage')
   const problems = body.rates.flatMap((rate, at) => problemsOf(body.rates, rate, at))
   if (problems.length > 0) throw new InvalidRequest(problems)
-  const settings = await putSettings(tx, { organization_id, modified_at: tx.clock.business(), provider: body.provider })
+  const settings = await putSettings(tx, { organization_id, modified_at: tx.clock.wall(), provider: body.provider })
   const rates = body.rates.map(({ country, state = null, rate, reverse_charge }) => ({
     organization_id,
     id: newId(tx.clock.wall()),
@@ -76,13 +82,16 @@ export const update = async (tx: Tx, reach: Reach, body: Update): Promise<TaxSet
 const problemsOf = (rates: Update['rates'], { country, state = null }: Update['rates'][number], at: number): Invalid[] => {
   const where = (field: string) => ['body', 'rates', at, field]
   if (state !== null && readState(country, state) !== state)
-    return [invalidAt(where('state'), `This is no state of ${country} that has taxes of its own: use the form US-CA or CA-ON, or leave it out.`, state)]
+    return [invalidAt(where('state'), `${country} has no such state with its own taxes. Use the form US-CA or CA-ON, or leave it out.`, state)]
   if (rates.slice(0, at).some((earlier) => earlier.country === country && (earlier.state ?? null) === state))
-    return [invalidAt(where(state === null ? 'country' : 'state'), 'This place is in the list already.', state ?? country)]
+    return [invalidAt(where(state === null ? 'country' : 'state'), 'The list already has a rate for this place.', state ?? country)]
   return []
 }
 
-/** The finest rate that can be told, a ten-thousandth of a percent, is one part per million. */
+/**
+ * Parts per million in one percent. The finest rate that can be set, a ten-thousandth of a percent, is one part per
+ * million.
+ */
 const partsPerPercent = 10_000
 
 const present = (organization_id: string, settings: TaxSettingsTable | undefined, rates: readonly TaxRateTable[]): TaxSettings => ({
@@ -90,7 +99,7 @@ const present = (organization_id: string, settings: TaxSettingsTable | undefined
   modified_at: settings?.modified_at ?? null,
   provider: settings?.provider ?? 'none',
   rates: rates.map(({ country, state, rate, reverse_charge }) => ({
-    // Only countries of the contract are ever stored.
+    // Only countries of the API contract are ever stored.
     country: country as TaxSettings['rates'][number]['country'],
     state,
     rate: String(rate / partsPerPercent),

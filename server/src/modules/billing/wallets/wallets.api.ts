@@ -4,14 +4,14 @@ import { read } from '../../handlers.ts'
 import { findWalletOf, listWalletsOf } from './wallets.sql.ts'
 
 export const operations = [
-  read(listPortalWallets, async (db, { actor, reach, query }) => {
+  read(listPortalWallets, async (db, { actor, scope, query }) => {
     allow(actor.role, 'billing:read')
-    const { items, total, next_cursor } = await listWalletsOf(db, reach, actor.customer_id, query)
+    const { items, total, next_cursor } = await listWalletsOf(db, scope, actor.customer_id, query)
     return paginate(query, items, total, next_cursor)
   }),
-  read(getPortalWallet, async (db, { actor, reach, params }) => {
+  read(getPortalWallet, async (db, { actor, scope, params }) => {
     allow(actor.role, 'billing:read')
-    const wallet = await findWalletOf(db, reach, actor.customer_id, params.id)
+    const wallet = await findWalletOf(db, scope, actor.customer_id, params.id)
     if (!wallet) throw new ResourceNotFound()
     return wallet
   }),

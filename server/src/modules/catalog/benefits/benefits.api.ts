@@ -2,20 +2,22 @@ import { createBenefit, deleteBenefit, getBenefit, listBenefits, paginate, Resou
 import { read, write } from '../../handlers.ts'
 import { confine, permit } from '../../organizations/index.ts'
 import { findBenefit, listBenefits as list } from './benefits.sql.ts'
-import { create, present, remove, update } from './benefits.ts'
+import * as benefits from './benefits.ts'
 
 export const operations = [
-  read(listBenefits, async (db, { reach, query }) => {
-    const { items, total, next_cursor } = await list(db, confine(reach, 'products:read'), query)
-    return paginate(query, items.map(present), total, next_cursor)
+  read(listBenefits, async (db, { scope, query }) => {
+    const { items, total, next_cursor } = await list(db, confine(scope, 'products:read'), query)
+    return paginate(query, items.map(benefits.presentBenefit), total, next_cursor)
   }),
-  write(createBenefit, async (tx, { reach, body, platform }) => present(await create(tx, reach, platform, body))),
-  read(getBenefit, async (db, { reach, params }) => {
-    const benefit = await findBenefit(db, reach, params.id)
+  write(createBenefit, async (tx, { scope, body, platform }) => benefits.presentBenefit(await benefits.createBenefit(tx, scope, platform, body))),
+  read(getBenefit, async (db, { scope, params }) => {
+    const benefit = await findBenefit(db, scope, params.id)
     if (!benefit) throw new ResourceNotFound()
-    permit(reach, benefit.organization_id, 'products:read')
-    return present(benefit)
+    permit(scope, benefit.organization_id, 'products:read')
+    return benefits.presentBenefit(benefit)
   }),
-  write(updateBenefit, async (tx, { reach, params, body, platform }) => present(await update(tx, reach, platform, params.id, body))),
-  write(deleteBenefit, (tx, { reach, params }) => remove(tx, reach, params.id)),
+  write(updateBenefit, async (tx, { scope, params, body, platform }) =>
+    benefits.presentBenefit(await benefits.updateBenefit(tx, scope, platform, params.id, body)),
+  ),
+  write(deleteBenefit, (tx, { scope, params }) => benefits.deleteBenefit(tx, scope, params.id)),
 ]

@@ -1,8 +1,9 @@
 import type { Benefit, Metadata, PageRequest } from '@bursar/contract'
 import { sql } from 'kysely'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
+import { lockRow } from '../../../platform/postgres/locks.ts'
 import { listRows, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { anyOf, containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { anyOf, containing, json, metadataHas, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 export interface BenefitTable {
@@ -37,12 +38,13 @@ const list = {
     created_at: { expression: 'created_at', type: 'timestamptz' },
     description: { expression: 'description', type: 'text' },
     type: { expression: 'type', type: 'text' },
-    // Nobody can put them into an order of their own yet: it is that of making.
+    // A user-defined order is not supported yet, so `user_order` sorts by creation time.
     user_order: { expression: 'created_at', type: 'timestamptz' },
   },
 } satisfies ListSpec<string>
 
-const live = (db: Db, reach: Reach) => db.q.selectFrom('benefits').selectAll().where('organization_id', '=', withinReach(reach)).where('deleted_at', 'is', null)
+const live = (db: Db, scope: TenantScope) =>
+  db.q.selectFrom('benefits').selectAll().where('organization_id', '=', inScope(scope)).where('deleted_at', 'is', null)
 
 export interface BenefitFilters {
   readonly organization_id: readonly string[]
@@ -53,20 +55,21 @@ export interface BenefitFilters {
   readonly metadata?: Record<string, string[]> | undefined
 }
 
-export const listBenefits = (db: Db, reach: Reach, query: BenefitFilters & PageRequest & { sorting: readonly string[] }) => {
+export const listBenefits = (db: Db, scope: TenantScope, query: BenefitFilters & PageRequest & { sorting: readonly string[] }) => {
   const filters = [...anyOf('type', query.type, 'text'), ...anyOf('id', query.id)]
   if (query.exclude_id.length > 0) filters.push(sql`id <> all(${query.exclude_id}::uuid[])`)
   if (query.query) filters.push(sql`description ilike ${containing(query.query)}`)
   filters.push(...metadataHas(query.metadata))
-  const ids = organizationIds(reach, query.organization_id)
-  return listRows(db, list, ids, query, filters, (found) => live(db, reach).where('id', 'in', found).execute())
+  const ids = organizationIds(scope, query.organization_id)
+  return listRows(db, list, ids, query, filters, (found) => live(db, scope).where('id', '=', oneOf(found)).execute())
 }
 
-export const findBenefit = (db: Db, reach: Reach, id: string): Promise<BenefitTable | undefined> => live(db, reach).where('id', '=', id).executeTakeFirst()
+export const findBenefit = (db: Db, scope: TenantScope, id: string): Promise<BenefitTable | undefined> =>
+  live(db, scope).where('id', '=', id).executeTakeFirst()
 
-/** Holds the benefit: it changes by one caller at a time, and no product takes it up meanwhile. */
-export const lockBenefit = async (tx: Tx, reach: Reach, id: string): Promise<Locked<BenefitTable> | undefined> =>
-  (await live(tx, reach).where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<BenefitTable> | undefined
+/** Locks the benefit. Serializes its changes. Transactions that add the benefit to a product wait for the lock. */
+export const lockBenefit = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<BenefitTable> | undefined> =>
+  await lockRow(live(tx, scope).where('id', '=', id), 'update')
 
 const stored = <T extends Partial<BenefitTable>>(changes: T) => ({
   ...changes,
@@ -90,7 +93,7 @@ export const detachBenefit = async (tx: Tx, benefit: Locked<BenefitTable>): Prom
   await tx.q.deleteFrom('product_benefits').where('organization_id', '=', benefit.organization_id).where('benefit_id', '=', benefit.id).execute()
 }
 
-/** The living benefits among the ids. They are held as they are until the transaction ends. */
+/** Returns the benefits with these ids that are not deleted. Locks them in share mode until the transaction ends. */
 export const holdBenefits = async (tx: Tx, organization_id: string, ids: readonly string[]): Promise<BenefitTable[]> =>
   ids.length === 0
     ? []
@@ -98,7 +101,7 @@ export const holdBenefits = async (tx: Tx, organization_id: string, ids: readonl
         .selectFrom('benefits')
         .selectAll()
         .where('organization_id', '=', organization_id)
-        .where('id', 'in', [...ids])
+        .where('id', '=', oneOf(ids))
         .where('deleted_at', 'is', null)
         .forShare()
         .execute()
@@ -106,14 +109,13 @@ export const holdBenefits = async (tx: Tx, organization_id: string, ids: readonl
 export const replaceBenefits = async (tx: Tx, product: { organization_id: string; id: string }, benefits: readonly string[]): Promise<void> => {
   const { organization_id, id } = product
   await tx.q.deleteFrom('product_benefits').where('organization_id', '=', organization_id).where('product_id', '=', id).execute()
-  if (benefits.length > 0)
-    await tx.q
-      .insertInto('product_benefits')
-      .values(benefits.map((benefit_id, position) => ({ organization_id, product_id: id, benefit_id, position })))
-      .execute()
+  if (benefits.length === 0) return
+  await sql`
+    insert into product_benefits (organization_id, product_id, benefit_id, position)
+    select ${organization_id}, ${id}, l.id, l.place - 1 from unnest(${benefits}::uuid[]) with ordinality l (id, place)`.execute(tx.q)
 }
 
-/** What a product gives, in its order. It is held as it is until the transaction ends: nothing is given that is deleted meanwhile. */
+/** Returns the benefits of a product, in the product's order. Locks them in share mode, so that no deleted benefit is granted. */
 export const holdBenefitsOf = async (tx: Tx, organization_id: string, product_id: string): Promise<BenefitTable[]> => {
   const { rows } = await sql<BenefitTable>`
     select b.* from product_benefits a join benefits b on b.organization_id = a.organization_id and b.id = a.benefit_id
@@ -122,7 +124,7 @@ export const holdBenefitsOf = async (tx: Tx, organization_id: string, product_id
   return rows
 }
 
-/** Whether a product gives anything at all. */
+/** Returns true if a product has any benefits. */
 export const givesBenefits = async (db: Db, organization_id: string, product_id: string): Promise<boolean> =>
   (await db.q
     .selectFrom('product_benefits')
@@ -132,22 +134,9 @@ export const givesBenefits = async (db: Db, organization_id: string, product_id:
     .limit(1)
     .executeTakeFirst()) !== undefined
 
-/** Benefits as they are, deleted or not: what was given of them outlives them. */
+/** Loads benefits, including deleted ones, because the grants of a deleted benefit are still shown. */
 export const loadBenefits = async (db: Db, keys: readonly Key[]): Promise<BenefitTable[]> => {
   if (keys.length === 0) return []
   const { tenants, ids } = sidesOf(keys)
-  return db.q.selectFrom('benefits').selectAll().where('organization_id', 'in', tenants).where('id', 'in', ids).execute()
+  return db.q.selectFrom('benefits').selectAll().where('organization_id', '=', oneOf(tenants)).where('id', '=', oneOf(ids)).execute()
 }
-
-/** The benefits of many products, each in the product's order. */
-export const benefitsOf = async (db: Db, tenants: readonly string[], products: readonly string[]): Promise<(BenefitTable & { product_id: string })[]> =>
-  db.q
-    .selectFrom('product_benefits as a')
-    .innerJoin('benefits as b', (on) => on.onRef('b.organization_id', '=', 'a.organization_id').onRef('b.id', '=', 'a.benefit_id'))
-    .selectAll('b')
-    .select('a.product_id')
-    .where('a.organization_id', 'in', [...tenants])
-    .where('a.product_id', 'in', [...products])
-    .where('b.deleted_at', 'is', null)
-    .orderBy('a.position')
-    .execute()

@@ -24,7 +24,7 @@ afterAll(() => world.close())
 
 const note = { type: 'custom' as const, description: 'A secret handshake', properties: { note: 'Psst' } }
 
-test('every kind that can be given today is defined, read, listed, changed and deleted, and says so [S1-16]', async () => {
+test('creates, reads, lists, updates and deletes benefits of every supported type, and emits events [S1-16]', async () => {
   const { api, organization, events } = await world.shop()
   const meter = await api.call(createMeter, { body: { name: 'Calls', filter: { conjunction: 'and', clauses: [] }, aggregation: { func: 'count' } } })
   const guild_token = world.platform.sealer.seal(new Secret('42'), `discord:${organization.id}`)
@@ -61,7 +61,7 @@ test('every kind that can be given today is defined, read, listed, changed and d
     body: { type: 'custom', description: 'A wink', visibility: 'draft', properties: { note: null } } as never,
   })
   expect(changed).toMatchObject({ description: 'A wink', visibility: 'draft', properties: { note: null }, metadata: { kind: 'custom' } })
-  // A meter that a benefit counts on stays.
+  // A meter that a benefit refers to cannot be archived.
   const archive = () => api.send(updateMeter, { params: { id: meter.id }, body: { is_archived: true } })
   expect((await archive()).status).toBe(422)
   expect((await api.send(deleteBenefit, { params: { id: made[3]!.id } })).status).toBe(204)
@@ -72,7 +72,7 @@ test('every kind that can be given today is defined, read, listed, changed and d
   expect(told.at(-1)!.data).toMatchObject({ id: made[3]!.id, is_deleted: true })
 })
 
-test('what cannot be given is refused, and says where', async () => {
+test('rejects an invalid benefit with the location of the problem', async () => {
   const { api, organization } = await world.shop()
   const other = await world.shop()
   const foreign = await other.api.call(createMeter, { body: { name: 'Theirs', filter: { conjunction: 'and', clauses: [] }, aggregation: { func: 'count' } } })
@@ -100,7 +100,7 @@ test('what cannot be given is refused, and says where', async () => {
     status: 422,
     body: { detail: [{ loc: ['body', 'type'] }] },
   })
-  // A repository is given in a person's name.
+  // A GitHub benefit must be created by a person, not with an organization token.
   const repository = {
     type: 'github_repository' as const,
     description: 'The source',
@@ -113,7 +113,7 @@ test('what cannot be given is refused, and says where', async () => {
   expect(byPerson).toMatchObject({ type: 'github_repository', properties: { repository_name: 'app' } })
 })
 
-test('a product has benefits, in order, until it does not', async () => {
+test('sets the benefits of a product in order, and rejects benefits of another organization', async () => {
   const { api, events } = await world.shop()
   const [a, b] = [await api.call(createBenefit, { body: note }), await api.call(createBenefit, { body: { ...note, description: 'Another' } })]
   const product = await api.call(createProduct, { body: { name: 'Plan', prices: [{ amount_type: 'fixed', price_amount: 1000 }] } })

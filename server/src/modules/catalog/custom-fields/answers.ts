@@ -7,8 +7,8 @@ interface Asked {
 }
 
 /**
- * Answers that fit the questions they are given to; what nobody asked is left out. Only when the buyer confirms must every
- * required question have its answer.
+ * Validates the buyer's answers to custom fields. Answers to unknown fields are dropped. Answers to required fields are
+ * mandatory only with `complete`, that is, when the buyer confirms the checkout.
  */
 export const readAnswers = (
   asked: readonly Asked[],
@@ -20,7 +20,7 @@ export const readAnswers = (
   for (const { custom_field, required } of asked) {
     const answer = given[custom_field.slug]
     const absent = answer === undefined || answer === null || answer === ''
-    const msg = absent ? (complete && required ? 'The seller needs an answer to this.' : undefined) : fault(custom_field, answer, required && complete)
+    const msg = absent ? (complete && required ? 'The seller requires an answer.' : undefined) : fault(custom_field, answer, required && complete)
     if (msg !== undefined)
       problems.push(
         absent
@@ -32,7 +32,7 @@ export const readAnswers = (
   return { answers, problems }
 }
 
-/** What is wrong with an answer, if anything. */
+/** Returns the error message for an invalid answer, or undefined if the answer is valid. */
 const fault = (field: CustomField, answer: NonNullable<Answer>, mustAgree: boolean): string | undefined => {
   switch (field.type) {
     case 'text': {
@@ -49,7 +49,7 @@ const fault = (field: CustomField, answer: NonNullable<Answer>, mustAgree: boole
     }
     case 'checkbox':
       if (typeof answer !== 'boolean') return 'Expected true or false.'
-      return mustAgree && !answer ? 'This must be agreed to.' : undefined
+      return mustAgree && !answer ? 'You must agree to this.' : undefined
     case 'select': {
       const values = field.properties.options.map(({ value }) => value)
       return typeof answer === 'string' && values.includes(answer) ? undefined : `Expected one of: ${values.join(', ')}.`

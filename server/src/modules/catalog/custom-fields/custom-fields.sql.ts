@@ -1,8 +1,9 @@
 import type { CustomField, CustomFieldType, Metadata } from '@bursar/contract'
 import { sql } from 'kysely'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
+import { lockRow } from '../../../platform/postgres/locks.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { anyOf, containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { anyOf, containing, json, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -38,11 +39,11 @@ const list = {
   },
 } satisfies ListSpec<string>
 
-const live = (db: Db, reach: Reach) => db.q.selectFrom('custom_fields').where('organization_id', '=', withinReach(reach)).where('deleted_at', 'is', null)
+const live = (db: Db, scope: TenantScope) => db.q.selectFrom('custom_fields').where('organization_id', '=', inScope(scope)).where('deleted_at', 'is', null)
 
 export const listCustomFields = async (
   db: Db,
-  reach: Reach,
+  scope: TenantScope,
   query: {
     organization_id: readonly string[]
     query?: string | undefined
@@ -58,16 +59,23 @@ export const listCustomFields = async (
     const pattern = containing(query.query)
     filters.push(sql`(name ilike ${pattern} or slug ilike ${pattern})`)
   }
-  const ids = organizationIds(reach, query.organization_id)
-  return listRows(db, list, ids, query, filters, async (found) => (await live(db, reach).select(columns).where('id', 'in', found).execute()) as CustomField[])
+  const ids = organizationIds(scope, query.organization_id)
+  return listRows(
+    db,
+    list,
+    ids,
+    query,
+    filters,
+    async (found) => (await live(db, scope).select(columns).where('id', '=', oneOf(found)).execute()) as CustomField[],
+  )
 }
 
-export const findCustomField = async (db: Db, reach: Reach, id: string): Promise<CustomField | undefined> =>
-  (await live(db, reach).select(columns).where('id', '=', id).executeTakeFirst()) as CustomField | undefined
+export const findCustomField = async (db: Db, scope: TenantScope, id: string): Promise<CustomField | undefined> =>
+  (await live(db, scope).select(columns).where('id', '=', id).executeTakeFirst()) as CustomField | undefined
 
-/** Holds the field: it is changed or deleted by one caller at a time. */
-export const lockCustomField = async (tx: Tx, reach: Reach, id: string): Promise<Locked<CustomField> | undefined> =>
-  (await live(tx, reach).select(columns).where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<CustomField> | undefined
+/** Locks the field. Serializes changes and deletion. */
+export const lockCustomField = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<CustomField> | undefined> =>
+  await lockRow(live(tx, scope).select(columns).where('id', '=', id).$castTo<CustomField>(), 'update')
 
 export const insertCustomField = async (tx: Tx, field: FieldTable): Promise<CustomField> =>
   (await tx.q
@@ -93,16 +101,16 @@ export const detachCustomField = async (tx: Tx, field: Locked<CustomField>): Pro
   await tx.q.deleteFrom('product_custom_fields').where('organization_id', '=', field.organization_id).where('custom_field_id', '=', field.id).execute()
 }
 
-/** Those of the ids that are no living field of the organization. The others are held alive until the transaction ends. */
-export const unknownFields = async (tx: Tx, organization_id: string, ids: readonly string[]): Promise<string[]> => {
-  if (ids.length === 0) return []
-  const found = await tx.q
-    .selectFrom('custom_fields')
-    .select('id')
-    .where('organization_id', '=', organization_id)
-    .where('id', 'in', [...ids])
-    .where('deleted_at', 'is', null)
-    .forShare()
-    .execute()
-  return ids.filter((id) => !found.some((field) => field.id === id))
-}
+/** Returns the custom fields with these ids that are not deleted. Locks them in share mode until the transaction ends. */
+export const holdCustomFields = async (tx: Tx, organization_id: string, ids: readonly string[]): Promise<CustomField[]> =>
+  ids.length === 0
+    ? []
+    : tx.q
+        .selectFrom('custom_fields')
+        .select(columns)
+        .where('organization_id', '=', organization_id)
+        .where('id', '=', oneOf(ids))
+        .where('deleted_at', 'is', null)
+        .forShare()
+        .$castTo<CustomField>()
+        .execute()

@@ -14,7 +14,7 @@ const shop = async () => {
 }
 const text = (slug: string) => ({ type: 'text' as const, slug, name: 'A question', properties: { max_length: 10 } })
 
-test('a field of each type is created, found, changed and deleted', async () => {
+test('creates, finds, updates and deletes a custom field of each type', async () => {
   const { api } = await shop()
   const bodies = [
     { type: 'text', slug: 'Text_Field', name: 'Text', properties: { textarea: true, min_length: 1, form_label: 'Say something' } },
@@ -45,7 +45,7 @@ test('a field of each type is created, found, changed and deleted', async () => 
   expect((await api.send(deleteCustomField, { params: { id: checkbox!.id } })).status).toBe(404)
 })
 
-test('a slug names one living field of an organization, however many ask at once', async () => {
+test('the slug of a custom field is unique in its organization, even under concurrent requests', async () => {
   const { api } = await shop()
   const answers = await Promise.all(Array.from({ length: 10 }, () => api.send(createCustomField, { body: text('wanted') })))
   expect(answers.filter(({ status }) => status === 201)).toHaveLength(1)
@@ -60,7 +60,7 @@ test('a slug names one living field of an organization, however many ask at once
   expect((await elsewhere.api.send(createCustomField, { body: text('wanted') })).status).toBe(201)
 })
 
-test('refuses another type, a select without options, and a slug that is none', async () => {
+test('rejects a change of a custom field’s type, a select without options, and an invalid slug or metadata', async () => {
   const { api } = await shop()
   const made = await api.call(createCustomField, { body: text('typed') })
   expect(await api.send(updateCustomField, { params: { id: made.id }, body: { type: 'number' } })).toMatchObject({

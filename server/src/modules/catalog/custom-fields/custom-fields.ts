@@ -1,21 +1,21 @@
 import { InvalidRequest, ResourceNotFound, type CustomField, type CustomFieldCreate, type CustomFieldUpdate } from '@bursar/contract'
 import type { z } from 'zod'
-import type { Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
-import { isTwin, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
+import { isUniqueViolation, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
 import { chooseOrganization, permit } from '../../organizations/index.ts'
 import { changeCustomField, detachCustomField, insertCustomField, lockCustomField } from './custom-fields.sql.ts'
 
-/** A slug names one living field of an organization: answers are kept under it. */
-export const create = async (tx: Tx, reach: Reach, body: z.output<typeof CustomFieldCreate>): Promise<CustomField> => {
-  const organization_id = chooseOrganization(reach, body.organization_id ?? undefined)
-  permit(reach, organization_id, 'custom_fields:manage')
+/** Creates a custom field. Its slug is unique in the organization, because it is the key of the buyers' answers. */
+export const createCustomField = async (tx: Tx, scope: TenantScope, body: z.output<typeof CustomFieldCreate>): Promise<CustomField> => {
+  const organization_id = chooseOrganization(scope, body.organization_id ?? undefined)
+  permit(scope, organization_id, 'custom_fields:manage')
   const { type, slug, name, properties } = body
   return unique(slug, () =>
     insertCustomField(tx, {
       organization_id,
       id: newId(tx.clock.wall()),
-      created_at: tx.clock.business(),
+      created_at: tx.clock.wall(),
       modified_at: null,
       type,
       slug,
@@ -26,18 +26,18 @@ export const create = async (tx: Tx, reach: Reach, body: z.output<typeof CustomF
   )
 }
 
-export const update = async (tx: Tx, reach: Reach, id: string, body: z.output<typeof CustomFieldUpdate>): Promise<CustomField> => {
-  const field = await hold(tx, reach, id)
+export const updateCustomField = async (tx: Tx, scope: TenantScope, id: string, body: z.output<typeof CustomFieldUpdate>): Promise<CustomField> => {
+  const field = await hold(tx, scope, id)
   if (body.type !== field.type)
     throw new InvalidRequest({
       loc: ['body', 'type'],
-      msg: `The type of a field cannot change: this one is ${field.type}.`,
+      msg: `The type of a field cannot change. This one is ${field.type}.`,
       type: 'value_error',
       input: body.type,
     })
   return unique(body.slug ?? field.slug, () =>
     changeCustomField(tx, field, {
-      modified_at: tx.clock.business(),
+      modified_at: tx.clock.wall(),
       ...(body.slug ? { slug: body.slug } : {}),
       ...(body.name ? { name: body.name } : {}),
       ...(body.properties ? { properties: body.properties } : {}),
@@ -46,17 +46,17 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: z.output<ty
   )
 }
 
-/** A deleted field is asked no more; what was answered under it stays. */
-export const remove = async (tx: Tx, reach: Reach, id: string): Promise<void> => {
-  const field = await hold(tx, reach, id)
+/** Deletes a custom field. New checkouts no longer show the field. Existing answers stay. */
+export const deleteCustomField = async (tx: Tx, scope: TenantScope, id: string): Promise<void> => {
+  const field = await hold(tx, scope, id)
   await detachCustomField(tx, field)
-  await changeCustomField(tx, field, { deleted_at: tx.clock.business() })
+  await changeCustomField(tx, field, { deleted_at: tx.clock.wall() })
 }
 
-const hold = async (tx: Tx, reach: Reach, id: string): Promise<Locked<CustomField>> => {
-  const field = await lockCustomField(tx, reach, id)
+const hold = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<CustomField>> => {
+  const field = await lockCustomField(tx, scope, id)
   if (!field) throw new ResourceNotFound()
-  permit(reach, field.organization_id, 'custom_fields:manage')
+  permit(scope, field.organization_id, 'custom_fields:manage')
   return field
 }
 
@@ -64,7 +64,7 @@ const unique = async <T>(slug: string, write: () => Promise<T>): Promise<T> => {
   try {
     return await write()
   } catch (error) {
-    if (!isTwin(error, 'custom_fields_slug')) throw error
-    throw new InvalidRequest({ loc: ['body', 'slug'], msg: 'There is already a field with this slug.', type: 'value_error', input: slug })
+    if (!isUniqueViolation(error, 'custom_fields_slug')) throw error
+    throw new InvalidRequest({ loc: ['body', 'slug'], msg: 'A field with this slug already exists.', type: 'value_error', input: slug })
   }
 }

@@ -2,20 +2,20 @@ import { createDiscount, deleteDiscount, getDiscount, listDiscounts, paginate, R
 import { read, write } from '../../handlers.ts'
 import { confine, permit } from '../../organizations/index.ts'
 import { findDiscount, listDiscounts as list } from './discounts.sql.ts'
-import { create, present, remove, update } from './discounts.ts'
+import * as discounts from './discounts.ts'
 
 export const operations = [
-  read(listDiscounts, async (db, { reach, query }) => {
-    const { items, total, next_cursor } = await list(db, confine(reach, 'products:read'), query)
-    return paginate(query, items.map(present), total, next_cursor)
+  read(listDiscounts, async (db, { scope, query }) => {
+    const { items, total, next_cursor } = await list(db, confine(scope, 'products:read'), query)
+    return paginate(query, items.map(discounts.presentDiscount), total, next_cursor)
   }),
-  write(createDiscount, async (tx, { reach, body }) => present(await create(tx, reach, body))),
-  read(getDiscount, async (db, { reach, params }) => {
-    const discount = await findDiscount(db, reach, params.id)
+  write(createDiscount, async (tx, { scope, body }) => discounts.presentDiscount(await discounts.createDiscount(tx, scope, body))),
+  read(getDiscount, async (db, { scope, params }) => {
+    const discount = await findDiscount(db, scope, params.id)
     if (!discount) throw new ResourceNotFound()
-    permit(reach, discount.organization_id, 'products:read')
-    return present(discount)
+    permit(scope, discount.organization_id, 'products:read')
+    return discounts.presentDiscount(discount)
   }),
-  write(updateDiscount, async (tx, { reach, params, body }) => present(await update(tx, reach, params.id, body))),
-  write(deleteDiscount, (tx, { reach, params }) => remove(tx, reach, params.id)),
+  write(updateDiscount, async (tx, { scope, params, body }) => discounts.presentDiscount(await discounts.updateDiscount(tx, scope, params.id, body))),
+  write(deleteDiscount, (tx, { scope, params }) => discounts.deleteDiscount(tx, scope, params.id)),
 ]

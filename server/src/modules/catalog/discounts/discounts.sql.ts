@@ -1,9 +1,12 @@
 import type { DiscountProduct, Metadata, PageRequest } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
-import { listRows, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { containing, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
+import { lockRow } from '../../../platform/postgres/locks.ts'
+import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { containing, json, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import { fromJson, type JsonRow } from '../../../platform/postgres/json-rows.ts'
+import { jsonList } from '../parts.sql.ts'
 
 export interface DiscountTable {
   organization_id: string
@@ -48,80 +51,58 @@ const list = {
   },
 } satisfies ListSpec<string>
 
-const live = (db: Db, reach: Reach) =>
-  db.q.selectFrom('discounts').selectAll().where('organization_id', '=', withinReach(reach)).where('deleted_at', 'is', null)
+const live = (db: Db, scope: TenantScope) =>
+  db.q.selectFrom('discounts').selectAll().where('organization_id', '=', inScope(scope)).where('deleted_at', 'is', null)
 
-/** The products that discounts are bound to, as they are shown with them. */
-const withProducts = async (db: Db, discounts: readonly DiscountTable[]): Promise<DiscountRow[]> => {
-  if (discounts.length === 0) return []
-  const found = await db.q
-    .selectFrom('discount_products as d')
-    .innerJoin('products as p', (on) => on.onRef('p.organization_id', '=', 'd.organization_id').onRef('p.id', '=', 'd.product_id'))
-    .select(['d.discount_id', 'p.metadata', 'p.id', 'p.created_at', 'p.modified_at', 'p.trial_interval', 'p.trial_interval_count', 'p.name', 'p.description'])
-    .select([
-      'p.visibility',
-      'p.recurring_interval',
-      'p.recurring_interval_count',
-      'p.meter_interval',
-      'p.meter_interval_count',
-      'p.is_archived',
-      'p.organization_id',
-    ])
-    .where('d.organization_id', 'in', [...new Set(discounts.map(({ organization_id }) => organization_id))])
-    .where(
-      'd.discount_id',
-      'in',
-      discounts.map(({ id }) => id),
-    )
-    .orderBy('d.position')
-    .execute()
-  return discounts.map((discount) => ({
-    ...discount,
-    products: found
-      .filter(({ discount_id }) => discount_id === discount.id)
-      .map(({ discount_id: _, ...product }) => ({ ...product, is_recurring: product.recurring_interval !== null })),
-  }))
-}
+type ProductJson = JsonRow<Omit<DiscountProduct, 'is_recurring'>>
+
+const productColumns = sql`
+  p.metadata, p.id, p.created_at, p.modified_at, p.trial_interval, p.trial_interval_count, p.name, p.description, p.visibility, p.recurring_interval,
+  p.recurring_interval_count, p.meter_interval, p.meter_interval_count, p.is_archived, p.organization_id`
+
+/** The products that a discount is restricted to, as a JSON list in the order of the discount. */
+const products = jsonList<ProductJson>(sql`
+  select ${productColumns} from discount_products a join products p on p.organization_id = a.organization_id and p.id = a.product_id
+  where a.organization_id = discounts.organization_id and a.discount_id = discounts.id order by a.position`).as('products')
+
+const parseProducts = ({ products, ...discount }: DiscountTable & { products: ProductJson[] }): DiscountRow => ({
+  ...discount,
+  products: products.map((product) => presentRestriction(fromJson<Omit<DiscountProduct, 'is_recurring'>>(product, { created_at: true, modified_at: true }))),
+})
+
+const presentRestriction = (product: Omit<DiscountProduct, 'is_recurring'>): DiscountProduct => ({
+  ...product,
+  is_recurring: product.recurring_interval !== null,
+})
+
+/** Runs the query and returns its discounts with the products that each is restricted to. */
+const withProducts = async (query: ReturnType<typeof live>): Promise<DiscountRow[]> => (await query.select(products).execute()).map(parseProducts)
 
 export const listDiscounts = (
   db: Db,
-  reach: Reach,
+  scope: TenantScope,
   query: PageRequest & { organization_id: readonly string[]; query?: string | undefined; sorting: readonly string[] },
 ) => {
   const filters: RawBuilder<unknown>[] = []
   if (query.query) filters.push(sql`(name ilike ${containing(query.query)} or code ilike ${containing(query.query)})`)
-  const ids = organizationIds(reach, query.organization_id)
-  return listRows(db, list, ids, query, filters, async (found) => withProducts(db, await live(db, reach).where('id', 'in', found).execute()))
+  const ids = organizationIds(scope, query.organization_id)
+  return listRows(db, list, ids, query, filters, (found) => withProducts(live(db, scope).where('id', '=', oneOf(found))))
 }
 
-/** Discounts as they are, deleted or not: whoever has one keeps it. */
-export const loadDiscounts = async (db: Db, keys: readonly Key[]): Promise<DiscountTable[]> => {
-  if (keys.length === 0) return []
-  const { tenants, ids } = sidesOf(keys)
-  return db.q.selectFrom('discounts').selectAll().where('organization_id', 'in', tenants).where('id', 'in', ids).execute()
-}
+export const findDiscount = async (db: Db, scope: TenantScope, id: string): Promise<DiscountRow | undefined> =>
+  (await withProducts(live(db, scope).where('id', '=', id)))[0]
 
-export const findDiscount = async (db: Db, reach: Reach, id: string): Promise<DiscountRow | undefined> =>
-  (await withProducts(db, await live(db, reach).where('id', '=', id).execute()))[0]
+/** Finds a discount by its code, case-insensitively. */
+export const findDiscountByCode = async (db: Db, scope: TenantScope, code: string): Promise<DiscountRow | undefined> =>
+  (await withProducts(live(db, scope).where(sql`lower(code)`, '=', code.toLowerCase())))[0]
 
-/** The discount that a code names, however it is written. */
-export const findByCode = async (db: Db, reach: Reach, code: string): Promise<DiscountRow | undefined> =>
-  (
-    await withProducts(
-      db,
-      await live(db, reach)
-        .where(sql`lower(code)`, '=', code.toLowerCase())
-        .execute(),
-    )
-  )[0]
-
-/** A discount whether or not it was deleted: whoever has it keeps it. */
+/** Finds a discount even if it was deleted, because confirmed checkouts and subscriptions keep their discount. */
 export const findDiscountEver = async (db: Db, organization_id: string, id: string): Promise<DiscountRow | undefined> =>
-  (await withProducts(db, await db.q.selectFrom('discounts').selectAll().where('organization_id', '=', organization_id).where('id', '=', id).execute()))[0]
+  (await withProducts(db.q.selectFrom('discounts').selectAll().where('organization_id', '=', organization_id).where('id', '=', id)))[0]
 
-/** Holds the discount: its caps and terms change by one caller at a time, and nobody redeems it meanwhile. */
-export const lockDiscount = async (tx: Tx, reach: Reach, id: string): Promise<Locked<DiscountTable> | undefined> =>
-  (await live(tx, reach).where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<DiscountTable> | undefined
+/** Locks the discount. Serializes changes of its limits and terms. Concurrent redemptions wait for the lock. */
+export const lockDiscount = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<DiscountTable> | undefined> =>
+  await lockRow(live(tx, scope).where('id', '=', id), 'update')
 
 const stored = <T extends Partial<DiscountTable>>(changes: T) => ({
   ...changes,
@@ -129,32 +110,43 @@ const stored = <T extends Partial<DiscountTable>>(changes: T) => ({
   ...(changes.metadata === undefined ? {} : { metadata: json(changes.metadata) }),
 })
 
-export const insertDiscount = async (tx: Tx, discount: DiscountTable): Promise<void> => {
-  await tx.q.insertInto('discounts').values(stored(discount)).execute()
-}
+export const insertDiscount = (tx: Tx, discount: DiscountTable): Promise<DiscountTable> =>
+  tx.q.insertInto('discounts').values(stored(discount)).returningAll().executeTakeFirstOrThrow()
 
-export const changeDiscount = async (tx: Tx, discount: Locked<DiscountTable>, changes: Partial<DiscountTable>): Promise<void> => {
-  await tx.q.updateTable('discounts').set(stored(changes)).where('organization_id', '=', discount.organization_id).where('id', '=', discount.id).execute()
-}
-
-export const replaceProducts = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }, products: readonly string[]): Promise<void> => {
-  await tx.q.deleteFrom('discount_products').where('organization_id', '=', organization_id).where('discount_id', '=', id).execute()
-  if (products.length > 0)
+/** Changes the discount and returns it with its products. */
+export const changeDiscount = async (tx: Tx, discount: Locked<DiscountTable>, changes: Partial<DiscountTable>): Promise<DiscountRow> =>
+  parseProducts(
     await tx.q
-      .insertInto('discount_products')
-      .values(products.map((product_id, position) => ({ organization_id, discount_id: id, product_id, position })))
-      .execute()
+      .updateTable('discounts')
+      .set(stored(changes))
+      .where('organization_id', '=', discount.organization_id)
+      .where('id', '=', discount.id)
+      .returningAll()
+      .returning(products)
+      .executeTakeFirstOrThrow(),
+  )
+
+/** Restricts a discount without products to the given ones. Returns them in the given order. */
+export const insertProducts = async (tx: Tx, discount: { organization_id: string; id: string }, ids: readonly string[]): Promise<DiscountProduct[]> => {
+  if (ids.length === 0) return []
+  const { rows } = await sql<Omit<DiscountProduct, 'is_recurring'>>`
+    with inserted as (
+      insert into discount_products (organization_id, discount_id, product_id, position)
+      select ${discount.organization_id}, ${discount.id}, l.id, l.place - 1 from unnest(${ids}::uuid[]) with ordinality l (id, place)
+      returning *
+    )
+    select ${productColumns} from inserted a join products p on p.organization_id = a.organization_id and p.id = a.product_id order by a.position`.execute(tx.q)
+  return rows.map(presentRestriction)
 }
 
-/** Those of the ids that are products of the organization. They are held until the transaction ends. */
-export const knownProducts = async (tx: Tx, organization_id: string, ids: readonly string[]): Promise<ReadonlySet<string>> => {
+export const replaceProducts = async (tx: Tx, discount: Locked<DiscountTable>, ids: readonly string[]): Promise<DiscountProduct[]> => {
+  await tx.q.deleteFrom('discount_products').where('organization_id', '=', discount.organization_id).where('discount_id', '=', discount.id).execute()
+  return insertProducts(tx, discount, ids)
+}
+
+/** Returns the ids that belong to products of the organization. Locks these products in share mode until the transaction ends. */
+export const holdProducts = async (tx: Tx, organization_id: string, ids: readonly string[]): Promise<ReadonlySet<string>> => {
   if (ids.length === 0) return new Set()
-  const found = await tx.q
-    .selectFrom('products')
-    .select('id')
-    .where('organization_id', '=', organization_id)
-    .where('id', 'in', [...ids])
-    .forShare()
-    .execute()
+  const found = await tx.q.selectFrom('products').select('id').where('organization_id', '=', organization_id).where('id', '=', oneOf(ids)).forShare().execute()
   return new Set(found.map(({ id }) => id))
 }

@@ -11,7 +11,7 @@ afterAll(() => world.close())
 const tenth = { name: 'A tenth', type: 'percentage' as const, duration: 'once' as const, basis_points: 1000 }
 const five = { name: 'Five off', type: 'fixed' as const, duration: 'forever' as const, amounts: { usd: 500, eur: 450 } }
 
-test('every kind is made, read, listed, changed and deleted, and says so', async () => {
+test('creates, reads, lists, updates and deletes every type of discount, and emits events', async () => {
   const { api, organization, events } = await world.shop()
   const product = await api.call(createProduct, { body: { name: 'Plan', prices: [{ amount_type: 'fixed', price_amount: 1000 }] } })
   const kinds = [
@@ -50,11 +50,11 @@ test('every kind is made, read, listed, changed and deleted, and says so', async
     'discount.updated',
     'discount.deleted',
   ])
-  // A product that a discount is bound to is not deleted behind its back.
+  // A product that a discount is restricted to cannot be deleted.
   expect((await api.send(deleteProduct, { params: { id: product.id } })).status).toBe(409)
 })
 
-test('a code names one living discount, however it is written and however many want it at once', async () => {
+test('a discount code is unique in its organization, regardless of case and under concurrent requests', async () => {
   const { api } = await world.shop()
   const answers = await Promise.all(
     Array.from({ length: 10 }, (_, at) => api.send(createDiscount, { body: { ...tenth, code: at % 2 === 0 ? 'SAVE10' : 'save10' } })),
@@ -71,7 +71,7 @@ test('a code names one living discount, however it is written and however many w
   expect((await (await world.shop()).api.send(createDiscount, { body: { ...tenth, code: 'SAVE10' } })).status).toBe(201)
 })
 
-test('pages in the order of their end go on over those that never end', async () => {
+test('lists sorted by end date include discounts without an end date', async () => {
   const { api } = await world.shop()
   for (const ends_at of ['2030-01-01T00:00:00Z', null, null]) await api.call(createDiscount, { body: { ...tenth, ends_at } })
   const query = { sorting: 'ends_at', limit: '2' } as const
@@ -80,7 +80,7 @@ test('pages in the order of their end go on over those that never end', async ()
   expect(new Set([...first.items, ...second.items].map(({ id }) => id)).size).toBe(3)
 })
 
-test('terms that make no sense are refused, all at once and with their places', async () => {
+test('rejects a discount with contradictory terms, with the locations of all problems', async () => {
   const { api } = await world.shop()
   const stranger = await (await world.shop()).api.call(createProduct, { body: { name: 'Theirs', prices: [{ amount_type: 'fixed', price_amount: 1000 }] } })
   const places = async (body: object) => {
@@ -91,6 +91,8 @@ test('terms that make no sense are refused, all at once and with their places', 
   expect(
     await places({ ...tenth, duration: 'repeating', starts_at: '2026-02-01T00:00:00Z', ends_at: '2026-01-01T00:00:00Z', products: [stranger.id] }),
   ).toEqual(['ends_at', 'duration_in_months', 'products.0'])
+  // With its offset, this time is in the year 10000.
+  expect(await places({ ...tenth, ends_at: '9999-12-31T23:59:59-01:00' })).toEqual(['ends_at'])
   expect(await places({ ...tenth, duration_in_months: 3 })).toEqual(['duration_in_months'])
   expect(await places({ ...five, amounts: null })).toEqual(['amounts'])
   expect(await places({ ...five, amounts: {} })).toEqual(['amounts'])
@@ -101,7 +103,7 @@ test('terms that make no sense are refused, all at once and with their places', 
   expect(await places({ ...tenth, max_redemptions: 0 })).toEqual(['max_redemptions'])
 })
 
-test('its kind never changes, and what it takes off stays once it was redeemed', async () => {
+test('rejects a change of a discount’s type or duration, and of its amount after the first redemption', async () => {
   const { api } = await world.shop()
   const { id } = await api.call(createDiscount, { body: five })
   const change = (body: object) => api.sendRaw(updateDiscount, { params: { id }, body })

@@ -1,29 +1,27 @@
-import { completeFile, createFile, deleteFile, listFiles, paginate, updateFile } from '@bursar/contract'
-import { read, steps, sweep, write } from '../../handlers.ts'
+import { completeFile, createFile, listFiles, paginate, updateFile } from '@bursar/contract'
+import { read, multiStep, sweep, write } from '../../handlers.ts'
 import { confine } from '../../organizations/index.ts'
-import { remove } from './deleting.ts'
 import { listFiles as list } from './files.sql.ts'
-import { begin, beginCompletion, complete, openUpload, update } from './files.ts'
-import { present } from './presenting.ts'
+import * as files from './files.ts'
+import { presentFile } from './presenting.ts'
 import { tend } from './tending.ts'
 
 export const operations = [
-  read(listFiles, async (db, { reach, query }) => {
-    const { items, total, next_cursor } = await list(db, confine(reach, 'products:read'), query)
-    return paginate(query, items.map(present), total, next_cursor)
+  read(listFiles, async (db, { scope, query }) => {
+    const { items, total, next_cursor } = await list(db, confine(scope, 'products:read'), query)
+    return paginate(query, items.map(presentFile), total, next_cursor)
   }),
-  steps(createFile, {
-    // Only to know the addresses: nobody is asked anything.
+  multiStep(createFile, {
+    // Passes the storage gateway to `begin`, which only builds URLs with it. No request is sent to the store.
     look: async ({ gateways }) => gateways.storage,
-    begin: (tx, { reach, body }, storage) => begin(tx, reach, storage, body),
-    proceed: (means, _, file) => openUpload(means, file),
+    begin: (tx, { scope, body, platform }, storage) => files.begin(tx, scope, storage, body, platform.config.files),
+    proceed: (deps, _, file) => files.openUpload(deps, file),
   }),
-  steps(completeFile, {
-    begin: (tx, { reach, params, body }) => beginCompletion(tx, reach, params.id, body),
-    proceed: (means, { body }, file) => complete(means, file, body),
+  multiStep(completeFile, {
+    begin: (tx, { scope, params, body }) => files.beginCompletion(tx, scope, params.id, body),
+    proceed: (deps, { body }, file) => files.complete(deps, file, body),
   }),
-  write(updateFile, async (tx, { reach, params, body }) => present(await update(tx, reach, params.id, body))),
-  write(deleteFile, (tx, { reach, params }) => remove(tx, reach, params.id)),
+  write(updateFile, async (tx, { scope, params, body }) => presentFile(await files.updateFile(tx, scope, params.id, body))),
 ]
 
 export const sweeps = [sweep('catalog.tend_files', tend)]

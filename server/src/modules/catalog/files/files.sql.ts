@@ -1,11 +1,12 @@
 import type { FileRead, PageRequest } from '@bursar/contract'
 import { sql, type Selectable } from 'kysely'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
+import { lockRow } from '../../../platform/postgres/locks.ts'
 import { inOrder, listRows, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { anyOf, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { anyOf, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
-/** The kinds of files that are kept here: of attachments there are none, for there are no support cases. */
+/** Types of files that can be stored. Attachments of support cases are excluded, because Bursar has no support cases. */
 export type Service = Exclude<FileRead['service'], 'support_case_attachment'>
 
 export interface FileTable {
@@ -37,7 +38,7 @@ export interface FileTable {
 }
 export type FileRow = Selectable<FileTable>
 
-/** A part as it was announced. */
+/** A part of a multipart upload, as the client announced it. */
 export interface Part {
   readonly number: number
   readonly size: number
@@ -65,7 +66,7 @@ const list = {
   },
 } satisfies ListSpec<string>
 
-const live = (db: Db, reach: Reach) => db.q.selectFrom('files').selectAll().where('organization_id', '=', withinReach(reach)).where('deleted_at', 'is', null)
+const live = (db: Db, scope: TenantScope) => db.q.selectFrom('files').selectAll().where('organization_id', '=', inScope(scope)).where('deleted_at', 'is', null)
 
 export interface FileFilters {
   readonly organization_id: readonly string[]
@@ -73,38 +74,32 @@ export interface FileFilters {
   readonly service: readonly string[]
 }
 
-export const listFiles = (db: Db, reach: Reach, query: FileFilters & PageRequest & { sorting: readonly string[] }) => {
+export const listFiles = (db: Db, scope: TenantScope, query: FileFilters & PageRequest & { sorting: readonly string[] }) => {
   const filters = [...anyOf('id', query.ids), ...anyOf('service', query.service, 'text')]
-  const ids = organizationIds(reach, query.organization_id)
-  return listRows(db, list, ids, query, filters, (found) => live(db, reach).where('id', 'in', found).execute())
+  const ids = organizationIds(scope, query.organization_id)
+  return listRows(db, list, ids, query, filters, (found) => live(db, scope).where('id', '=', oneOf(found)).execute())
 }
 
-/** Holds the file: it is completed, changed and deleted by one at a time, and nothing takes it up meanwhile. */
-export const lockFile = async (tx: Tx, reach: Reach, id: string): Promise<Locked<FileRow> | undefined> =>
-  (await live(tx, reach).where('id', '=', id).forNoKeyUpdate().executeTakeFirst()) as Locked<FileRow> | undefined
+/** Locks the file. Serializes completion, changes and deletion. Transactions that add a reference to the file wait for the lock. */
+export const lockFile = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<FileRow> | undefined> =>
+  await lockRow(live(tx, scope).where('id', '=', id))
 
 interface FileKey {
   readonly organization_id: string
   readonly id: string
 }
 
-/** One of ours by its key, deleted or not: whoever tends it has to know. */
+/** Returns a file by its key, even if it is deleted. The sweep needs deleted files to remove their objects. */
 export const readFile = (db: Db, { organization_id, id }: FileKey): Promise<FileRow> =>
   db.q.selectFrom('files').selectAll().where('organization_id', '=', organization_id).where('id', '=', id).executeTakeFirstOrThrow()
 
-/** The same, held. */
+/** Locks a file and returns it, even if it is deleted. */
 export const holdFile = async (tx: Tx, { organization_id, id }: FileKey): Promise<Locked<FileRow>> =>
-  (await tx.q
-    .selectFrom('files')
-    .selectAll()
-    .where('organization_id', '=', organization_id)
-    .where('id', '=', id)
-    .forNoKeyUpdate()
-    .executeTakeFirstOrThrow()) as Locked<FileRow>
+  (await lockRow(tx.q.selectFrom('files').selectAll().where('organization_id', '=', organization_id).where('id', '=', id)))!
 
 /**
- * The uploaded files of a kind among the ids. They are held as they are until the transaction ends: none is deleted
- * meanwhile. Whoever holds a benefit or a product as well holds the files first, as a deletion does.
+ * Returns the files with these ids that are uploaded and of the given type. Locks them in share mode, so that none is
+ * deleted before the transaction ends. Lock files before benefits and products. A deletion uses the same order.
  */
 export const holdFiles = async (tx: Tx, organizations: readonly string[], service: Service, ids: readonly string[]): Promise<FileRow[]> =>
   ids.length === 0 || organizations.length === 0
@@ -112,8 +107,8 @@ export const holdFiles = async (tx: Tx, organizations: readonly string[], servic
     : tx.q
         .selectFrom('files')
         .selectAll()
-        .where('organization_id', 'in', [...organizations])
-        .where('id', 'in', [...ids])
+        .where('organization_id', '=', oneOf(organizations))
+        .where('id', '=', oneOf(ids))
         .where('deleted_at', 'is', null)
         .where('service', '=', service)
         .where('state', '=', 'ready')
@@ -121,11 +116,11 @@ export const holdFiles = async (tx: Tx, organizations: readonly string[], servic
         .forShare()
         .execute()
 
-/** Files in the order of their keys, deleted or not. */
+/** Loads files in the order of the keys, including deleted ones. */
 export const loadFiles = async (db: Db, keys: readonly Key[]): Promise<FileRow[]> => {
   if (keys.length === 0) return []
   const { tenants, ids } = sidesOf(keys)
-  const rows = await db.q.selectFrom('files').selectAll().where('organization_id', 'in', tenants).where('id', 'in', ids).execute()
+  const rows = await db.q.selectFrom('files').selectAll().where('organization_id', '=', oneOf(tenants)).where('id', '=', oneOf(ids)).execute()
   return inOrder(keys, rows, ({ id }) => id)
 }
 
@@ -136,6 +131,19 @@ export const insertFile = async (tx: Tx, file: FileTable, parts: readonly Part[]
     select ${file.organization_id}, ${file.id}, * from unnest(
       ${parts.map(({ number }) => number)}::integer[], ${parts.map(({ size }) => size)}::bigint[],
       ${parts.map(({ checksum_sha256_base64 }) => checksum_sha256_base64)}::text[])`.execute(tx.q)
+}
+
+/**
+ * Returns the total size of the organization's files, in bytes. Counts announced files, and deleted or refused files
+ * that the sweep has not yet removed from the store. Locks the total until the transaction ends, so that concurrent
+ * announcements cannot exceed the quota together.
+ */
+export const lockStoredBytes = async (tx: Tx, organization_id: string): Promise<number> => {
+  await sql`select pg_advisory_xact_lock(hashtextextended(${`bursar.storage.${organization_id}`}, 0))`.execute(tx.q)
+  const { rows } = await sql<{ bytes: number }>`
+    select coalesce(sum(size), 0)::bigint as bytes from files
+    where organization_id = ${organization_id} and ((deleted_at is null and state <> 'refused') or due_at is not null)`.execute(tx.q)
+  return rows[0]!.bytes
 }
 
 export const changeFile = (tx: Tx, { organization_id, id }: Locked<FileRow>, changes: Partial<FileTable>): Promise<FileRow> =>
@@ -150,7 +158,7 @@ export const loadParts = (db: Db, { organization_id, id }: FileKey): Promise<Par
     .orderBy('number')
     .execute()
 
-/** Keeps what was said of parts at the end, where nothing was said at the beginning. */
+/** Saves the checksums that the client sent on completion, for parts that were announced without a checksum. */
 export const keepChecksums = async (
   tx: Tx,
   { organization_id, id }: FileKey,
@@ -164,30 +172,22 @@ export const keepChecksums = async (
     where p.organization_id = ${organization_id} and p.file_id = ${id} and p.number = s.number and p.checksum_sha256_base64 is null`.execute(tx.q)
 }
 
-/** How it was announced is of no use any more. */
+/** Deletes the announced parts of a file after the file was verified, refused or removed from the store. */
 export const dropParts = async (tx: Tx, { organization_id, id }: FileKey): Promise<void> => {
   await tx.q.deleteFrom('file_parts').where('organization_id', '=', organization_id).where('file_id', '=', id).execute()
 }
 
-/** The pictures of many products, each in the product's order. */
-export const mediasOf = (db: Db, tenants: readonly string[], products: readonly string[]): Promise<(FileRow & { product_id: string })[]> =>
-  db.q
-    .selectFrom('product_medias as a')
-    .innerJoin('files as f', (on) => on.onRef('f.organization_id', '=', 'a.organization_id').onRef('f.id', '=', 'a.file_id'))
-    .selectAll('f')
-    .select('a.product_id')
-    .where('a.organization_id', 'in', [...tenants])
-    .where('a.product_id', 'in', [...products])
-    .orderBy('a.position')
-    .execute()
+/** Adds the files to a product that has no media, in the given order. */
+export const insertMedias = async (tx: Tx, product: FileKey, medias: readonly string[]): Promise<void> => {
+  if (medias.length === 0) return
+  await sql`
+    insert into product_medias (organization_id, product_id, file_id, position)
+    select ${product.organization_id}, ${product.id}, l.id, l.place - 1 from unnest(${medias}::uuid[]) with ordinality l (id, place)`.execute(tx.q)
+}
 
-export const replaceMedias = async (tx: Tx, { organization_id, id }: FileKey, medias: readonly string[]): Promise<void> => {
-  await tx.q.deleteFrom('product_medias').where('organization_id', '=', organization_id).where('product_id', '=', id).execute()
-  if (medias.length > 0)
-    await tx.q
-      .insertInto('product_medias')
-      .values(medias.map((file_id, position) => ({ organization_id, product_id: id, file_id, position })))
-      .execute()
+export const replaceMedias = async (tx: Tx, product: FileKey, medias: readonly string[]): Promise<void> => {
+  await tx.q.deleteFrom('product_medias').where('organization_id', '=', product.organization_id).where('product_id', '=', product.id).execute()
+  await insertMedias(tx, product, medias)
 }
 
 export const replaceBenefitFiles = async (
@@ -196,14 +196,14 @@ export const replaceBenefitFiles = async (
   { files, archived }: { files: readonly string[]; archived: Readonly<Record<string, boolean>> },
 ): Promise<void> => {
   await tx.q.deleteFrom('benefit_files').where('organization_id', '=', organization_id).where('benefit_id', '=', id).execute()
-  if (files.length > 0)
-    await tx.q
-      .insertInto('benefit_files')
-      .values(files.map((file_id, position) => ({ organization_id, benefit_id: id, file_id, position, is_archived: archived[file_id] ?? false })))
-      .execute()
+  if (files.length === 0) return
+  await sql`
+    insert into benefit_files (organization_id, benefit_id, file_id, position, is_archived)
+    select ${organization_id}, ${id}, l.id, l.place - 1, l.is_archived
+    from unnest(${files}::uuid[], ${files.map((file_id) => archived[file_id] ?? false)}::boolean[]) with ordinality l (id, is_archived, place)`.execute(tx.q)
 }
 
-/** The products that show a file. As long as it is held, no other one takes it up. */
+/** Returns the products that show a file. The caller has locked the file, so that no other product can add it. */
 export const productsWith = async (tx: Tx, { organization_id, id }: Locked<FileRow>): Promise<string[]> =>
   (
     await tx.q
@@ -215,7 +215,7 @@ export const productsWith = async (tx: Tx, { organization_id, id }: Locked<FileR
       .execute()
   ).map(({ product_id }) => product_id)
 
-/** The benefits that give a file. As long as it is held, no other one takes it up. */
+/** Returns the benefits that contain a file. The caller has locked the file, so that no other benefit can add it. */
 export const benefitsWith = async (tx: Tx, { organization_id, id }: Locked<FileRow>): Promise<string[]> =>
   (
     await tx.q
@@ -227,7 +227,7 @@ export const benefitsWith = async (tx: Tx, { organization_id, id }: Locked<FileR
       .execute()
   ).map(({ benefit_id }) => benefit_id)
 
-/** Takes the file out of a product that is held; false where it is not in it any more. */
+/** Removes the file from a locked product. Returns false if the product no longer contained the file. */
 export const leaveProduct = async (tx: Tx, { organization_id, id }: Locked<FileRow>, product_id: string): Promise<boolean> => {
   const gone = await tx.q
     .deleteFrom('product_medias')

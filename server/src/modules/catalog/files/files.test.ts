@@ -16,7 +16,7 @@ import {
   updateProduct,
 } from '@bursar/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { announce, announcement, pictures, putPart, putParts, sha256, smallestPart, stores, storeSettings, upload } from '../../../../test/harness/stores.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { newId } from '../../../kernel/ids.ts'
@@ -59,7 +59,7 @@ describe.each(stores)('files on %s', (store) => {
   const where = (answer: { body: unknown }) => (answer.body as { detail: { loc: unknown[]; msg: string }[] }).detail[0]!.loc.join('.')
   const why = (answer: { body: unknown }) => (answer.body as { detail: { msg: string }[] }).detail[0]!.msg
 
-  test('a file in parts is announced, sent in any order, completed, listed, renamed and deleted [S1-17] [S4-08]', async () => {
+  test('announces a multipart file, uploads parts in any order, completes, lists, renames and deletes it [S1-17] [S4-08]', async () => {
     const { api, organization } = await world.shop()
     const bytes = randomBytes(2 * smallestPart + 1000)
     const ends = [smallestPart, 2 * smallestPart, bytes.length]
@@ -94,7 +94,7 @@ describe.each(stores)('files on %s', (store) => {
     })
     expect(file.checksum_etag).toMatch(/-3$/)
     expect(file.last_modified_at).not.toBeNull()
-    // Whoever did not hear the answer asks again.
+    // A client that did not receive the answer can repeat the completion.
     expect(await complete()).toEqual(file)
     expect((await api.call(listFiles, {})).items).toEqual([file])
     const patch = (wanted: object) => api.call(updateFile, { params: { id: file.id }, body: wanted })
@@ -106,14 +106,14 @@ describe.each(stores)('files on %s', (store) => {
     expect((await api.call(listFiles, {})).items).toEqual([])
     for (const again of [deleteFile, updateFile] as const)
       expect((await api.sendRaw(again, { params: { id: file.id }, ...(again === updateFile ? { body: { name: 'x' } } : {}) })).status).toBe(404)
-    // Its object goes by the sweep, after that is committed.
+    // The sweep deletes the object after the commit.
     expect(await isThere(file)).toBe(true)
     await tend()
     expect(await isThere(file)).toBe(false)
     expect(await rowOf(file.id)).toMatchObject({ due_at: null })
   })
 
-  test('who may not delete is refused, what is not there is not found, and what is no id is invalid [S4-09] [S4-10] [S4-11]', async () => {
+  test('rejects a deletion without permission (403), of an unknown file (404) and with an invalid id (422) [S4-09] [S4-10] [S4-11]', async () => {
     const { api, organization } = await world.shop()
     const file = await upload(api, Buffer.from('kept'))
     const person = await world.person()
@@ -137,7 +137,7 @@ describe.each(stores)('files on %s', (store) => {
     expect((await stranger.api.call(listFiles, {})).items).toEqual([])
   })
 
-  test('what is announced wrongly is refused, and says where', async () => {
+  test('rejects an invalid file announcement with the location of the problem', async () => {
     const { api } = await world.shop()
     const bytes = Buffer.from('something')
     const refused = async (changes: object) => {
@@ -152,7 +152,7 @@ describe.each(stores)('files on %s', (store) => {
     expect(await refused({ checksum_sha256_base64: 'abc' })).toBe('body.checksum_sha256_base64')
   })
 
-  test('pictures are what they say they are, anybody sees them, and one with a script in it is only ever saved', async () => {
+  test('verifies the type of images, serves them publicly, and serves SVG only as an attachment', async () => {
     const { api } = await world.shop()
     for (const [mime_type, bytes] of Object.entries(pictures)) {
       expect(typeOf(bytes)).toBe(mime_type)
@@ -182,7 +182,7 @@ describe.each(stores)('files on %s', (store) => {
     expect((await api.call(listFiles, { query: { service: 'downloadable' } })).items).toEqual([])
   })
 
-  test('a product shows its pictures in its order, and loses one that is deleted', async () => {
+  test('a product shows its media in order, and a deleted file is removed from them', async () => {
     const { api, events } = await world.shop()
     const stranger = await world.shop()
     const [a, b] = [await upload(api, png, picture), await upload(api, png, { ...picture, name: 'other.png' })]
@@ -192,6 +192,7 @@ describe.each(stores)('files on %s', (store) => {
     const prices = [{ amount_type: 'fixed' as const, price_amount: 1000 }]
     const product = await api.call(createProduct, { body: { name: 'Plan', prices, medias: [b.id, a.id] } })
     expect(product.medias).toEqual([b, a])
+    expect(await api.call(getProduct, { params: { id: product.id } })).toEqual(product)
     for (const id of [foreign.id, wrongKind.id, unsent.id, nobody]) {
       const answer = await api.sendRaw(updateProduct, { params: { id: product.id }, body: { medias: [a.id, id] } })
       expect([answer.status, where(answer)]).toEqual([422, 'body.medias.1'])
@@ -209,7 +210,7 @@ describe.each(stores)('files on %s', (store) => {
     expect(await medias()).toEqual([])
   })
 
-  test('an organization shows its picture until that is deleted', async () => {
+  test('an organization shows its avatar until the file is deleted', async () => {
     const { api, organization, events } = await world.shop()
     const file = await upload(api, png, { service: 'organization_avatar', name: 'logo.png', mime_type: 'image/png' })
     const { public_url } = file as { public_url: string }
@@ -221,7 +222,7 @@ describe.each(stores)('files on %s', (store) => {
     expect((await events('organization.updated')).at(-1)!.data).toMatchObject({ avatar_url: null })
   })
 
-  test('a benefit gives files that are uploaded to be downloaded, in its order, and loses one that is deleted [S1-16]', async () => {
+  test('a benefit accepts only uploaded downloadable files of its seller, lists them in order, and drops deleted files [S1-16]', async () => {
     const { api, events } = await world.shop()
     const stranger = await world.shop()
     const [a, b, c] = [await upload(api, Buffer.from('a')), await upload(api, Buffer.from('b')), await upload(api, Buffer.from('c'))]
@@ -257,7 +258,7 @@ describe.each(stores)('files on %s', (store) => {
       expect((await client.sendRaw(listFilesOfBenefit, { params: { id: client === api ? nobody : benefit.id } })).status).toBe(404)
   })
 
-  test('a file is taken up or deleted, never both, whoever comes first', async () => {
+  test('adding a file to a benefit while the file is deleted never leaves a deleted file in the benefit', async () => {
     const { api } = await world.shop()
     for (let round = 0; round < 5; round++) {
       const [kept, contested] = [await upload(api, Buffer.from('kept')), await upload(api, Buffer.from('contested'))]
@@ -276,7 +277,7 @@ describe.each(stores)('files on %s', (store) => {
     }
   })
 
-  test('an upload is completed under our own id and path, whatever a client names', async () => {
+  test('rejects completing an upload under an id or path other than its own', async () => {
     const { api } = await world.shop()
     const neighbour = await world.shop()
     const bytes = Buffer.from('ours')
@@ -300,7 +301,7 @@ describe.each(stores)('files on %s', (store) => {
     ])
   })
 
-  test('an upload that nobody completes is given up after a day, and nothing of it stays', async () => {
+  test('abandons an incomplete upload after a day and removes all its parts', async () => {
     const { api } = await world.shop()
     const bytes = randomBytes(smallestPart + 10)
     const announced = await announce(api, bytes, { ends: [smallestPart, bytes.length] })
@@ -322,7 +323,7 @@ describe.each(stores)('files on %s', (store) => {
     expect(late.status).toBe(404)
   })
 
-  test('announced again with the same key, it is the same upload', async () => {
+  test('announcing a file again with the same idempotency key returns the same upload', async () => {
     const { api, organization } = await world.shop()
     const again = world.client({ token: (await organization.token()).secret }, { 'idempotency-key': newId(world.clock.wall()) })
     const bytes = Buffer.from('once')
@@ -332,12 +333,12 @@ describe.each(stores)('files on %s', (store) => {
     expect(await api.call(completeFile, { params: { id: first.id }, body: await putParts(second, bytes) })).toMatchObject({ is_uploaded: true })
   })
 
-  test('whoever is stopped between the store and the database goes on: by asking again, or by the sweep', async () => {
+  test('if a crash follows the completion at the store, a repeated request or the sweep finishes the upload', async () => {
     const { api } = await world.shop()
     const bytes = Buffer.from('interrupted')
     const announced = await announce(api, bytes)
     const body = await putParts(announced, bytes)
-    // The store has made the object, and the answer was lost.
+    // The store has completed the object, but its answer was lost.
     await bucketOf(announced).completeUpload({
       key: announced.path,
       upload_id: announced.upload.id,
@@ -357,7 +358,7 @@ describe.each(stores)('files on %s', (store) => {
     expect(await api.call(completeFile, { params: { id: other.id }, body: report })).toMatchObject({ is_uploaded: true, checksum_sha256_base64: sha256(bytes) })
   })
 
-  test('what was undone has lost nothing: the object goes after the commit, never before', async () => {
+  test('a rolled-back deletion of a file keeps the stored object, which is removed only after a commit', async () => {
     const { api } = await world.shop()
     const file = await upload(api, Buffer.from('precious'))
     await world.database.owner(async (owner) => {
@@ -377,7 +378,7 @@ describe.each(stores)('files on %s', (store) => {
   })
 })
 
-test('a store that does not answer is no fault of the request: 503, and what to do; what is to go waits', async () => {
+test('file requests get 503 with the cause during a storage outage, and the sweep retries pending deletions later', async () => {
   const world = await openWorld({
     settings: {
       BURSAR_STORAGE_DIR: '',
@@ -400,10 +401,10 @@ test('a store that does not answer is no fault of the request: 503, and what to 
   await world.close()
 })
 
-test('a deployment without a store says so', async () => {
+test('file requests get 503 with a message that storage is not set up, if no storage is configured', async () => {
   const world = await openWorld({ settings: { BURSAR_STORAGE_DIR: '' } })
   const { api } = await world.shop()
   const answer = await api.sendRaw(createFile, { body: announcement(Buffer.from('x')) })
-  expect(answer).toMatchObject({ status: 503, body: { error: 'ServiceUnavailable', detail: expect.stringContaining('set up') as string } })
+  expect(answer).toMatchObject({ status: 503, body: { error: 'ServiceUnavailable', detail: expect.stringContaining('configure the storage') as string } })
   await world.close()
 })

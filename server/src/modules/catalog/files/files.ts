@@ -3,6 +3,7 @@ import {
   invalidAt,
   InvalidRequest,
   ResourceNotFound,
+  StorageQuotaExceeded,
   type FileCreate,
   type FilePatch,
   type FileRead,
@@ -12,20 +13,21 @@ import {
 import type { z } from 'zod'
 import { keySegment } from '../../../gateways/storage/keys.ts'
 import { StorageRefusal, longestUpload, type Bucket, type Link, type Storage } from '../../../gateways/storage/storage.ts'
-import type { Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { hours, later, minutes } from '../../../platform/clock.ts'
+import type { Config } from '../../../platform/config.ts'
 import { unleased } from '../../../platform/jobs/leases.sql.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means } from '../../handlers.ts'
+import type { Deps } from '../../handlers.ts'
 import { chooseOrganization, permit } from '../../organizations/index.ts'
-import { changeFile, holdFile, insertFile, keepChecksums, loadParts, lockFile, readFile, type FileRow, type Part } from './files.sql.ts'
-import { commonOf, present } from './presenting.ts'
+import { changeFile, holdFile, insertFile, keepChecksums, loadParts, lockFile, lockStoredBytes, readFile, type FileRow, type Part } from './files.sql.ts'
+import { presentFileBase, presentFile } from './presenting.ts'
 import { bucketOf, settle, verify } from './verifying.ts'
 
-/** An upload that is not completed by then is given up. */
-const patience = 24 * hours
-/** Up to this size a file is read back while its sender waits. */
+/** Time after which an incomplete upload is abandoned. */
+const timeout = 24 * hours
+/** Maximum size of a file that is verified within the completion request. The sweep verifies larger files. */
 const atOnce = 64 * 1024 * 1024
 
 type Announced = z.output<typeof FileCreate>
@@ -35,13 +37,19 @@ export interface FileIntent extends Readonly<Record<string, string>> {
   readonly id: string
 }
 
-/** The address of what anybody may see follows from where it is kept, and that is ours to choose: it is known before anything is there. */
-export const begin = async (tx: Tx, reach: Reach, storage: Pick<Storage, 'public'>, body: Announced): Promise<FileIntent> => {
-  const organization_id = chooseOrganization(reach, body.organization_id ?? undefined)
-  permit(reach, organization_id, 'products:manage')
+/**
+ * Creates the record of an announced file. The server chooses the path in the store. The URL of a public file is
+ * therefore known before the object exists.
+ */
+export const begin = async (tx: Tx, scope: TenantScope, storage: Pick<Storage, 'public'>, body: Announced, limits: Config['files']): Promise<FileIntent> => {
+  const organization_id = chooseOrganization(scope, body.organization_id ?? undefined)
+  permit(scope, organization_id, 'products:manage')
   const { service } = body
   if (service === 'support_case_attachment')
-    throw new InvalidRequest(invalidAt(['body', 'service'], 'There are no support cases here, and so no attachments: send another kind of file.', service))
+    throw new InvalidRequest(
+      invalidAt(['body', 'service'], 'This service has no support cases, so it accepts no attachments. Use another kind of file.', service),
+    )
+  await checkSize(tx, organization_id, body.size, limits)
   const wall = tx.clock.wall()
   const id = newId(wall)
   const path = `${service}/${organization_id}/${id}/${keySegment(body.name)}`
@@ -53,7 +61,7 @@ export const begin = async (tx: Tx, reach: Reach, storage: Pick<Storage, 'public
       clock_id: null,
       organization_id,
       id,
-      created_at: tx.clock.business(),
+      created_at: tx.clock.wall(),
       modified_at: null,
       deleted_at: null,
       service,
@@ -71,7 +79,7 @@ export const begin = async (tx: Tx, reach: Reach, storage: Pick<Storage, 'public
       upload_id: null,
       state: 'uploading',
       problem: null,
-      due_at: later(wall, patience),
+      due_at: later(wall, timeout),
     },
     body.upload.parts.map(({ number, chunk_start, chunk_end, checksum_sha256_base64: checksum = null }) => ({
       number,
@@ -82,16 +90,34 @@ export const begin = async (tx: Tx, reach: Reach, storage: Pick<Storage, 'public
   return { organization_id, id }
 }
 
-/** Stores take the checksums of all parts or of none. What they do not check is checked when the file is read back. */
+/** Rejects a file that exceeds the limits of this deployment: the size of one file, or of all files of the organization. */
+const checkSize = async (tx: Tx, organization_id: string, size: number, { file_bytes, organization_bytes }: Config['files']): Promise<void> => {
+  if (size > file_bytes)
+    throw wrong(
+      ['size'],
+      `Received ${size} bytes; this deployment allows at most ${file_bytes} bytes for one file. Split the file, or ask the operator for a larger limit.`,
+      size,
+    )
+  const used = await lockStoredBytes(tx, organization_id)
+  if (used + size > organization_bytes)
+    throw new StorageQuotaExceeded(
+      `Received ${size} bytes; the organization uses ${used} of ${organization_bytes} bytes. Delete files, or ask the operator of this deployment for a larger quota.`,
+    )
+}
+
+/**
+ * Returns true if all parts have checksums. Stores accept checksums either for all parts or for none. If some are
+ * missing, the given ones are checked only when the file is read back.
+ */
 const withChecksums = (parts: readonly Part[]): boolean => parts.every(({ checksum_sha256_base64 }) => checksum_sha256_base64 !== null)
 
-/** Opens the upload at the store and says where its parts go. Asked again, the same upload has new addresses. */
-export const openUpload = async ({ db, transact, gateways }: Means, key: FileIntent): Promise<FileUpload> => {
+/** Starts the multipart upload at the store and returns the URLs of its parts. A repeated call returns the same upload with new URLs. */
+export const openUpload = async ({ db, transact, gateways }: Deps, key: FileIntent): Promise<FileUpload> => {
   const known = await readFile(db, key)
-  // Whoever goes on with it long after it was begun.
+  // A retry may arrive long after the upload was completed or abandoned.
   if (known.deleted_at !== null || known.state !== 'uploading')
     throw new InvalidRequest(
-      invalidAt(['header', 'idempotency-key'], 'The file that was announced with this key is past its upload: announce it with a new key.'),
+      invalidAt(['header', 'idempotency-key'], 'The upload with this idempotency key is already finished. Announce the file with a new key.'),
     )
   const parts = await loadParts(db, key)
   const bucket = bucketOf(gateways.storage, known.service)
@@ -100,7 +126,7 @@ export const openUpload = async ({ db, transact, gateways }: Means, key: FileInt
   const { path, upload_id } = file
   const links: Link[] = []
   for (const { number, size, checksum_sha256_base64 } of parts) {
-    // Thousands are signed without anything to wait for: others have their turn in between.
+    // Signing the URLs of thousands of parts is CPU-bound, so the loop yields to other requests after every 50.
     if (number % 50 === 0) await setImmediate()
     links.push(
       await bucket.presignPart({
@@ -115,7 +141,7 @@ export const openUpload = async ({ db, transact, gateways }: Means, key: FileInt
   }
   let reached = 0
   return {
-    ...commonOf(file),
+    ...presentFileBase(file),
     service: file.service,
     upload: {
       id: upload_id!,
@@ -129,8 +155,11 @@ export const openUpload = async ({ db, transact, gateways }: Means, key: FileInt
   }
 }
 
-/** The name of the upload is kept before anybody hears it. Two who open it at once agree on the first; the sweep ends the other. */
-const named = async ({ transact }: Pick<Means, 'transact'>, bucket: Bucket, file: FileRow, checksums: boolean): Promise<FileRow> => {
+/**
+ * Starts the upload at the store and saves the upload id. If two requests start it concurrently, the first saved id
+ * wins and the other upload is aborted.
+ */
+const named = async ({ transact }: Pick<Deps, 'transact'>, bucket: Bucket, file: FileRow, checksums: boolean): Promise<FileRow> => {
   const { organization_id, id, path, mime_type } = file
   const upload_id = await bucket.beginUpload({
     key: path,
@@ -150,19 +179,15 @@ const named = async ({ transact }: Pick<Means, 'transact'>, bucket: Bucket, file
 
 const wrong = (loc: (string | number)[], msg: string, input?: unknown) => new InvalidRequest(invalidAt(['body', ...loc], msg, input))
 
-/**
- * Whoever reports an upload as complete names it as we answered it: what is done from here on is done to our own upload
- * under our own path, and never to one that a client names.
- */
-export const beginCompletion = async (tx: Tx, reach: Reach, id: string, body: Completed): Promise<FileIntent> => {
-  const file = await hold(tx, reach, id)
+/** Rejects a completion whose upload id or path differs from the stored ones. Later calls to the store use the stored values. */
+export const beginCompletion = async (tx: Tx, scope: TenantScope, id: string, body: Completed): Promise<FileIntent> => {
+  const file = await requireLockedFile(tx, scope, id)
   if (file.upload_id === null || body.id !== file.upload_id)
-    throw wrong(['id'], 'This is not the upload of this file: send upload.id as it was answered when the file was announced.', body.id)
-  if (body.path !== file.path)
-    throw wrong(['path'], 'This is not the path of this file: send upload.path as it was answered when the file was announced.', body.path)
+    throw wrong(['id'], 'This upload does not belong to this file. Send upload.id from the answer to the announcement.', body.id)
+  if (body.path !== file.path) throw wrong(['path'], 'This path does not belong to this file. Send upload.path from the answer to the announcement.', body.path)
   if (file.state === 'uploading') {
     const announced = await loadParts(tx, file)
-    if (body.parts.length !== announced.length) throw wrong(['parts'], `Received ${body.parts.length} parts; the file was announced in ${announced.length}.`)
+    if (body.parts.length !== announced.length) throw wrong(['parts'], `Received ${body.parts.length} parts; the file was announced with ${announced.length}.`)
     for (const [at, { number, checksum_sha256_base64 }] of body.parts.entries()) {
       const said = announced[number - 1]?.checksum_sha256_base64 ?? null
       if (said !== null && checksum_sha256_base64 && checksum_sha256_base64 !== said)
@@ -172,24 +197,24 @@ export const beginCompletion = async (tx: Tx, reach: Reach, id: string, body: Co
   return { organization_id: file.organization_id, id: file.id }
 }
 
-/** Makes the file of its parts, reads it back, and says what came of it; one that is large is read back by the sweep. */
-export const complete = async (means: Means, key: FileIntent, body: Completed): Promise<FileRead> => {
-  const file = await arrive(means, await readFile(means.db, key), body)
+/** Completes the upload, verifies the file and returns it. For a large file, the sweep does the verification later. */
+export const complete = async (deps: Deps, key: FileIntent, body: Completed): Promise<FileRead> => {
+  const file = await arrive(deps, await readFile(deps.db, key), body)
   if (file.state === 'verifying' && file.size <= atOnce) {
-    const found = await verify(means, file)
-    return answer(await means.transact(async (tx) => settle(tx, await holdFile(tx, key), found)))
+    const found = await verify(deps, file)
+    return answer(await deps.transact(async (tx) => settle(tx, await holdFile(tx, key), found)))
   }
   return answer(file)
 }
 
 const answer = (file: FileRow): FileRead => {
   if (file.deleted_at !== null) throw new ResourceNotFound()
-  if (file.state === 'refused') throw wrong(['parts'], `${file.problem!} Announce the file again, and send it anew.`)
-  return present(file)
+  if (file.state === 'refused') throw wrong(['parts'], `${file.problem!} Announce and upload the file again.`)
+  return presentFile(file)
 }
 
-/** The parts become an object. Done twice, it is done once: the store answers the same to the same parts. */
-const arrive = async ({ db, transact, gateways }: Means, file: FileRow, body: Completed): Promise<FileRow> => {
+/** Assembles the parts into an object. Idempotent: the store gives the same answer for the same parts. */
+const arrive = async ({ db, transact, gateways }: Deps, file: FileRow, body: Completed): Promise<FileRow> => {
   if (file.state !== 'uploading' || file.deleted_at !== null) return file
   const announced = await loadParts(db, file)
   const checksums = withChecksums(announced)
@@ -207,13 +232,13 @@ const arrive = async ({ db, transact, gateways }: Means, file: FileRow, body: Co
     .catch((error: unknown) => {
       if (!(error instanceof StorageRefusal)) throw error
       if (error.code === 'wrong_part') throw wrong(['parts'], error.message)
-      if (error.code === 'no_such_upload') throw wrong(['id'], 'The upload is not open any more: announce the file again, and send it anew.', body.id)
+      if (error.code === 'no_such_upload') throw wrong(['id'], 'The upload is no longer open. Announce and upload the file again.', body.id)
       throw error
     })
   return transact(async (tx) => {
     const held = await holdFile(tx, file)
     const wall = tx.clock.wall()
-    // Deleted or given up meanwhile: whatever has just appeared is removed as well.
+    // The file was deleted or abandoned meanwhile. Schedules the sweep again, so that it removes the new object too.
     if (held.deleted_at !== null) return changeFile(tx, held, { due_at: wall })
     if (held.state !== 'uploading') return held
     await keepChecksums(
@@ -226,21 +251,21 @@ const arrive = async ({ db, transact, gateways }: Means, file: FileRow, body: Co
       checksum_etag: stored.etag,
       storage_version: stored.version,
       last_modified_at: stored.last_modified_at,
-      // Where its sender waits, the sweep goes on only if whoever reads it back is stopped.
+      // A small file is verified in this request. The sweep verifies it only if this request has crashed.
       due_at: file.size <= atOnce ? later(wall, 2 * minutes) : wall,
     })
   })
 }
 
-export const update = async (tx: Tx, reach: Reach, id: string, { name, version }: z.output<typeof FilePatch>): Promise<FileRow> => {
-  const file = await hold(tx, reach, id)
+export const updateFile = async (tx: Tx, scope: TenantScope, id: string, { name, version }: z.output<typeof FilePatch>): Promise<FileRow> => {
+  const file = await requireLockedFile(tx, scope, id)
   if (!name && !version) return file
-  return changeFile(tx, file, { modified_at: tx.clock.business(), ...(name ? { name } : {}), ...(version ? { version } : {}) })
+  return changeFile(tx, file, { modified_at: tx.clock.wall(), ...(name ? { name } : {}), ...(version ? { version } : {}) })
 }
 
-export const hold = async (tx: Tx, reach: Reach, id: string): Promise<Locked<FileRow>> => {
-  const file = await lockFile(tx, reach, id)
+export const requireLockedFile = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<FileRow>> => {
+  const file = await lockFile(tx, scope, id)
   if (!file) throw new ResourceNotFound()
-  permit(reach, file.organization_id, 'products:manage')
+  permit(scope, file.organization_id, 'products:manage')
   return file
 }

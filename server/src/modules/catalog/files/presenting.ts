@@ -4,8 +4,8 @@ import type { FileRow } from './files.sql.ts'
 
 type Fields = { [K in keyof typeof fileFields]: z.output<(typeof fileFields)[K]> }
 
-/** What every reader of a file sees of it. What was promised of it is shown; what the store has is known once it is there. */
-export const commonOf = (file: FileRow): Fields => ({
+/** Returns the fields common to all file types. Announced values are always set. Values from the store are null until the object exists. */
+export const presentFileBase = (file: FileRow): Fields => ({
   id: file.id,
   organization_id: file.organization_id,
   name: file.name,
@@ -22,17 +22,17 @@ export const commonOf = (file: FileRow): Fields => ({
   size_readable: readable(file.size),
 })
 
-/** The file as the wire shows it. */
-export const present = (file: FileRow): FileRead => {
+/** Presents the file in the API's format. */
+export const presentFile = (file: FileRow): FileRead => {
   const { service, public_url, created_at } = file
-  const kept = { ...commonOf(file), created_at }
-  // Nobody looks into what sellers deliver: so nothing is withheld for what was found in it.
+  const kept = { ...presentFileBase(file), created_at }
+  // Files are not scanned for malware, so the flag is always null.
   if (service === 'downloadable') return { ...kept, service, flagged_malicious_at: null }
   return { ...kept, service, public_url: public_url! }
 }
 
-export const presentMedia = (file: FileRow) => present(file) as Extract<FileRead, { service: 'product_media' }>
-export const presentDownloadable = (file: FileRow) => present(file) as Extract<FileRead, { service: 'downloadable' }>
+export const presentMedia = (file: FileRow) => presentFile(file) as Extract<FileRead, { service: 'product_media' }>
+export const presentDownloadable = (file: FileRow) => presentFile(file) as Extract<FileRead, { service: 'downloadable' }>
 
 const units = ['KB', 'MB', 'GB', 'TB'] as const
 

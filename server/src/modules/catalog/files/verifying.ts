@@ -1,27 +1,27 @@
 import { measure } from '../../../gateways/storage/streams.ts'
 import { StorageRefusal, type Bucket, type Storage } from '../../../gateways/storage/storage.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means } from '../../handlers.ts'
+import type { Deps } from '../../handlers.ts'
 import { changeFile, dropParts, loadParts, type FileRow, type Service } from './files.sql.ts'
 import { typeOf } from './sniffing.ts'
 
-/** Where a file of this kind is kept: what is sold opens by a link alone, what is shown is there for everybody. */
+/** Returns the bucket of a file type. Downloadable files are private and need a presigned URL. All other files are public. */
 export const bucketOf = (storage: Storage, service: Service): Bucket => (service === 'downloadable' ? storage.private : storage.public)
 
-/** What was found when a file was read back: its SHA-256, or why it is not what it was said to be. */
+/** Result of reading a file back: its SHA-256, or the reason why it differs from its announcement. */
 export type Finding = { readonly sha256: Buffer } | { readonly problem: string }
 
 const text = (digest: Buffer): string => digest.toString('base64')
 
 /**
- * Reads what arrived, from its first byte to its last, and holds it against what was announced: its size, the SHA-256 of
- * the whole and of each part, and of pictures their type. In memory that does not grow with the file. `alive` is called
- * as the bytes go by.
+ * Reads a file completely and compares it with its announcement: its size, the SHA-256 of the whole and of each part,
+ * and the type of images. Streams the file, so memory use does not depend on its size. Calls `alive` for each chunk,
+ * so that the caller can extend its lease.
  */
-export const verify = async ({ db, gateways }: Pick<Means, 'db' | 'gateways'>, file: FileRow, alive: () => void = () => undefined): Promise<Finding> => {
+export const verify = async ({ db, gateways }: Pick<Deps, 'db' | 'gateways'>, file: FileRow, alive: () => void = () => undefined): Promise<Finding> => {
   const parts = await loadParts(db, file)
   const bytes = await open(gateways.storage, file)
-  if (!bytes) return { problem: 'Nothing of it is in the store.' }
+  if (!bytes) return { problem: 'The storage has no data for this file.' }
   const {
     size,
     sha256,
@@ -31,16 +31,16 @@ export const verify = async ({ db, gateways }: Pick<Means, 'db' | 'gateways'>, f
     watched(bytes, alive),
     parts.map((part) => part.size),
   )
-  if (size !== file.size) return { problem: `It was announced with ${file.size} bytes, and has ${size}.` }
+  if (size !== file.size) return { problem: `The file was announced with ${file.size} bytes, but has ${size}.` }
   const declared = file.checksum_sha256_base64
-  if (declared !== null && text(sha256) !== declared) return { problem: `It was announced with the SHA-256 ${declared}, and has ${text(sha256)}.` }
+  if (declared !== null && text(sha256) !== declared) return { problem: `The file was announced with the SHA-256 ${declared}, but has ${text(sha256)}.` }
   for (const [at, { number, checksum_sha256_base64 }] of parts.entries())
     if (checksum_sha256_base64 !== null && text(found[at]!) !== checksum_sha256_base64)
-      return { problem: `Part ${number} was announced with the SHA-256 ${checksum_sha256_base64}, and has ${text(found[at]!)}.` }
+      return { problem: `Part ${number} was announced with the SHA-256 ${checksum_sha256_base64}, but has ${text(found[at]!)}.` }
   const type = typeOf(beginning)
-  // What is sold may be of any type, and is only ever saved; what is shown to everybody is what it says it is.
+  // Downloadable files may have any type, because they are only served as attachments. Public files must match their announced type.
   if (file.service !== 'downloadable' && type !== file.mime_type)
-    return { problem: `It was announced as ${file.mime_type}, and ${type === null ? 'does not begin like a picture that is shown here' : `is ${type}`}.` }
+    return { problem: `The file was announced as ${file.mime_type}, but ${type === null ? 'is not an image of a supported format' : `is ${type}`}.` }
   return { sha256 }
 }
 
@@ -60,7 +60,7 @@ async function* watched(bytes: AsyncIterable<Buffer>, alive: () => void) {
   }
 }
 
-/** Writes down what was found. A file is ready only after this; one that is refused is removed from the store by the sweep. */
+/** Saves the result of the verification: the file becomes ready or refused. The sweep removes a refused file from the store. */
 export const settle = async (tx: Tx, file: Locked<FileRow>, found: Finding): Promise<FileRow> => {
   if (file.state !== 'verifying' || file.deleted_at !== null) return file
   await dropParts(tx, file)

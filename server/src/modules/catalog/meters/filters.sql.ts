@@ -1,8 +1,8 @@
 import type { Filter, FilterClause } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
-import { placeOf, textOf } from '../engine/filters.ts'
+import { placeOf, textOf } from '../calc/filters.ts'
 
-/** The same rules as `engine/filters.ts`, for events that lie in the database: columns name, source, timestamp and metadata. */
+/** Implements the rules of `calc/filters.ts` in SQL, for rows with the columns name, source, timestamp and metadata. */
 export const filterSql = (filter: Filter | FilterClause): RawBuilder<boolean> => {
   if (!('clauses' in filter)) return clauseSql(filter)
   if (filter.clauses.length === 0) return sql`true`

@@ -1,8 +1,9 @@
 import type { Meter, PageRequest } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
-import { listRows, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { containing, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
+import { lockRow } from '../../../platform/postgres/locks.ts'
+import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { containing, json, metadataHas, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -18,7 +19,7 @@ const list = {
   sortable: { created_at: { expression: 'created_at', type: 'timestamptz' }, name: { expression: 'name', type: 'text' } },
 } satisfies ListSpec<string>
 
-const within = (db: Db, reach: Reach) => db.q.selectFrom('meters').selectAll().where('organization_id', '=', withinReach(reach))
+const within = (db: Db, scope: TenantScope) => db.q.selectFrom('meters').selectAll().where('organization_id', '=', inScope(scope))
 
 export interface MeterFilters {
   readonly organization_id: readonly string[]
@@ -27,26 +28,20 @@ export interface MeterFilters {
   readonly metadata?: Record<string, string[]> | undefined
 }
 
-export const listMeters = (db: Db, reach: Reach, query: MeterFilters & PageRequest & { sorting: readonly string[] }) => {
+export const listMeters = (db: Db, scope: TenantScope, query: MeterFilters & PageRequest & { sorting: readonly string[] }) => {
   const filters: RawBuilder<unknown>[] = []
   if (query.query) filters.push(sql`name ilike ${containing(query.query)}`)
   if (query.is_archived !== undefined) filters.push(sql`(archived_at is not null) = ${query.is_archived}`)
   filters.push(...metadataHas(query.metadata))
-  const ids = organizationIds(reach, query.organization_id)
-  return listRows(db, list, ids, query, filters, (found) => within(db, reach).where('id', 'in', found).execute())
+  const ids = organizationIds(scope, query.organization_id)
+  return listRows(db, list, ids, query, filters, (found) => within(db, scope).where('id', '=', oneOf(found)).execute())
 }
 
-export const findMeter = (db: Db, reach: Reach, id: string): Promise<Meter | undefined> => within(db, reach).where('id', '=', id).executeTakeFirst()
+export const findMeter = (db: Db, scope: TenantScope, id: string): Promise<Meter | undefined> => within(db, scope).where('id', '=', id).executeTakeFirst()
 
-export const loadMeters = async (db: Db, keys: readonly Key[]): Promise<Meter[]> => {
-  if (keys.length === 0) return []
-  const { tenants, ids } = sidesOf(keys)
-  return db.q.selectFrom('meters').selectAll().where('organization_id', 'in', tenants).where('id', 'in', ids).execute()
-}
-
-/** Holds the meter: it is changed by one caller at a time, and no price begins to use it meanwhile. */
-export const lockMeter = async (tx: Tx, reach: Reach, id: string): Promise<Locked<Meter> | undefined> =>
-  (await within(tx, reach).where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<Meter> | undefined
+/** Locks the meter. Serializes its changes. Transactions that create a price with this meter wait for the lock. */
+export const lockMeter = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<Meter> | undefined> =>
+  await lockRow(within(tx, scope).where('id', '=', id), 'update')
 
 const stored = (changes: Partial<Meter>) => ({
   ...changes,
@@ -71,7 +66,7 @@ export const changeMeter = (tx: Tx, meter: Locked<Meter>, changes: Partial<Meter
     .returningAll()
     .executeTakeFirstOrThrow()
 
-/** Whether a price in sale, or a benefit, counts by this meter. */
+/** Returns true if a price on sale or a benefit uses this meter. */
 export const isCountedBy = async (tx: Tx, { organization_id, id }: Locked<Meter>): Promise<boolean> => {
   const { rows } = await sql`
     select 1 from product_prices r join products p on p.organization_id = r.organization_id and p.id = r.product_id
@@ -82,14 +77,14 @@ export const isCountedBy = async (tx: Tx, { organization_id, id }: Locked<Meter>
   return rows.length > 0
 }
 
-/** Those of the ids that are meters in use of the organization. They are held as they are until the transaction ends. */
+/** Returns the ids that belong to meters of the organization that are not archived. Locks these meters in share mode. */
 export const knownMeters = async (tx: Tx, organization_id: string, ids: readonly string[]): Promise<ReadonlySet<string>> => {
   if (ids.length === 0) return new Set()
   const found = await tx.q
     .selectFrom('meters')
     .select('id')
     .where('organization_id', '=', organization_id)
-    .where('id', 'in', [...ids])
+    .where('id', '=', oneOf(ids))
     .where('archived_at', 'is', null)
     .forShare()
     .execute()

@@ -13,8 +13,8 @@ import fc from 'fast-check'
 import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
-import { aggregate } from '../engine/aggregations.ts'
-import { matches, textOf, type Counted } from '../engine/filters.ts'
+import { aggregate } from '../calc/aggregations.ts'
+import { matches, textOf, type Counted } from '../calc/filters.ts'
 import { aggregateSql } from './aggregations.sql.ts'
 import { filterSql } from './filters.sql.ts'
 
@@ -33,8 +33,8 @@ const nested: Filter = {
   ],
 }
 
-describe('a meter', () => {
-  test('is made, read, listed and changed, with filters within filters', async () => {
+describe('meters', () => {
+  test('creates, reads, lists and updates a meter with nested filters', async () => {
     const { api, organization } = await world.shop()
     const made = await api.call(createMeter, {
       body: { ...counting, filter: nested, aggregation: { func: 'sum', property: 'tokens' }, metadata: { team: 'a' } },
@@ -61,7 +61,7 @@ describe('a meter', () => {
     expect((await api.call(updateMeter, { params: { id: other.id }, body: { is_archived: false } })).archived_at).toBeNull()
   })
 
-  test('is refused when it makes no sense, with the place where', async () => {
+  test('rejects an invalid meter with the location of the problem', async () => {
     const { api } = await world.shop()
     const place = async (body: object) => {
       const answer = await api.sendRaw(createMeter, { body: { ...counting, ...body } })
@@ -80,7 +80,7 @@ describe('a meter', () => {
     expect((await api.send(updateMeter, { params: { id: made.id }, body: { custom_label: null } })).status).toBe(422)
   })
 
-  test('can be charged by: a metered price shows it, and while it is in sale the meter stays', async () => {
+  test('shows a meter in its metered price, and rejects archiving it while the price is on sale', async () => {
     const { api } = await world.shop()
     const meter = await api.call(createMeter, { body: counting })
     const price = { amount_type: 'metered_unit' as const, meter_id: meter.id, unit_amount: '0.25', cap_amount: 5000 }
@@ -99,7 +99,7 @@ describe('a meter', () => {
   })
 })
 
-describe('the filter', () => {
+describe('filters', () => {
   const event: Counted = {
     name: 'call',
     source: 'user',
@@ -108,7 +108,7 @@ describe('the filter', () => {
   }
   const clause = (property: string, operator: FilterClause['operator'], value: FilterClause['value']) => matches({ property, operator, value }, event)
 
-  test('asks each property in its own type, and what is absent never matches', () => {
+  test('a filter compares each property by the type of its value, and never matches an absent property', () => {
     expect(clause('name', 'eq', 'call')).toBe(true)
     expect(clause('metadata.model', 'like', 'p')).toBe(true)
     expect(clause('model', 'not_like', 'P')).toBe(true)
@@ -133,7 +133,7 @@ describe('the filter', () => {
       expect(textOf(value)).toBe(text)
   })
 
-  test('10,000 random filters over random events give the same answer in the database and in memory', async () => {
+  test('10,000 random filters over random events give the same result in the database and in memory', async () => {
     const words = fc.constantFrom('call', 'ca', '', 'C', 'é', '𝔘', '￿', '5', '12', 'true', 't', '%', '_', '\\', '1e21')
     const numbers = fc.oneof(fc.integer({ min: -20, max: 20 }), fc.constantFrom(0.5, 1e21, 1.5e-7, -0.001, 1767323045, 2_147_483_647))
     const scalar = fc.oneof(words, numbers, fc.boolean())
@@ -169,7 +169,7 @@ describe('the filter', () => {
     expect(filters).toBe(10_000)
   })
 
-  test('what is counted, summed, averaged or told apart is the same in the database and in memory, to the last digit', async () => {
+  test('aggregations give the same exact result in the database and in memory', async () => {
     const numbers = fc.oneof(
       fc.integer({ min: -1000, max: 1000 }),
       fc.double({ noNaN: true, noDefaultInfinity: true, min: -1e9, max: 1e9 }),

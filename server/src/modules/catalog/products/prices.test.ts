@@ -28,26 +28,26 @@ const seats = (...bounds: [number, number | null][]) =>
 describe('prices', () => {
   test.each<[string, ProductPriceCreate[], string[]]>([
     ['one fixed price', [fixed(1000)], []],
-    ['nothing to pay', [fixed(0)], []],
-    ['below what can be charged', [fixed(49)], ['0.price_amount']],
-    ['above what can be charged', [fixed(100_000_000)], ['0.price_amount']],
+    ['a fixed price of zero', [fixed(0)], []],
+    ['a fixed price below the minimum charge', [fixed(49)], ['0.price_amount']],
+    ['a fixed price above the maximum charge', [fixed(100_000_000)], ['0.price_amount']],
     ['two fixed prices in one currency', [fixed(1000), fixed(2000)], ['1']],
-    ['two currencies of one kind', [fixed(1000), fixed(900, 'eur')], []],
-    ['currencies of different kinds', [fixed(1000), { ...custom(500), price_currency: 'eur' }], ['1']],
-    ['no price in the home currency', [fixed(900, 'eur')], ['']],
-    ['a chosen price beside a fixed one', [fixed(1000), custom(500)], ['1']],
-    ['a fixed price beside seats', [fixed(1000), seats([1, null])], []],
-    ['a maximum below the minimum', [custom(1000, 500)], ['0.maximum_amount']],
-    ['a preset outside the bounds', [custom(1000, 2000, 3000)], ['0.preset_amount']],
-    ['a preset of nothing', [custom(1000, 2000, 0)], []],
-    ['tiers that follow each other', [seats([1, 5], [6, 10], [11, null])], []],
-    ['tiers that begin later', [seats([3, 5], [6, null])], []],
-    ['a gap between tiers', [seats([1, 5], [7, null])], ['0.seat_tiers.tiers.1.min_seats']],
-    ['tiers that overlap', [seats([1, 5], [5, null])], ['0.seat_tiers.tiers.1.min_seats']],
-    ['an open tier in the middle', [seats([1, null], [6, null])], ['0.seat_tiers.tiers.0.max_seats']],
-    ['a tier that ends before it begins', [seats([5, 1])], ['0.seat_tiers.tiers.0.max_seats']],
+    ['prices of one type in two currencies', [fixed(1000), fixed(900, 'eur')], []],
+    ['prices of different types in two currencies', [fixed(1000), { ...custom(500), price_currency: 'eur' }], ['1']],
+    ['no price in the default currency of the organization', [fixed(900, 'eur')], ['']],
+    ['a custom price and a fixed price in one currency', [fixed(1000), custom(500)], ['1']],
+    ['a fixed price and a seat price', [fixed(1000), seats([1, null])], []],
+    ['a custom price with a maximum below the minimum', [custom(1000, 500)], ['0.maximum_amount']],
+    ['a custom price with a preset outside the bounds', [custom(1000, 2000, 3000)], ['0.preset_amount']],
+    ['a custom price with a preset of zero', [custom(1000, 2000, 0)], []],
+    ['seat tiers without gaps', [seats([1, 5], [6, 10], [11, null])], []],
+    ['seat tiers that start above one seat', [seats([3, 5], [6, null])], []],
+    ['a gap between seat tiers', [seats([1, 5], [7, null])], ['0.seat_tiers.tiers.1.min_seats']],
+    ['overlapping seat tiers', [seats([1, 5], [5, null])], ['0.seat_tiers.tiers.1.min_seats']],
+    ['a seat tier without a maximum before the last tier', [seats([1, null], [6, null])], ['0.seat_tiers.tiers.0.max_seats']],
+    ['a seat tier with a maximum below its minimum', [seats([5, 1])], ['0.seat_tiers.tiers.0.max_seats']],
     [
-      'tax treated in two ways',
+      'prices with different tax behaviors',
       [
         { ...fixed(1000), tax_behavior: 'inclusive' },
         { ...seats([1, null]), tax_behavior: 'exclusive' },
@@ -55,9 +55,9 @@ describe('prices', () => {
       ['1.tax_behavior'],
     ],
     ['several mistakes at once', [fixed(1), fixed(2), custom(1)], ['0.price_amount', '1.price_amount', '2.minimum_amount', '1', '2']],
-  ])('%s', (_, prices, expected) => expect(problems(prices)).toEqual(expected))
+  ])('reports the locations of all problems in prices with: %s', (_, prices, expected) => expect(problems(prices)).toEqual(expected))
 
-  test('seats need the switch, metered prices a rhythm', () => {
+  test('seat-based prices need the organization’s feature setting, and metered prices need a recurring product and a known meter', () => {
     expect(problems([seats([1, null])], { ...setting, organization: { ...setting.organization, feature_settings: null } })).toEqual(['0'])
     const metered = { amount_type: 'metered_unit', price_currency: 'usd', meter_id: 'x', unit_amount: '1' } as ProductPriceCreate
     expect(problems([metered], { ...setting, recurring: false })).toEqual(['0'])
@@ -65,7 +65,7 @@ describe('prices', () => {
     expect(problems([{ ...metered, meter_id: 'known' } as ProductPriceCreate])).toEqual([])
   })
 
-  test('contiguous tiers are always accepted, and any shift of one bound never is', () => {
+  test('contiguous seat tiers are always accepted, and tiers with a shifted bound are always rejected', () => {
     fc.assert(
       fc.property(
         fc.array(fc.integer({ min: 1, max: 50 }), { minLength: 2, maxLength: 8 }),
@@ -89,7 +89,7 @@ describe('prices', () => {
     )
   })
 
-  test('every currency has room between its smallest and its largest charge', () => {
+  test('every currency has a maximum charge far above its minimum', () => {
     for (const currency of currencies) {
       const { minimum, maximum } = chargeable(currency)
       expect(minimum).toBeGreaterThan(0)
@@ -111,4 +111,4 @@ test.each<[string, number, string, number, boolean]>([
   ['month', 3, 'month', 4, false],
   ['year', 1, 'month', 12, false],
   ['week', 1, 'month', 1, false],
-])('%s × %i fits into %s × %i: %s', (meter, m, billing, n, fits) => expect(divides(meter, m, billing, n)).toBe(fits))
+])('the meter interval %s × %i divides the billing interval %s × %i: %s', (meter, m, billing, n, fits) => expect(divides(meter, m, billing, n)).toBe(fits))

@@ -1,7 +1,7 @@
 import { invalidAt, type Invalid, type Organization, type ProductPriceCreate } from '@bursar/contract'
 import { chargeable } from '../../../kernel/money.ts'
 
-/** A price that is wanted, and where in the request it stands. */
+/** A requested price, and its index in the request for error locations. */
 export interface Wanted {
   readonly price: ProductPriceCreate
   readonly at: number
@@ -13,13 +13,13 @@ export interface Setting {
     readonly feature_settings: Pick<NonNullable<Organization['feature_settings']>, 'seat_based_pricing_enabled'> | null
   }
   readonly recurring: boolean
-  /** The organization's meters that are in use. */
+  /** The organization's meters that are not archived. */
   readonly meters: ReadonlySet<string>
 }
 
 /**
- * Everything that is wrong with the prices of a product, together: each for itself, each currency for itself, and all
- * currencies with each other. Nothing comes back for a product that can be sold.
+ * Returns all problems with the prices of a product: of each price, of each currency, and between currencies. The
+ * result is empty if the product can be sold.
  */
 export const priceProblems = (wanted: readonly Wanted[], setting: Setting): Invalid[] => [
   ...wanted.flatMap((one) => alone(one, setting)),
@@ -46,7 +46,7 @@ const alone = ({ price, at }: Wanted, { organization, recurring, meters }: Setti
     }
     case 'seat_based':
       if (!organization.feature_settings?.seat_based_pricing_enabled)
-        return [problem(at, undefined, 'Seat-based pricing is not switched on for this organization.')]
+        return [problem(at, undefined, 'Seat-based pricing is not enabled for this organization.')]
       return tiers(at, price.seat_tiers.tiers)
     case 'metered_unit':
       if (!recurring) return [problem(at, undefined, 'A metered price needs a recurring product.')]
@@ -60,7 +60,7 @@ const amount = (at: number, field: string, value: number, currency: string): Inv
   return [problem(at, field, `In ${currency} choose 0, or between ${minimum} and ${maximum}.`, value)]
 }
 
-/** Tiers begin somewhere, follow each other without gap or overlap, and only the last may be open. */
+/** Checks that tiers are contiguous, without gap or overlap, and that only the last one is open-ended. */
 const tiers = (at: number, list: Extract<ProductPriceCreate, { amount_type: 'seat_based' }>['seat_tiers']['tiers']): Invalid[] => {
   const wrong = (tier: number, field: string, msg: string, input: unknown): Invalid =>
     invalidAt(['body', 'prices', at, 'seat_tiers', 'tiers', tier, field], msg, input)
@@ -68,7 +68,7 @@ const tiers = (at: number, list: Extract<ProductPriceCreate, { amount_type: 'sea
     const before = list[index - 1]
     const problems: Invalid[] = []
     if (before && typeof before.max_seats === 'number' && tier.min_seats !== before.max_seats + 1)
-      problems.push(wrong(index, 'min_seats', `This tier must begin at ${before.max_seats + 1}, right after the one before it.`, tier.min_seats))
+      problems.push(wrong(index, 'min_seats', `This tier must begin at ${before.max_seats + 1}, directly after the previous tier.`, tier.min_seats))
     if (typeof tier.max_seats === 'number' && tier.max_seats < tier.min_seats)
       problems.push(wrong(index, 'max_seats', `This tier must not end before it begins, at ${tier.min_seats}.`, tier.max_seats))
     if (typeof tier.max_seats !== 'number' && index < list.length - 1)
@@ -82,8 +82,8 @@ const together = (wanted: readonly Wanted[], { organization }: Setting): Invalid
   const problems = [...currencies].flatMap(([currency, list]) => within(currency, list))
   const home = organization.default_presentment_currency
   if (![...currencies.keys()].some((currency) => currency === home))
-    problems.push({ loc: ['body', 'prices'], msg: `Give a price in ${home}, the currency this organization presents by default.`, type: 'value_error' })
-  // Whoever switches currency must find the same kind of offer.
+    problems.push({ loc: ['body', 'prices'], msg: `Give a price in ${home}, the default currency of this organization.`, type: 'value_error' })
+  // A buyer who switches currency must find the same kinds of prices.
   const shape = (list: readonly Wanted[]) =>
     list
       .map(({ price }) => price.amount_type)
@@ -92,7 +92,7 @@ const together = (wanted: readonly Wanted[], { organization }: Setting): Invalid
   const [first, ...others] = [...currencies]
   for (const [currency, list] of others)
     if (shape(list) !== shape(first![1]))
-      problems.push(problem(list[0]!.at, undefined, `The prices in ${currency} must be of the same kinds as those in ${first![0]}.`))
+      problems.push(problem(list[0]!.at, undefined, `The prices in ${currency} must have the same types as those in ${first![0]}.`))
   return problems
 }
 
@@ -102,10 +102,10 @@ const within = (currency: string, list: readonly Wanted[]): Invalid[] => {
   for (const kind of ['fixed', 'custom', 'seat_based'] as const)
     for (const twin of kinds.get(kind)?.slice(1) ?? []) problems.push(problem(twin.at, undefined, `There is already a ${kind} price in ${currency}.`))
   if (kinds.has('custom') && (kinds.has('fixed') || kinds.has('seat_based')))
-    problems.push(problem(kinds.get('custom')![0]!.at, undefined, 'A price that the buyer chooses cannot stand beside a fixed or seat-based one.'))
+    problems.push(problem(kinds.get('custom')![0]!.at, undefined, 'A custom price cannot be combined with a fixed or seat-based price.'))
   const [first, ...others] = list
   for (const other of others)
     if ((other.price.tax_behavior ?? null) !== (first!.price.tax_behavior ?? null))
-      problems.push(problem(other.at, 'tax_behavior', `All prices in ${currency} must treat tax alike.`, other.price.tax_behavior))
+      problems.push(problem(other.at, 'tax_behavior', `All prices in ${currency} must have the same tax behavior.`, other.price.tax_behavior))
   return problems
 }

@@ -1,11 +1,13 @@
 import type { CustomField, Product, ProductPrice, ProductPriceCreate, ProductPriceSeatTier } from '@bursar/contract'
 import { sql, type RawBuilder, type Selectable } from 'kysely'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
-import { inOrder, listKeys, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { anyOf, containing, isOneOf, json, metadataHas, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
+import { listKeys, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { anyOf, containing, isOneOf, json, metadataHas, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import { benefitsOf, type BenefitTable } from '../benefits/benefits.sql.ts'
-import { mediasOf, type FileRow } from '../files/files.sql.ts'
+import type { BenefitTable } from '../benefits/benefits.sql.ts'
+import type { FileRow } from '../files/files.sql.ts'
+import { fromJson, rowFromJson, type JsonRow } from '../../../platform/postgres/json-rows.ts'
+import { jsonList } from '../parts.sql.ts'
 
 type Stored = Omit<Product, 'prices' | 'benefits' | 'medias' | 'attached_custom_fields' | 'is_recurring'>
 
@@ -29,7 +31,7 @@ export interface PriceTable {
   price_currency: string
   tax_behavior: ProductPrice['tax_behavior']
   is_archived: boolean
-  /** The one checkout that a price was made for; null in the catalog. */
+  /** Checkout for which an ad-hoc price was created. Null for catalog prices. */
   checkout_id: string | null
   price_amount: number | null
   minimum_amount: number | null
@@ -41,11 +43,11 @@ export interface PriceTable {
   cap_amount: number | null
 }
 
-/** A price, with what is to be shown of its meter. */
+/** A price with the displayed fields of its meter. */
 export type PriceRow = PriceTable & { meter: Extract<ProductPrice, { amount_type: 'metered_unit' }>['meter'] | null }
 
 export type ProductRow = Selectable<Stored>
-export interface Loaded {
+export interface LoadedProduct {
   readonly product: ProductRow
   readonly prices: readonly PriceRow[]
   readonly benefits: readonly BenefitTable[]
@@ -97,7 +99,7 @@ export interface ProductFilters {
 
 export const listProducts = async (
   db: Db,
-  reach: Reach,
+  scope: TenantScope,
   query: ProductFilters & { page: number; limit: number; cursor?: string | undefined; sorting: readonly string[] },
 ) => {
   const filters = [...anyOf('id', query.id), ...anyOf('visibility', query.visibility, 'text')]
@@ -109,113 +111,160 @@ export const listProducts = async (
       sql`exists (select from product_benefits a where a.organization_id = products.organization_id and a.product_id = products.id and ${isOneOf('a.benefit_id', query.benefit_id)})`,
     )
   filters.push(...metadataHas(query.metadata))
-  const ids = organizationIds(reach, query.organization_id)
+  const ids = organizationIds(scope, query.organization_id)
   const { keys, total, next_cursor } = await listKeys(db, list, ids, query, filters)
   return { items: await loadProducts(db, keys), total, next_cursor }
 }
 
-/** The rows of products and of all that hangs on them, in the order of the keys. */
-export const loadProducts = async (db: Db, keys: readonly Key[]): Promise<Loaded[]> => {
-  if (keys.length === 0) return []
-  const { tenants, ids } = sidesOf(keys)
-  const [products, prices, { rows: fields }, benefits, medias] = await Promise.all([
-    loadProductRows(db, keys),
-    // A price that was made for one checkout is no part of the catalog.
-    selectPrices(
-      db,
-      sql`r.organization_id = any(${tenants}::uuid[]) and r.product_id = any(${ids}::uuid[]) and r.is_archived = false and r.source = 'catalog'`,
-    ),
-    sql<CustomField & { product_id: string; position: number; required: boolean }>`
-      select a.product_id, a.position, a.required, f.organization_id, f.id, f.created_at, f.modified_at, f.type, f.slug, f.name, f.properties, f.metadata
-      from product_custom_fields a join custom_fields f on f.organization_id = a.organization_id and f.id = a.custom_field_id and f.deleted_at is null
-      where a.organization_id = any(${tenants}::uuid[]) and a.product_id = any(${ids}::uuid[])
-      order by a.position`.execute(db.q),
-    benefitsOf(db, tenants, ids),
-    mediasOf(db, tenants, ids),
-  ])
-  return products.map((product) => ({
-    product,
-    prices: prices.filter(({ product_id }) => product_id === product.id),
-    benefits: benefits.filter(({ product_id }) => product_id === product.id).map(({ product_id: _, ...benefit }) => benefit),
-    medias: medias.filter(({ product_id }) => product_id === product.id).map(({ product_id: _, ...file }) => file),
-    fields: fields
-      .filter(({ product_id }) => product_id === product.id)
-      .map(({ product_id: _product, position, required, ...custom_field }) => ({ position, required, custom_field })),
-  }))
+/** Loads products with their catalog prices, fields, benefits and media, in the order of the keys. */
+export const loadProducts = async (db: Db, keys: readonly Key[]): Promise<LoadedProduct[]> =>
+  keys.length === 0 ? [] : selectProducts(db, sql`${wanted(keys)} order by k.place`)
+
+export const findProduct = async (db: Db, scope: TenantScope, id: string): Promise<LoadedProduct | undefined> =>
+  (await selectProducts(db, sql`products p where p.organization_id = ${inScope(scope)} and p.id = ${id}`))[0]
+
+/** Returns the `from` clause that finds the products of the keys. `k.place` is the position of a key in the list. */
+const wanted = (keys: readonly Key[]) => sql`
+  unnest(${keys.map(({ tenant }) => tenant)}::uuid[], ${keys.map(({ id }) => id)}::uuid[]) with ordinality k (organization_id, id, place)
+  join products p on p.organization_id = k.organization_id and p.id = k.id`
+
+const productColumns = sql.join(columns.map((column) => sql.ref(`p.${column}`)))
+
+/** A price with the displayed fields of its meter. */
+const priceColumns = sql`r.*, case when m.id is null then null else jsonb_build_object(
+  'id', m.id, 'name', m.name, 'unit', m.unit, 'custom_label', m.custom_label, 'custom_multiplier', m.custom_multiplier) end as meter`
+
+/** The lists of a product `p`. */
+const lists = {
+  // Excludes ad-hoc prices, which belong to one checkout and not to the catalog.
+  prices: sql`
+    select ${priceColumns} from product_prices r left join meters m on m.organization_id = r.organization_id and m.id = r.meter_id
+    where r.organization_id = p.organization_id and r.product_id = p.id and r.is_archived = false and r.source = 'catalog' order by r.position, r.id`,
+  fields: sql`
+    select a.position, a.required, f.organization_id, f.id, f.created_at, f.modified_at, f.type, f.slug, f.name, f.properties, f.metadata
+    from product_custom_fields a join custom_fields f on f.organization_id = a.organization_id and f.id = a.custom_field_id and f.deleted_at is null
+    where a.organization_id = p.organization_id and a.product_id = p.id order by a.position`,
+  benefits: sql`
+    select b.* from product_benefits a join benefits b on b.organization_id = a.organization_id and b.id = a.benefit_id and b.deleted_at is null
+    where a.organization_id = p.organization_id and a.product_id = p.id order by a.position`,
+  medias: sql`
+    select f.* from product_medias a join files f on f.organization_id = a.organization_id and f.id = a.file_id
+    where a.organization_id = p.organization_id and a.product_id = p.id order by a.position`,
 }
 
-/** The products alone, without what hangs on them, in the order of the keys; archived ones too. */
+interface JsonLists {
+  prices: JsonRow<PriceRow>[]
+  fields: (JsonRow<CustomField> & { position: number; required: boolean })[]
+  benefits: JsonRow<BenefitTable>[]
+  medias: JsonRow<FileRow>[]
+}
+
+const listOf = <K extends keyof JsonLists>(name: K) => jsonList<JsonLists[K][number]>(lists[name]).as(name)
+const listColumns = [listOf('prices'), listOf('fields'), listOf('benefits'), listOf('medias')]
+
+const parseLists = ({ prices, fields, benefits, medias, ...product }: ProductRow & JsonLists): LoadedProduct => ({
+  product,
+  prices: prices.map((price) => fromJson<PriceRow>(price, { created_at: true, modified_at: true })),
+  fields: fields.map(({ position, required, ...field }) => ({
+    position,
+    required,
+    custom_field: fromJson<CustomField>(field as JsonRow<CustomField>, { created_at: true, modified_at: true }),
+  })),
+  benefits: benefits.map((benefit) => fromJson<BenefitTable>(benefit, { created_at: true, modified_at: true, deleted_at: true })),
+  medias: medias.map((file) =>
+    fromJson<FileRow>(file, { created_at: true, modified_at: true, deleted_at: true, last_modified_at: true, due_at: true, lease_until: true }),
+  ),
+})
+
+/** A product with its lists, inside a JSON result. */
+export type JsonProduct = JsonRow<ProductRow> & JsonLists
+
+const productWith = (key: { readonly organization_id: string; readonly id: string }, selected: RawBuilder<unknown>): RawBuilder<unknown> => sql`(
+  select to_json(w) from (select ${selected} from products p where p.organization_id = ${sql.ref(key.organization_id)} and p.id = ${sql.ref(key.id)}) w)`
+
+/**
+ * SQL for a product as JSON, including archived products. `key` names the columns of another table that reference the
+ * product. The caller must restrict that table to the scope.
+ */
+export const productRowJson = (key: { readonly organization_id: string; readonly id: string }): RawBuilder<unknown> => productWith(key, productColumns)
+
+/** The same with prices, custom fields, benefits and media. */
+export const productJson = (key: { readonly organization_id: string; readonly id: string }): RawBuilder<unknown> =>
+  productWith(key, sql`${productColumns}, ${sql.join(listColumns)}`)
+
+export const productRowFromJson = rowFromJson<ProductRow>({ created_at: true, modified_at: true })
+
+export const productFromJson = ({ prices, fields, benefits, medias, ...product }: JsonProduct): LoadedProduct =>
+  parseLists({ ...productRowFromJson(product), prices, fields, benefits, medias })
+
+/** Selects products with all their lists in one statement. */
+const selectProducts = async (db: Db, from: RawBuilder<unknown>): Promise<LoadedProduct[]> => {
+  const { rows } = await sql<ProductRow & JsonLists>`select ${productColumns}, ${sql.join(listColumns)} from ${from}`.execute(db.q)
+  return rows.map(parseLists)
+}
+
+/** Loads only the product rows, in the order of the keys, including archived ones. */
 export const loadProductRows = async (db: Db, keys: readonly Key[]): Promise<ProductRow[]> => {
   if (keys.length === 0) return []
-  const { tenants, ids } = sidesOf(keys)
-  const rows = await db.q.selectFrom('products').select(columns).where('organization_id', 'in', tenants).where('id', 'in', ids).execute()
-  return inOrder(keys, rows, ({ id }) => id)
+  const { rows } = await sql<ProductRow>`select ${productColumns} from ${wanted(keys)} order by k.place`.execute(db.q)
+  return rows
 }
 
-/** Prices as they are, whoever sells at them still: archived ones too, and those that were made for one checkout. */
+/** Loads prices, including archived prices and ad-hoc prices of checkouts. */
 export const loadPrices = async (db: Db, keys: readonly Key[]): Promise<PriceRow[]> => {
   if (keys.length === 0) return []
   const { tenants, ids } = sidesOf(keys)
   return selectPrices(db, sql`r.organization_id = any(${tenants}::uuid[]) and r.id = any(${ids}::uuid[])`)
 }
 
-/** The prices that were made for one checkout. */
+/** Loads the ad-hoc prices of a checkout. */
 export const loadPricesOf = (db: Db, organization_id: string, checkout_id: string): Promise<PriceRow[]> =>
   selectPrices(db, sql`r.organization_id = ${organization_id} and r.checkout_id = ${checkout_id}`)
 
 const selectPrices = async (db: Db, condition: RawBuilder<unknown>): Promise<PriceRow[]> => {
   const { rows } = await sql<PriceRow>`
-    select r.*, case when m.id is null then null else jsonb_build_object(
-      'id', m.id, 'name', m.name, 'unit', m.unit, 'custom_label', m.custom_label, 'custom_multiplier', m.custom_multiplier) end as meter
-    from product_prices r left join meters m on m.organization_id = r.organization_id and m.id = r.meter_id
+    select ${priceColumns} from product_prices r left join meters m on m.organization_id = r.organization_id and m.id = r.meter_id
     where ${condition} order by r.position, r.id`.execute(db.q)
   return rows
 }
 
-export const findProduct = async (db: Db, reach: Reach, id: string): Promise<Loaded | undefined> => {
-  const found = await db.q
-    .selectFrom('products')
-    .select('organization_id')
-    .where('organization_id', '=', withinReach(reach))
-    .where('id', '=', id)
-    .executeTakeFirst()
-  return found && (await loadProducts(db, [{ tenant: found.organization_id, id }]))[0]
-}
-
-/** Holds the product: its prices and fields change by one caller at a time. */
-export const lockProduct = async (tx: Tx, reach: Reach, id: string): Promise<Locked<ProductRow> | undefined> =>
-  (await tx.q.selectFrom('products').select(columns).where('organization_id', '=', withinReach(reach)).where('id', '=', id).forUpdate().executeTakeFirst()) as
+/** Locks the product. Serializes changes of its prices and fields. */
+export const lockProduct = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<ProductRow> | undefined> =>
+  (await tx.q.selectFrom('products').select(columns).where('organization_id', '=', inScope(scope)).where('id', '=', id).forUpdate().executeTakeFirst()) as
     | Locked<ProductRow>
     | undefined
 
-export const insertProduct = async (tx: Tx, product: Stored & { price_amount_type: string; price_amount: number }): Promise<void> => {
-  await tx.q
+export const insertProduct = (tx: Tx, product: Stored & { price_amount_type: string; price_amount: number }): Promise<ProductRow> =>
+  tx.q
     .insertInto('products')
     .values({ ...product, metadata: json(product.metadata) })
-    .execute()
-}
+    .returning(columns)
+    .executeTakeFirstOrThrow()
 
+/** Changes the product. Returns it with its lists, including changes that this transaction made to them before. */
 export const changeProduct = async (
   tx: Tx,
   product: Locked<ProductRow>,
   changes: Partial<Stored> & { price_amount_type?: string; price_amount?: number },
-): Promise<void> => {
-  await tx.q
-    .updateTable('products')
-    .set({ ...changes, ...(changes.metadata === undefined ? {} : { metadata: json(changes.metadata) }) })
-    .where('organization_id', '=', product.organization_id)
-    .where('id', '=', product.id)
-    .execute()
-}
+): Promise<LoadedProduct> =>
+  parseLists(
+    await tx.q
+      .updateTable('products as p')
+      .set({ ...changes, ...(changes.metadata === undefined ? {} : { metadata: json(changes.metadata) }) })
+      .where('organization_id', '=', product.organization_id)
+      .where('id', '=', product.id)
+      .returning([...columns, ...listColumns])
+      .executeTakeFirstOrThrow(),
+  )
 
-/** Fails where anything refers to the product: whoever sold it must still be able to show it. */
-export const deleteProduct = async (tx: Tx, product: Locked<ProductRow>): Promise<void> => {
+/** Deletes the product. Fails with a foreign-key error if another row references it. */
+export const deleteProductRow = async (tx: Tx, product: Locked<ProductRow>): Promise<void> => {
   await tx.q.deleteFrom('products').where('organization_id', '=', product.organization_id).where('id', '=', product.id).execute()
 }
 
 export type NewPrice = ProductPriceCreate & { id: string; position: number }
 
-/** A price as it stands in its table: in the catalog, or made for one checkout. */
+/** Builds the row of a price. With a `checkout_id` it is an ad-hoc price of that checkout, otherwise a catalog price. */
 export const priceRow = (product: { organization_id: string; id: string }, price: NewPrice, now: Date, checkout_id: string | null = null): PriceTable => ({
   organization_id: product.organization_id,
   product_id: product.id,
@@ -239,15 +288,17 @@ export const priceRow = (product: { organization_id: string; id: string }, price
   cap_amount: price.amount_type === 'metered_unit' ? (price.cap_amount ?? null) : null,
 })
 
-export const insertPrices = async (tx: Tx, rows: readonly PriceTable[]): Promise<void> => {
-  if (rows.length > 0)
-    await tx.q
-      .insertInto('product_prices')
-      .values(rows.map((row) => ({ ...row, seat_tiers: row.seat_tiers && json(row.seat_tiers) })))
-      .execute()
+/** Inserts the prices. Returns them with their meters, in the order of their positions. */
+export const insertPrices = async (tx: Tx, prices: readonly PriceTable[]): Promise<PriceRow[]> => {
+  if (prices.length === 0) return []
+  const { rows } = await sql<PriceRow>`
+    with inserted as (insert into product_prices select * from jsonb_populate_recordset(null::product_prices, ${json(prices)}) returning *)
+    select ${priceColumns} from inserted r left join meters m on m.organization_id = r.organization_id and m.id = r.meter_id
+    order by r.position, r.id`.execute(tx.q)
+  return rows
 }
 
-/** After every price the product has ever had. */
+/** Returns the position for the next price of the product. Archived prices keep their positions. */
 export const nextPosition = async (tx: Tx, product: Locked<ProductRow>): Promise<number> => {
   const { rows } = await sql<{
     next: number
@@ -264,27 +315,23 @@ export const archivePrices = async (tx: Tx, product: Locked<ProductRow>, ids: re
     .set({ is_archived: true, modified_at: now })
     .where('organization_id', '=', product.organization_id)
     .where('product_id', '=', product.id)
-    .where('id', 'in', [...ids])
+    .where('id', '=', oneOf(ids))
     .execute()
 }
 
-export const replaceFields = async (
-  tx: Tx,
-  product: { organization_id: string; id: string },
-  fields: readonly { custom_field_id: string; required: boolean }[],
-): Promise<void> => {
+type AttachedField = { readonly custom_field_id: string; readonly required: boolean }
+
+/** Attaches the fields to a product that has none, in the given order. */
+export const insertFields = async (tx: Tx, product: { organization_id: string; id: string }, fields: readonly AttachedField[]): Promise<void> => {
+  if (fields.length === 0) return
+  await sql`
+    insert into product_custom_fields (organization_id, product_id, custom_field_id, position, required)
+    select ${product.organization_id}, ${product.id}, l.id, l.place - 1, l.required
+    from unnest(${fields.map(({ custom_field_id }) => custom_field_id)}::uuid[], ${fields.map(({ required }) => required)}::boolean[])
+      with ordinality l (id, required, place)`.execute(tx.q)
+}
+
+export const replaceFields = async (tx: Tx, product: Locked<ProductRow>, fields: readonly AttachedField[]): Promise<void> => {
   await tx.q.deleteFrom('product_custom_fields').where('organization_id', '=', product.organization_id).where('product_id', '=', product.id).execute()
-  if (fields.length > 0)
-    await tx.q
-      .insertInto('product_custom_fields')
-      .values(
-        fields.map(({ custom_field_id, required }, position) => ({
-          organization_id: product.organization_id,
-          product_id: product.id,
-          custom_field_id,
-          position,
-          required,
-        })),
-      )
-      .execute()
+  await insertFields(tx, product, fields)
 }

@@ -1,5 +1,7 @@
 import {
+  createBenefit,
   createCustomField,
+  createMeter,
   createProduct,
   deleteCustomField,
   deleteProduct,
@@ -8,6 +10,7 @@ import {
   Product,
   updateOrganization,
   updateProduct,
+  updateProductBenefits,
 } from '@bursar/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { eventually, openWorld, type World } from '../../../../test/harness/world.ts'
@@ -26,7 +29,7 @@ const shop = async () => {
 const simple = (name: string, price_amount = 1000) => ({ name, prices: [{ amount_type: 'fixed' as const, price_amount }] })
 
 describe('products', () => {
-  test('a product is created, found, changed and told of [S1-01]', async () => {
+  test('creates, finds and updates a product, and emits events [S1-01]', async () => {
     const { organization, api } = await shop()
     const made = await api.call(createProduct, {
       body: {
@@ -71,7 +74,7 @@ describe('products', () => {
       body: { name: 'Team plan, renamed', description: 'For teams', visibility: 'private', metadata: {} },
     })
     expect(changed).toMatchObject({ name: 'Team plan, renamed', description: 'For teams', visibility: 'private', metadata: {}, prices: made.prices })
-    const events = await eventually('both events are numbered', async () => {
+    const events = await eventually('both events have a sequence number', async () => {
       const { rows } = await world.database.owner((owner) =>
         owner.query<{ kind: string; payload: { data: unknown } }>(
           'select kind, payload from events where organization_id = $1 and sequence is not null order by sequence',
@@ -85,7 +88,7 @@ describe('products', () => {
     expect(Product.safeParse(events[0]!.payload.data).success).toBe(true)
   })
 
-  test('prices are kept by id, added in full, archived when left out, and never changed', async () => {
+  test('an update keeps prices named by id, adds new ones, archives omitted ones, and never changes an amount', async () => {
     const { organization, api } = await shop()
     const made = await api.call(createProduct, { body: simple('Priced') })
     const [first] = made.prices
@@ -111,7 +114,7 @@ describe('products', () => {
     await expect(world.transact((tx) => tx.q.updateTable('product_prices').set({ price_amount: 1 }).execute())).rejects.toThrow(/permission denied/)
   })
 
-  test('prices are shown in the order of their making, however often they are replaced', async () => {
+  test('shows prices in the order of their creation, even after many replacements', async () => {
     const { api } = await shop()
     const price = (price_currency: 'usd' | 'eur' | 'gbp' | 'cad' | 'chf' | 'nzd', price_amount = 1000) => ({
       amount_type: 'fixed' as const,
@@ -136,7 +139,56 @@ describe('products', () => {
     expect(rows).toEqual([{ price_amount: 2000 }])
   })
 
-  test('every problem of a request is reported together', async () => {
+  test('every write answers and emits the product as a later read returns it', async () => {
+    const { api, events } = await world.shop()
+    const meter = await api.call(createMeter, { body: { name: 'Calls', filter: { conjunction: 'and', clauses: [] }, aggregation: { func: 'count' } } })
+    const field = (slug: string) => api.call(createCustomField, { body: { type: 'text', slug, name: slug, properties: { min_length: 2 } } })
+    const [one, two] = [await field('one'), await field('two')]
+    const benefit = (description: string) => api.call(createBenefit, { body: { type: 'custom', description, properties: { note: null } } })
+    const [first, second] = [await benefit('First'), await benefit('Second')]
+    const metered = { amount_type: 'metered_unit' as const, meter_id: meter.id, unit_amount: '0.125', cap_amount: 9000 }
+    const created = await api.call(createProduct, {
+      body: {
+        name: 'Whole',
+        recurring_interval: 'month',
+        metadata: { longest: 'a', b: 2 },
+        prices: [metered, { amount_type: 'custom', minimum_amount: 500, preset_amount: 700 }],
+        attached_custom_fields: [two, one].map(({ id }) => ({ custom_field_id: id, required: true })),
+      },
+    })
+    const params = { id: created.id }
+    const reads = async () => [await api.call(getProduct, { params }), ...(await api.call(listProducts, { query: {} })).items]
+    expect(await reads()).toEqual([created, created])
+    expect(created.prices[1]).toMatchObject({ unit_amount: '0.125', cap_amount: 9000, meter: { id: meter.id, name: 'Calls' } })
+    const granting = await api.call(updateProductBenefits, { params, body: { benefits: [second.id, first.id] } })
+    expect(granting.benefits).toEqual([second, first])
+    expect(await reads()).toEqual([granting, granting])
+    const [kept] = created.prices
+    const updated = await api.call(updateProduct, {
+      params,
+      body: { prices: [{ id: kept!.id }, metered], attached_custom_fields: [{ custom_field_id: one.id, required: false }] },
+    })
+    expect(updated.benefits).toEqual([second, first])
+    expect(await reads()).toEqual([updated, updated])
+    expect((await events('product.created', 'product.updated')).map(({ data }) => data)).toEqual([created, granting, updated])
+  })
+
+  test('concurrent replacements of the prices leave the prices of one request', async () => {
+    const { organization, api } = await shop()
+    const { id } = await api.call(createProduct, { body: simple('Raced') })
+    const amounts = [1100, 1200, 1300, 1400, 1500]
+    const answers = await Promise.all(
+      amounts.map((price_amount) => api.call(updateProduct, { params: { id }, body: { prices: [{ amount_type: 'fixed', price_amount }] } })),
+    )
+    for (const { prices } of answers) expect(prices).toHaveLength(1)
+    expect((await api.call(getProduct, { params: { id } })).prices).toHaveLength(1)
+    const { rows } = await world.database.owner((owner) =>
+      owner.query('select position from product_prices where organization_id = $1 order by position', [organization.id]),
+    )
+    expect(rows).toEqual([0, 1, 2, 3, 4, 5].map((position) => ({ position })))
+  })
+
+  test('reports all problems of a create request together', async () => {
     const { api } = await shop()
     const answer = await api.sendRaw(createProduct, {
       body: {
@@ -157,7 +209,7 @@ describe('products', () => {
     )
   })
 
-  test('the rhythm of a product stays as it was made', async () => {
+  test('rejects a change of the billing interval and invalid trial or meter intervals', async () => {
     const { api } = await shop()
     const monthly = await api.call(createProduct, { body: { ...simple('Monthly'), recurring_interval: 'month', meter_interval: 'day' } })
     expect(monthly).toMatchObject({ meter_interval: 'day', meter_interval_count: 1 })
@@ -174,7 +226,7 @@ describe('products', () => {
     expect((await api.send(updateProduct, { params: { id: single.id }, body: { trial_interval: 'day', trial_interval_count: 1 } })).status).toBe(422)
   })
 
-  test('a price in the currency that the organization presents is needed', async () => {
+  test('requires a price in the organization’s default currency', async () => {
     const { organization, api } = await shop()
     await api.call(updateOrganization, { params: { id: organization.id }, body: { default_presentment_currency: 'jpy' } })
     expect(await api.send(createProduct, { body: simple('Dollars only') })).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'prices'] }] } })
@@ -182,7 +234,7 @@ describe('products', () => {
     expect(yen.prices).toMatchObject([{ price_currency: 'jpy', price_amount: 80 }])
   })
 
-  test('custom fields are attached in order, and leave when they are deleted', async () => {
+  test('attaches custom fields to a product in order, and removes a deleted field from it', async () => {
     const { api } = await shop()
     const [one, two] = [
       await api.call(createCustomField, { body: { type: 'text', slug: 'one', name: 'One', properties: {} } }),
@@ -210,7 +262,7 @@ describe('products', () => {
     expect((await api.send(updateProduct, { params: { id: product.id }, body: { attached_custom_fields: twice } })).status).toBe(422)
   })
 
-  test('a product is deleted while nothing refers to it, and archived otherwise', async () => {
+  test('deletes a product only if no row references it, and otherwise allows archiving it', async () => {
     const { organization, api } = await shop()
     const [free, used] = [await api.call(createProduct, { body: simple('Free') }), await api.call(createProduct, { body: simple('Used') })]
     await world.database.owner((owner) =>
@@ -226,7 +278,7 @@ describe('products', () => {
 })
 
 describe('lists', () => {
-  test('a list answers records, how many there are in all, and the last page [S2-11, S2-12, S4-12, S8-01, S8-02]', async () => {
+  test('a list returns records, the total count and the last page [S2-11, S2-12, S4-12, S8-01, S8-02]', async () => {
     const { api } = await shop()
     expect(await api.call(listProducts, {})).toEqual({ items: [], pagination: { total_count: 0, max_page: 0, next_cursor: null } })
     for (let at = 1; at <= 23; at++) await api.call(createProduct, { body: simple(`Product ${String(at).padStart(2, '0')}`, at * 100) })
@@ -240,7 +292,7 @@ describe('lists', () => {
     })
   })
 
-  test('a page holds up to 100, more is taken as 100, and what is no number of records is refused [S8-03, S8-04]', async () => {
+  test('a page holds up to 100 records, larger limits count as 100, and invalid limits are rejected [S8-03, S8-04]', async () => {
     const { organization, api } = await shop()
     await fill(organization.id, 250)
     for (const [limit, length, max_page] of [
@@ -258,7 +310,7 @@ describe('lists', () => {
       expect([query, (await api.sendRaw(listProducts, { query })).status]).toEqual([query, 422])
   })
 
-  test('going through the pages yields every record once, also where many share their moment [S8-05]', async () => {
+  test('paging returns every record once, even if many have the same creation time [S8-05]', async () => {
     const { organization, api } = await shop()
     await fill(organization.id, 57, `'2026-01-01Z'`)
     for (const sorting of ['-created_at', 'created_at', 'name', '-price_amount', 'price_amount_type']) {
@@ -272,7 +324,7 @@ describe('lists', () => {
     }
   })
 
-  test('following the cursor yields every record once, whatever is added or removed meanwhile', async () => {
+  test('following the cursor returns every existing record once, despite concurrent inserts', async () => {
     const { organization, api } = await shop()
     await fill(organization.id, 40)
     for (const sorting of [['-created_at'], ['name'], ['price_amount', '-created_at'], ['-price_amount_type', 'name']]) {
@@ -297,7 +349,7 @@ describe('lists', () => {
       expect((await api.sendRaw(listProducts, { query })).status).toBe(422)
   })
 
-  test('a forged cursor is refused, whatever it says', async () => {
+  test('rejects a list request with a forged cursor', async () => {
     const { api } = await shop()
     const id = '6f1c3f5e-0000-4000-8000-000000000000'
     const forged = [
@@ -312,7 +364,7 @@ describe('lists', () => {
       expect((await api.sendRaw(listProducts, { query: { cursor: Buffer.from(JSON.stringify(parts)).toString('base64url') } })).status).toBe(422)
   })
 
-  test('filters narrow alone and together, and the total counts what is left', async () => {
+  test('filters products by single and combined filters, and counts only the matching records in the total', async () => {
     const { api } = await shop()
     const make = (name: string, extra: object) => api.call(createProduct, { body: { ...simple(name), ...extra } })
     const a = await make('Alpha 100%', { metadata: { plan: 'pro', rank: 1, live: true } })
@@ -341,7 +393,7 @@ describe('lists', () => {
       expect(await api.sendRaw(listProducts, { query: { [name]: '1' } })).toMatchObject({ status: 422, body: { detail: [{ loc: ['query', name] }] } })
   })
 
-  test('a person sees the products of all their organizations in one order, and of those they name', async () => {
+  test('a person sees the products of all their organizations in one sorted list, or only those of the requested organizations', async () => {
     const person = await world.person()
     const shops = await Promise.all([0, 1, 2].map(() => world.organization({ owner: person.id })))
     const stranger = await shop()
@@ -355,7 +407,7 @@ describe('lists', () => {
     expect(pages[0]!.items.map(({ name }) => name)).toEqual(['Item 4', 'Item 5', 'Item 6', 'Item 7'])
   })
 
-  test('totals are exact after fifty writers at once, undone work, folding, and a killed connection', async () => {
+  test('list totals stay exact after concurrent writes, rollbacks, compaction of deltas and a killed connection', async () => {
     const { organization, api } = await shop()
     const writers = Array.from({ length: 50 }, async (_, at) => {
       const made = await api.call(createProduct, { body: simple(`Writer ${at}`) })
@@ -372,7 +424,7 @@ describe('lists', () => {
     const folding = Array.from({ length: 5 }, () => world.transactAsWorker((tx) => foldDeltas(tx)))
     await Promise.all([...writers, ...undone, ...folding])
     await world.database.owner(async (owner) => {
-      // A writer dies in the middle of its transaction.
+      // The connection of a writer is killed in the middle of its transaction.
       const { Client } = (await import('pg')).default
       const doomed = new Client({ connectionString: world.database.owner_url })
       doomed.on('error', () => {})
@@ -405,7 +457,7 @@ const everything = async (api: ReturnType<World['client']>, query: object) => {
   }
 }
 
-/** Many products at once, each with its price. */
+/** Inserts many products at once, each with a price. */
 const fill = (organization_id: string, count: number, moment = `now() - n * interval '1 second'`) =>
   world.database.owner((owner) =>
     owner.query(

@@ -4,6 +4,7 @@ import {
   ProductInUse,
   productUpdated,
   ResourceNotFound,
+  type CustomField,
   type DiscountProduct,
   type Invalid,
   type Product,
@@ -13,48 +14,50 @@ import {
   type ProductUpdate,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
-import { isReferred, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
+import { inWallTime } from '../../../platform/clocks.sql.ts'
+import { isForeignKeyViolation, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
 import { chooseOrganization, findOrganization, permit } from '../../organizations/index.ts'
 import { holdBenefits, replaceBenefits } from '../benefits/benefits.sql.ts'
-import { present as presentBenefit } from '../benefits/benefits.ts'
-import { unknownFields } from '../custom-fields/custom-fields.sql.ts'
-import { holdFiles, replaceMedias, type FileRow } from '../files/files.sql.ts'
+import { presentBenefit } from '../benefits/benefits.ts'
+import { holdCustomFields } from '../custom-fields/custom-fields.sql.ts'
+import { holdFiles, insertMedias, replaceMedias, type FileRow } from '../files/files.sql.ts'
 import { presentMedia } from '../files/presenting.ts'
 import { knownMeters } from '../meters/meters.sql.ts'
+import { applyPlan, newPrices, planPrices, type PricePlan } from './price-plans.ts'
 import { priceProblems, type Wanted } from './prices.ts'
 import {
-  archivePrices,
   changeProduct,
-  deleteProduct,
+  deleteProductRow,
   findProduct,
+  insertFields,
   insertPrices,
   insertProduct,
   loadProducts,
   lockProduct,
-  nextPosition,
-  priceRow,
   replaceFields,
-  type Loaded,
+  type LoadedProduct,
   type PriceRow,
-  type PriceTable,
   type ProductRow,
 } from './products.sql.ts'
 
-/** The product as the wire shows it: what is charged at once first, then what is metered, in the order of making. */
-export const present = ({ product, prices, fields, benefits, medias }: Loaded): Product => ({
-  ...presentBare(product),
+/**
+ * Presents the product in the API's format. Fixed and custom prices come first, then metered ones, then seat-based
+ * ones, each in the order of creation.
+ */
+export const presentProduct = ({ product, prices, fields, benefits, medias }: LoadedProduct): Product => ({
+  ...presentBareProduct(product),
   prices: presentPrices(prices),
   benefits: benefits.map(presentBenefit),
   medias: medias.map(presentMedia),
   attached_custom_fields: fields.map(({ custom_field, position, required }) => ({ custom_field_id: custom_field.id, custom_field, order: position, required })),
 })
 
-/** The product without what hangs on it: what orders show. */
-export const presentBare = (product: ProductRow): DiscountProduct => ({ ...product, is_recurring: product.recurring_interval !== null })
+/** Presents the product without related records, as orders show it. */
+export const presentBareProduct = (product: ProductRow): DiscountProduct => ({ ...product, is_recurring: product.recurring_interval !== null })
 
 export const presentPrices = (prices: readonly PriceRow[]): ProductPrice[] => prices.map(presentPrice).toSorted((a, b) => rank(a) - rank(b))
 
@@ -85,23 +88,26 @@ export const presentPrice = (row: PriceRow): ProductPrice => {
 type Create = z.output<typeof ProductCreate>
 type Update = z.output<typeof ProductUpdate>
 
-/** A product that exists can be sold: every rule about its prices, rhythm and fields holds when it is written. */
-export const create = async (tx: Tx, reach: Reach, body: Create): Promise<Loaded> => {
-  const organization_id = chooseOrganization(reach, body.organization_id ?? undefined)
-  permit(reach, organization_id, 'products:manage')
-  const organization = (await findOrganization(tx, reach, organization_id))!
+/** Creates a product. Enforces all rules on its prices, intervals and fields, so that every stored product can be sold. */
+export const createProduct = async (tx: Tx, scope: TenantScope, body: Create): Promise<LoadedProduct> => {
+  const organization_id = chooseOrganization(scope, body.organization_id ?? undefined)
+  permit(scope, organization_id, 'products:manage')
+  const organization = (await findOrganization(tx, scope, organization_id))!
   const wanted = body.prices.map((price, at) => ({ price, at }))
   const recurring = !!body.recurring_interval
-  const medias = await heldMedias(tx, reach, body.medias)
+  const attached = body.attached_custom_fields ?? []
+  const files = await heldMedias(tx, scope, body.medias)
+  const meters = await metersOf(tx, organization_id, wanted)
+  const known = await heldFields(tx, organization_id, attached)
   refuse([
     ...rhythmProblems(body),
-    ...priceProblems(wanted, { organization, recurring, meters: await metersOf(tx, organization_id, wanted) }),
-    ...(await fieldProblems(tx, organization_id, body.attached_custom_fields ?? [])),
-    ...mediaProblems(body.medias, medias, organization_id),
+    ...priceProblems(wanted, { organization, recurring, meters }),
+    ...fieldProblems(attached, known),
+    ...mediaProblems(body.medias, files, organization_id),
   ])
-  const now = tx.clock.business()
+  const now = tx.clock.wall()
   const id = newId(tx.clock.wall())
-  await insertProduct(tx, {
+  const product = await insertProduct(tx, {
     id,
     organization_id,
     created_at: now,
@@ -117,47 +123,39 @@ export const create = async (tx: Tx, reach: Reach, body: Create): Promise<Loaded
     meter_interval_count: body.meter_interval ? (body.meter_interval_count ?? 1) : null,
     is_archived: false,
     metadata: body.metadata ?? {},
-    ...leading(body.prices),
+    ...leadingPrice(body.prices),
   })
-  await insertPrices(
+  const prices = await insertPrices(tx, newPrices(tx, product, body.prices, 0, now))
+  const medias = chosenMedias(body.medias ?? [], files, organization_id)
+  await insertFields(tx, product, attached)
+  await insertMedias(
     tx,
-    numbered(tx, body.prices, 0).map((price) => priceRow({ organization_id, id }, price, now)),
+    product,
+    medias.map((file) => file.id),
   )
-  await replaceFields(tx, { organization_id, id }, body.attached_custom_fields ?? [])
-  await replaceMedias(tx, { organization_id, id }, [...new Set(body.medias)])
-  const [loaded] = await loadProducts(tx, [{ tenant: organization_id, id }])
-  await emit(tx, productCreated, { organization_id, resource_id: id }, present(loaded!))
-  return loaded!
+  const created: LoadedProduct = { product, prices, benefits: [], medias, fields: attachedFields(attached, known) }
+  await emit(inWallTime(tx), productCreated, { organization_id, resource_id: id }, presentProduct(created))
+  return created
 }
 
-/** Prices are kept, archived or added, never changed: whoever bought at one keeps it. */
-export const update = async (tx: Tx, reach: Reach, id: string, body: Update): Promise<Loaded> => {
-  const medias = await heldMedias(tx, reach, body.medias)
-  const product = await hold(tx, reach, id)
+/** Updates a product. Prices are kept, archived or added, but never changed, because existing buyers keep their price. */
+export const updateProduct = async (tx: Tx, scope: TenantScope, id: string, body: Update): Promise<LoadedProduct> => {
+  const files = await heldMedias(tx, scope, body.medias)
+  const product = await hold(tx, scope, id)
   const { organization_id } = product
-  const organization = (await findOrganization(tx, reach, organization_id))!
-  const before = (await loadProducts(tx, [{ tenant: organization_id, id }]))[0]!
-  const plan = body.prices ? planPrices(before.prices, body.prices) : undefined
+  const plan = body.prices ? planPrices((await loadLocked(tx, product)).prices, body.prices) : undefined
+  const attached = body.attached_custom_fields
   refuse([
     ...changeProblems(product, body),
-    ...(plan?.problems ?? []),
-    ...(plan && plan.problems.length === 0
-      ? priceProblems(plan.whole, { organization, recurring: product.recurring_interval !== null, meters: await metersOf(tx, organization_id, plan.whole) })
-      : []),
-    ...(await fieldProblems(tx, organization_id, body.attached_custom_fields ?? [])),
-    ...mediaProblems(body.medias, medias, organization_id),
+    ...(plan ? await planProblems(tx, scope, product, plan) : []),
+    ...fieldProblems(attached ?? [], await heldFields(tx, organization_id, attached ?? [])),
+    ...mediaProblems(body.medias, files, organization_id),
   ])
-  const now = tx.clock.business()
-  if (plan) {
-    await archivePrices(tx, product, plan.dropped, now)
-    await insertPrices(
-      tx,
-      numbered(tx, plan.added, await nextPosition(tx, product)).map((price) => priceRow(product, price, now)),
-    )
-  }
-  if (body.attached_custom_fields) await replaceFields(tx, product, body.attached_custom_fields)
+  const now = tx.clock.wall()
+  if (plan) await applyPlan(tx, product, plan, now)
+  if (attached) await replaceFields(tx, product, attached)
   if (body.medias) await replaceMedias(tx, product, [...new Set(body.medias)])
-  await changeProduct(tx, product, {
+  const changed = await changeProduct(tx, product, {
     modified_at: now,
     ...(body.name ? { name: body.name } : {}),
     ...(body.description === undefined ? {} : { description: body.description || null }),
@@ -165,20 +163,19 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: Update): Pr
     ...(typeof body.is_archived === 'boolean' ? { is_archived: body.is_archived } : {}),
     ...(body.metadata === undefined ? {} : { metadata: body.metadata }),
     ...(body.trial_interval === undefined ? {} : { trial_interval: body.trial_interval, trial_interval_count: body.trial_interval_count ?? null }),
-    ...(plan ? leading(plan.lasting) : {}),
+    ...(plan ? leadingPrice(plan.lasting) : {}),
   })
-  // What is not sold any more leaves the links that offer it.
+  // A job removes the archived product from the checkout links that offer it.
   if (body.is_archived && !product.is_archived) await enqueue(tx, 'checkout.product_archived', { organization_id, product_id: id })
-  const [after] = await loadProducts(tx, [{ tenant: organization_id, id }])
-  await emit(tx, productUpdated, { organization_id, resource_id: id }, present(after!))
-  return after!
+  await emit(inWallTime(tx), productUpdated, { organization_id, resource_id: id }, presentProduct(changed))
+  return changed
 }
 
-/** Sets the whole list, in order. A benefit that belongs to the service can neither be added nor taken away. */
-export const setBenefits = async (tx: Tx, reach: Reach, id: string, wanted: readonly string[]): Promise<Loaded> => {
-  const product = await hold(tx, reach, id)
+/** Replaces the benefits of a product, in the given order. Benefits that are not `selectable` can be neither added nor removed. */
+export const setBenefits = async (tx: Tx, scope: TenantScope, id: string, wanted: readonly string[]): Promise<LoadedProduct> => {
+  const product = await hold(tx, scope, id)
   const { organization_id } = product
-  const before = (await loadProducts(tx, [{ tenant: organization_id, id }]))[0]!.benefits
+  const before = (await loadLocked(tx, product)).benefits
   const list = [...new Set(wanted)]
   const known = await holdBenefits(tx, organization_id, list)
   const wrong = (at: number, msg: string): Invalid => ({ loc: ['body', 'benefits', at], msg, type: 'value_error', input: list[at] })
@@ -187,60 +184,62 @@ export const setBenefits = async (tx: Tx, reach: Reach, id: string, wanted: read
     ...list.flatMap((benefit_id, at) => {
       const benefit = known.find((one) => one.id === benefit_id)
       if (!benefit) return [wrong(at, 'There is no benefit with this id.')]
-      return benefit.selectable || had(benefit_id) ? [] : [wrong(at, 'This benefit belongs to the service, and cannot be added.')]
+      return benefit.selectable || had(benefit_id) ? [] : [wrong(at, 'This benefit is managed by the service and cannot be added.')]
     }),
     ...before
       .filter((one) => !one.selectable && !list.includes(one.id))
       .map((one): Invalid => ({
         loc: ['body', 'benefits'],
-        msg: `The benefit ${one.id} belongs to the service, and cannot be taken away.`,
+        msg: `The benefit ${one.id} is managed by the service and cannot be removed.`,
         type: 'value_error',
       })),
   ])
   await replaceBenefits(tx, product, list)
-  await changeProduct(tx, product, { modified_at: tx.clock.business() })
-  // Whoever has bought it gets what it gives now.
+  const changed = await changeProduct(tx, product, { modified_at: tx.clock.wall() })
+  // A job grants added benefits to existing buyers and revokes removed ones.
   if (list.length !== before.length || !list.every(had)) await enqueue(tx, 'entitlements.product_changed', { organization_id, product_id: id })
-  const [after] = await loadProducts(tx, [{ tenant: organization_id, id }])
-  await emit(tx, productUpdated, { organization_id, resource_id: id }, present(after!))
-  return after!
+  await emit(inWallTime(tx), productUpdated, { organization_id, resource_id: id }, presentProduct(changed))
+  return changed
 }
 
-/** A product can vanish only while nothing refers to it: the database's own references decide. */
-export const remove = async (tx: Tx, reach: Reach, id: string): Promise<void> => {
-  const product = await hold(tx, reach, id)
+/** Deletes a product. Rejects the request if any row references the product, as decided by the foreign keys. */
+export const deleteProduct = async (tx: Tx, scope: TenantScope, id: string): Promise<void> => {
+  const product = await hold(tx, scope, id)
   try {
-    await deleteProduct(tx, product)
+    await deleteProductRow(tx, product)
   } catch (error) {
-    throw isReferred(error) ? new ProductInUse() : error
+    throw isForeignKeyViolation(error) ? new ProductInUse() : error
   }
 }
 
-export const get = async (tx: Parameters<typeof findProduct>[0], reach: Reach, id: string): Promise<Loaded> => {
-  const found = await findProduct(tx, reach, id)
+export const getProduct = async (tx: Parameters<typeof findProduct>[0], scope: TenantScope, id: string): Promise<LoadedProduct> => {
+  const found = await findProduct(tx, scope, id)
   if (!found) throw new ResourceNotFound()
-  permit(reach, found.product.organization_id, 'products:read')
+  permit(scope, found.product.organization_id, 'products:read')
   return found
 }
 
-/** The meters among those that the prices name which can be counted by, held so that none is archived meanwhile. */
-/** The meters that these prices name and that are in use. */
+/** Returns the ids of the meters in these prices, without archived ones. Locks the meters in share mode, so that none is archived meanwhile. */
 export const metersOf = (tx: Tx, organization_id: string, wanted: readonly Wanted[]) =>
   knownMeters(tx, organization_id, [...new Set(wanted.flatMap(({ price }) => (price.amount_type === 'metered_unit' ? [price.meter_id] : [])))])
 
-const hold = async (tx: Tx, reach: Reach, id: string): Promise<Locked<ProductRow>> => {
-  const product = await lockProduct(tx, reach, id)
+const hold = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<ProductRow>> => {
+  const product = await lockProduct(tx, scope, id)
   if (!product) throw new ResourceNotFound()
-  permit(reach, product.organization_id, 'products:manage')
+  permit(scope, product.organization_id, 'products:manage')
   return product
 }
+
+/** Loads a locked product with its lists. Call it after the lock, so that it sees the changes of transactions that held the lock before. */
+const loadLocked = async (tx: Tx, { organization_id, id }: Locked<ProductRow>): Promise<LoadedProduct> =>
+  (await loadProducts(tx, [{ tenant: organization_id, id }]))[0]!
 
 const refuse = (problems: readonly Invalid[]) => {
   if (problems.length > 0) throw new InvalidRequest(problems)
 }
 
-/** What the list sorts by: the first price that is charged at once. */
-export const leading = (prices: readonly ProductPriceCreate[]) => {
+/** Returns the price by which a product is sorted: its first price that is not metered. */
+export const leadingPrice = (prices: readonly ProductPriceCreate[]) => {
   const first = prices.toSorted((a, b) => rank(a) - rank(b)).find(({ amount_type }) => amount_type !== 'metered_unit')
   const price_amount =
     first?.amount_type === 'fixed'
@@ -253,34 +252,15 @@ export const leading = (prices: readonly ProductPriceCreate[]) => {
   return { price_amount_type: first?.amount_type ?? 'metered_unit', price_amount }
 }
 
-const numbered = (tx: Tx, prices: readonly ProductPriceCreate[], from: number) =>
-  prices.map((price, at) => ({ ...price, id: newId(tx.clock.wall()), position: from + at }))
-
-/** The whole list that is wanted, as prices to keep, to archive and to make. */
-const planPrices = (existing: readonly PriceTable[], wanted: NonNullable<Update['prices']>) => {
-  const problems: Invalid[] = []
-  const whole: Wanted[] = []
-  const added: ProductPriceCreate[] = []
-  const kept = new Set<string>()
-  wanted.forEach((one, at) => {
-    if ('amount_type' in one) {
-      added.push(one)
-      return whole.push({ price: one, at })
-    }
-    const price = existing.find(({ id }) => id === one.id)
-    if (!price)
-      return problems.push({ loc: ['body', 'prices', at, 'id'], msg: 'This product has no such price, or it is archived.', type: 'value_error', input: one.id })
-    kept.add(price.id)
-    return whole.push({ price: asWanted(price), at })
+const planProblems = async (tx: Tx, scope: TenantScope, product: Locked<ProductRow>, plan: PricePlan): Promise<Invalid[]> => {
+  if (plan.problems.length > 0) return [...plan.problems]
+  const organization = (await findOrganization(tx, scope, product.organization_id))!
+  return priceProblems(plan.whole, {
+    organization,
+    recurring: product.recurring_interval !== null,
+    meters: await metersOf(tx, product.organization_id, plan.whole),
   })
-  if (wanted.length === 0) problems.push({ loc: ['body', 'prices'], msg: 'A product needs at least one price.', type: 'too_short', ctx: { min_length: 1 } })
-  // In the order of making, as they will be shown.
-  const lasting = [...existing.filter(({ id }) => kept.has(id)).map(asWanted), ...added]
-  return { problems, whole, added, lasting, dropped: existing.filter(({ id }) => !kept.has(id)).map(({ id }) => id) }
 }
-
-/** A stored price in the shape in which it was wanted: the rules know one shape. */
-const asWanted = (row: PriceTable): ProductPriceCreate => row as unknown as ProductPriceCreate
 
 const rhythmProblems = (body: Create): Invalid[] => {
   const problems: Invalid[] = []
@@ -289,13 +269,13 @@ const rhythmProblems = (body: Create): Invalid[] => {
   if (!body.recurring_interval) {
     for (const field of ['recurring_interval_count', 'trial_interval', 'trial_interval_count', 'meter_interval', 'meter_interval_count'] as const)
       if (body[field] !== null && body[field] !== undefined)
-        need(field, 'A product that is sold once has no interval. Leave this out, or give recurring_interval.', body[field])
+        need(field, 'A one-time product has no interval. Leave this out, or give recurring_interval.', body[field])
     return problems
   }
   trialProblems(body, need)
   if (body.meter_interval_count && !body.meter_interval) need('meter_interval', 'Give meter_interval together with meter_interval_count.')
   if (body.meter_interval && !divides(body.meter_interval, body.meter_interval_count ?? 1, body.recurring_interval, body.recurring_interval_count ?? 1))
-    need('meter_interval', 'The interval of meters must divide the billing interval.', body.meter_interval)
+    need('meter_interval', 'The meter interval must divide the billing interval.', body.meter_interval)
   return problems
 }
 
@@ -307,7 +287,7 @@ const changeProblems = (product: ProductRow, body: Update): Invalid[] => {
     if (body[field] !== undefined && body[field] !== null && body[field] !== product[field])
       need(field, 'The billing interval of a product cannot change. Create another product.', body[field])
   if ((body.trial_interval || body.trial_interval_count) && product.recurring_interval === null)
-    need('trial_interval', 'A product that is sold once has no trial.', body.trial_interval)
+    need('trial_interval', 'A one-time product has no trial.', body.trial_interval)
   else trialProblems(body, need)
   return problems
 }
@@ -317,7 +297,7 @@ const trialProblems = (body: { trial_interval?: unknown; trial_interval_count?: 
   if (!body.trial_interval && body.trial_interval_count) need('trial_interval', 'Give trial_interval together with trial_interval_count.')
 }
 
-/** Whether so many meter intervals fill the billing interval exactly. */
+/** Returns true if the meter interval divides the billing interval exactly. */
 export const divides = (meter: string, m: number, billing: string, n: number): boolean => {
   if (meter === billing) return n % m === 0
   if (meter === 'day' && billing === 'week') return (7 * n) % m === 0
@@ -326,18 +306,32 @@ export const divides = (meter: string, m: number, billing: string, n: number): b
   return false
 }
 
-const fieldProblems = async (tx: Tx, organization_id: string, fields: readonly { custom_field_id: string }[]): Promise<Invalid[]> => {
-  const ids = fields.map(({ custom_field_id }) => custom_field_id)
-  const unknown = await unknownFields(tx, organization_id, ids)
-  return fields.flatMap(({ custom_field_id }, at) => {
-    const loc = ['body', 'attached_custom_fields', at, 'custom_field_id']
-    if (unknown.includes(custom_field_id)) return [{ loc, msg: 'There is no custom field with this id.', type: 'value_error', input: custom_field_id }]
-    return ids.indexOf(custom_field_id) < at ? [{ loc, msg: 'This custom field is attached already.', type: 'value_error', input: custom_field_id }] : []
-  })
-}
+type Attached = NonNullable<Create['attached_custom_fields']>
 
-/** Held before the product is, as whoever deletes one holds them. */
-const heldMedias = (tx: Tx, reach: Reach, medias: readonly string[] | null | undefined) => holdFiles(tx, organizationIds(reach), 'product_media', medias ?? [])
+/** Returns the fields to attach that exist. Locks them in share mode, so that none is deleted meanwhile. */
+const heldFields = (tx: Tx, organization_id: string, attached: Attached) =>
+  holdCustomFields(
+    tx,
+    organization_id,
+    attached.map(({ custom_field_id }) => custom_field_id),
+  )
+
+const fieldProblems = (attached: Attached, known: readonly CustomField[]): Invalid[] =>
+  attached.flatMap(({ custom_field_id }, at) => {
+    const loc = ['body', 'attached_custom_fields', at, 'custom_field_id']
+    if (!known.some(({ id }) => id === custom_field_id))
+      return [{ loc, msg: 'There is no custom field with this id.', type: 'value_error', input: custom_field_id }]
+    return attached.findIndex((one) => one.custom_field_id === custom_field_id) < at
+      ? [{ loc, msg: 'This custom field is already attached.', type: 'value_error', input: custom_field_id }]
+      : []
+  })
+
+const attachedFields = (attached: Attached, known: readonly CustomField[]): LoadedProduct['fields'] =>
+  attached.map(({ custom_field_id, required }, position) => ({ position, required, custom_field: known.find(({ id }) => id === custom_field_id)! }))
+
+/** Locks the media files. Call it before locking the product. The deletion of a file uses the same order. */
+const heldMedias = (tx: Tx, scope: TenantScope, medias: readonly string[] | null | undefined) =>
+  holdFiles(tx, organizationIds(scope), 'product_media', medias ?? [])
 
 const mediaProblems = (medias: readonly string[] | null | undefined, held: readonly FileRow[], organization_id: string): Invalid[] =>
   (medias ?? []).flatMap((id, at) =>
@@ -345,3 +339,7 @@ const mediaProblems = (medias: readonly string[] | null | undefined, held: reado
       ? []
       : [{ loc: ['body', 'medias', at], msg: 'There is no uploaded product media with this id.', type: 'value_error', input: id }],
   )
+
+/** Returns the files of the media, each once, in the order of the request. */
+const chosenMedias = (medias: readonly string[], held: readonly FileRow[], organization_id: string): FileRow[] =>
+  [...new Set(medias)].map((id) => held.find((file) => file.id === id && file.organization_id === organization_id)!)

@@ -3,7 +3,7 @@ import { within } from '../../../kernel/actors.ts'
 import { read } from '../../handlers.ts'
 import { findSeller, presentSeller } from '../../organizations/index.ts'
 import { listProducts } from '../products/products.sql.ts'
-import { present } from '../products/products.ts'
+import { presentProduct } from '../products/products.ts'
 
 const onSale = { id: [], organization_id: [], benefit_id: [], is_archived: false, visibility: ['public'], page: 1, limit: 100, sorting: ['-created_at'] }
 
@@ -12,6 +12,6 @@ export const operations = [
     const seller = await findSeller(db, params)
     if (!seller) throw new ResourceNotFound()
     const { items } = await listProducts(db, within(seller.id, 'portal', seller.member_phase), onSale)
-    return { organization: presentSeller(seller), products: items.map(present) }
+    return { organization: presentSeller(seller), products: items.map(presentProduct) }
   }),
 ]

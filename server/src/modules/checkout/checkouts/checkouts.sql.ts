@@ -1,10 +1,11 @@
-import type { Address, CheckoutStatus, CustomFieldData, Metadata, PageRequest, TaxBehavior, TaxIDFormat, TrialInterval } from '@bursar/contract'
+import type { Address, CheckoutStatus, CustomFieldData, Metadata, TaxBehavior, TaxIDFormat, TrialInterval } from '@bursar/contract'
 import { sql } from 'kysely'
 import type { z } from 'zod'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
-import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { anyOf, containing, isOneOf, json, withinReach } from '../../../platform/postgres/parts.sql.ts'
-import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
+import { firstIdAt, timeOf } from '../../../kernel/ids.ts'
+import { markLocked } from '../../../platform/postgres/locks.ts'
+import { json, inScope } from '../../../platform/postgres/parts.sql.ts'
+import type { BusinessTx, Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { RedemptionTable, TaxQuote, Totals, UpfrontLine } from '../../billing/index.ts'
 
 type AgreedLine = UpfrontLine & { readonly proration: boolean }
@@ -58,22 +59,27 @@ export interface CheckoutRow {
   success_url: string | null
   return_url: string | null
   embed_origin: string | null
-  /** What the buyer agreed to; null until they did. */
+  /** The totals that the buyer confirmed; null before the confirmation. */
   figures: Totals<AgreedLine> | null
   confirmed_with: string | null
   confirmed_at: Date | null
   payment_id: string | null
   is_bound: boolean
   knows_customer: boolean
+  /** Time at which the client secret expires, by the wall clock. Null until the checkout has succeeded. */
+  secret_until: Date | null
 }
 
-/** When somebody looks after it, and by which clock: that of its customer while it is open, the wall's while money is on its way. */
+/**
+ * Time of the next sweep, and the clock by which that time is reached. An open checkout uses its customer's clock. A
+ * checkout with a pending payment uses the wall clock.
+ */
 interface DueColumns {
   due_at: Date | null
   clock_id: string | null
 }
 
-/** One trial that somebody had. */
+/** A trial that a person has reserved or used. */
 type TrialTable = Omit<RedemptionTable, 'discount_id' | 'subscription_id' | 'checkout_id'> & { checkout_id: string }
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -84,7 +90,8 @@ declare module '../../../platform/postgres/postgres.ts' {
   }
 }
 
-const columns = [
+/** The columns of `CheckoutRow`. */
+export const columns = [
   'organization_id',
   'id',
   'created_at',
@@ -138,51 +145,13 @@ const columns = [
   'payment_id',
   'is_bound',
   'knows_customer',
+  'secret_until',
 ] as const
 
-const list = {
-  table: 'checkouts',
-  tenant: 'organization_id',
-  id: 'id',
-  counted: 'checkouts',
-  sortable: {
-    created_at: { expression: 'created_at', type: 'timestamptz' },
-    expires_at: { expression: 'expires_at', type: 'timestamptz' },
-    status: { expression: 'status', type: 'text' },
-  },
-} as const satisfies ListSpec<string>
-
-export interface CheckoutFilters {
-  readonly organization_id: readonly string[]
-  readonly product_id: readonly string[]
-  readonly customer_id: readonly string[]
-  readonly external_customer_id: readonly string[]
-  readonly status: readonly string[]
-  readonly query?: string | undefined
-}
-
-export const listCheckouts = async (db: Db, reach: Reach, query: CheckoutFilters & PageRequest & { sorting: readonly string[] }) => {
-  const filters = [...anyOf('product_id', query.product_id), ...anyOf('customer_id', query.customer_id), ...anyOf('status', query.status, 'text')]
-  if (query.external_customer_id.length > 0) {
-    const { rows } = await sql<{ id: string }>`
-      select id from customers where organization_id = ${withinReach(reach)} and ${isOneOf('external_id', query.external_customer_id, 'text')}`.execute(db.q)
-    const known = rows.map(({ id }) => id)
-    filters.push(sql`(${isOneOf('external_customer_id', query.external_customer_id, 'text')} or ${isOneOf('customer_id', known)})`)
-  }
-  if (query.query) filters.push(sql`(customer_name ilike ${containing(query.query)} or customer_email ilike ${containing(query.query)})`)
-  const ids = organizationIds(reach, query.organization_id)
-  return listRows(db, list, ids, query, filters, async (found) =>
-    db.q.selectFrom('checkouts').select(columns).where('organization_id', '=', withinReach(reach)).where('id', 'in', found).execute(),
-  )
-}
-
-export const findCheckout = (db: Db, reach: Reach, id: string): Promise<CheckoutRow | undefined> =>
-  db.q.selectFrom('checkouts').select(columns).where('organization_id', '=', withinReach(reach)).where('id', '=', id).executeTakeFirst()
-
-/** Holds the checkout, or fails at once where somebody else does: a buyer who clicks twice is told, not queued. */
-export const lockCheckout = async (tx: Tx, reach: Reach, id: string, { wait = false } = {}): Promise<Locked<CheckoutRow> | undefined> => {
-  const found = tx.q.selectFrom('checkouts').select(columns).where('organization_id', '=', withinReach(reach)).where('id', '=', id).forUpdate()
-  return (await (wait ? found : found.noWait()).executeTakeFirst()) as Locked<CheckoutRow> | undefined
+/** Locks the checkout. If another transaction has locked it, fails immediately; with `wait`, waits for the lock. */
+export const lockCheckout = async (tx: Tx, scope: TenantScope, id: string, { wait = false } = {}): Promise<Locked<CheckoutRow> | undefined> => {
+  const found = tx.q.selectFrom('checkouts').select(columns).where('organization_id', '=', inScope(scope)).where('id', '=', id).forUpdate()
+  return markLocked(await (wait ? found : found.noWait()).executeTakeFirst())
 }
 
 const written = <T extends Partial<CheckoutRow>>(row: T) => ({
@@ -195,18 +164,30 @@ const written = <T extends Partial<CheckoutRow>>(row: T) => ({
   ...(row.customer_billing_address ? { customer_billing_address: json(row.customer_billing_address) } : {}),
 })
 
+/** Inserts the checkout and the products that it offers, in one statement. */
 export const insertCheckout = async (tx: Tx, row: CheckoutRow, clock_id: string | null, products: readonly string[]): Promise<void> => {
   await tx.q
-    .insertInto('checkouts')
-    .values({ ...written(row), due_at: row.expires_at, clock_id })
-    .execute()
-  await tx.q
+    .with('made', (q) =>
+      q
+        .insertInto('checkouts')
+        .values({ ...written(row), due_at: row.expires_at, clock_id })
+        .returning(['organization_id', 'id']),
+    )
     .insertInto('checkout_products')
-    .values(products.map((product_id, position) => ({ organization_id: row.organization_id, checkout_id: row.id, product_id, position })))
+    .columns(['organization_id', 'checkout_id', 'product_id', 'position'])
+    .expression((q) =>
+      q
+        .selectFrom(['made', sql<{ id: string; place: number }>`unnest(${products}::uuid[]) with ordinality`.as<'o'>(sql`o (id, place)`)])
+        .select(['made.organization_id', 'made.id', 'o.id as product_id', sql<number>`o.place - 1`.as('position')]),
+    )
     .execute()
 }
 
-export const changeCheckout = async (tx: Tx, checkout: Locked<CheckoutRow>, changes: Partial<CheckoutRow & DueColumns>): Promise<Locked<CheckoutRow>> => {
+export const changeCheckout = async (
+  tx: BusinessTx,
+  checkout: Locked<CheckoutRow>,
+  changes: Partial<CheckoutRow & DueColumns>,
+): Promise<Locked<CheckoutRow>> => {
   await tx.q
     .updateTable('checkouts')
     .set({ ...written(changes), modified_at: tx.clock.business() })
@@ -216,37 +197,28 @@ export const changeCheckout = async (tx: Tx, checkout: Locked<CheckoutRow>, chan
   return { ...checkout, ...changes, modified_at: tx.clock.business() }
 }
 
-/** The products of many checkouts, in the order they were named. */
-export const productsOf = async (db: Db, checkouts: readonly CheckoutRow[]): Promise<{ checkout_id: string; organization_id: string; product_id: string }[]> =>
-  checkouts.length === 0
-    ? []
-    : db.q
-        .selectFrom('checkout_products')
-        .select(['checkout_id', 'organization_id', 'product_id'])
-        .where('organization_id', 'in', [...new Set(checkouts.map(({ organization_id }) => organization_id))])
-        .where(
-          'checkout_id',
-          'in',
-          checkouts.map(({ id }) => id),
-        )
-        .orderBy('position')
-        .execute()
-
-/** Why the last attempt to pay it failed, in the processor's words; null where it did not. */
-export const lastDecline = async (db: Db, { organization_id, id }: { organization_id: string; id: string }): Promise<string | null> => {
-  const last = await db.q
+/**
+ * Returns the wall time of the n-th last declined payment of a checkout since a given time. Returns undefined if fewer
+ * than n were declined. The time is taken from the id, because `created_at` may be the time of a test clock. Canceled
+ * attempts do not count.
+ */
+export const nthLastDecline = async (db: Db, { organization_id, id }: CheckoutRow, n: number, since: Date): Promise<Date | undefined> => {
+  const found = await db.q
     .selectFrom('payments')
-    .select(['status', 'decline_message'])
+    .select('id')
     .where('organization_id', '=', organization_id)
     .where('checkout_id', '=', id)
-    .orderBy('created_at', 'desc')
+    .where('status', '=', 'failed')
+    .where('decline_reason', '<>', 'canceled')
+    .where('id', '>=', firstIdAt(since))
     .orderBy('id', 'desc')
+    .offset(n - 1)
     .limit(1)
     .executeTakeFirst()
-  return last?.status === 'failed' ? last.decline_message : null
+  return found && timeOf(found.id)
 }
 
-/** How often a person has used a discount: by account, by address however it is spelled, or by card. Fully refunded uses do not count. */
+/** Counts a person's redemptions of a discount, by customer, normalized email address or card. Fully refunded ones do not count. */
 export const usesOf = async (
   tx: Tx,
   { organization_id, discount_id }: { organization_id: string; discount_id: string },
@@ -262,7 +234,7 @@ export const usesOf = async (
   return rows[0]!.uses
 }
 
-/** Gives back what was reserved: the checkout was not paid. */
+/** Releases the reserved trial and discount redemption of a checkout that was not paid. */
 export const releaseUses = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }): Promise<void> => {
   await tx.q.deleteFrom('trial_redemptions').where('organization_id', '=', organization_id).where('checkout_id', '=', id).execute()
   await sql`
@@ -272,13 +244,16 @@ export const releaseUses = async (tx: Tx, { organization_id, id }: { organizatio
   )
 }
 
-/** Lets one confirmation of a person, or with a card, go at a time: what one of them uses up, the next one finds used. */
+/**
+ * Takes advisory locks on the email address and the card of a person. Confirmations of one person then run one at a
+ * time. Otherwise two confirmations could both pass the limit of a discount or trial.
+ */
 export const holdPerson = async (tx: Tx, organization_id: string, { email_key, card_key }: { email_key: string; card_key: string | null }): Promise<void> => {
   for (const key of [email_key, card_key].filter((one) => one !== null).toSorted((a, b) => (a < b ? -1 : 1)))
     await sql`select pg_advisory_xact_lock(hashtextextended(${`bursar.person.${organization_id}.${key}`}, 0))`.execute(tx.q)
 }
 
-/** Whether anybody who lives by this clock has confirmed a purchase and does not have it yet. */
+/** Returns true if a customer on this test clock has a confirmed checkout that is not fulfilled yet. */
 export const isConfirming = async (db: Db, clock: { organization_id: string; id: string }): Promise<boolean> => {
   const { rows } = await sql`
     select 1 from customers p join checkouts c on c.organization_id = p.organization_id and c.customer_id = p.id
@@ -286,7 +261,7 @@ export const isConfirming = async (db: Db, clock: { organization_id: string; id:
   return rows.length > 0
 }
 
-/** Whether this customer is about to get a subscription by another checkout. */
+/** Returns true if this customer has another confirmed checkout that will create a subscription when it is paid. */
 export const isSubscribing = async (tx: Tx, organization_id: string, customer_id: string, besides: string): Promise<boolean> => {
   const { rows } = await sql`
     select 1 from checkouts c join products p on p.organization_id = c.organization_id and p.id = c.product_id
@@ -297,8 +272,9 @@ export const isSubscribing = async (tx: Tx, organization_id: string, customer_id
 }
 
 /**
- * Whether the last attempt to pay this checkout was this customer's, and nothing else is known of them: nobody has proved
- * to own the address, and no order, attempt, subscription, seat, session, colleague or other checkout is theirs.
+ * Returns true if the last payment attempt of this checkout was for this customer, and nothing else uses the customer.
+ * The customer's address must be unverified. An external id must equal the external id of the checkout. The customer
+ * must have no order, subscription, seat, session, second member, other payment attempt or other checkout.
  */
 export const isOnlyHere = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }, customer_id: string): Promise<boolean> => {
   const { rows } = await sql`

@@ -6,6 +6,7 @@ import {
   createCustomer,
   createCustomField,
   createDiscount,
+  createMeter,
   createProduct,
   createRefund,
   deleteCustomer,
@@ -30,10 +31,11 @@ import {
 } from '@bursar/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { readBooks } from '../../../../test/harness/books.ts'
-import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { codeIn } from '../../../../test/harness/mail.ts'
-import { openWorld, type World } from '../../../../test/harness/world.ts'
+import { exchange, openWorld, type World } from '../../../../test/harness/world.ts'
 import { newId } from '../../../kernel/ids.ts'
+import { newToken } from '../../../kernel/secrets.ts'
 import { mailCode } from '../../customers/sessions/sessions.ts'
 import { jobs } from './checkouts.api.ts'
 
@@ -41,7 +43,7 @@ let world: World
 let deployment: Awaited<ReturnType<typeof openDeployment>>
 beforeAll(async () => {
   world = await openWorld()
-  // What was promised for later is done when a test says so.
+  // Jobs and sweeps run only when a test starts them.
   deployment = await openDeployment(world, openLife(null))
 })
 afterAll(async () => {
@@ -59,7 +61,7 @@ const seated = {
 } as const
 type Given = Record<string, unknown>
 
-/** A shop with one thing to sell, and short words for what is done with it. */
+/** Opens a shop with one product, and returns helpers for its checkouts. */
 const open = async () => {
   const shop = await world.shop()
   const { api, organization } = shop
@@ -72,7 +74,7 @@ const open = async () => {
     discount: (more: Given = {}) =>
       api.call(createDiscount, { body: { name: 'Half', type: 'percentage', basis_points: 5000, duration: 'once', ...more } as never }),
     checkout: (body: Given) => api.call(createCheckout, { body: body as never }),
-    /** What is wrong with a checkout, by where. */
+    /** Expects the checkout to be rejected, and returns the locations of the errors. */
     wrong: async (body: Given) => {
       const answer = await api.send(createCheckout, { body: body as never })
       expect(answer.status).toBe(422)
@@ -104,15 +106,15 @@ const buyer = (more: Given = {}) => ({
   confirmation_token_id: 'tok_visa',
   ...more,
 })
-/** Pays, and does what follows from it. */
+/** Confirms the checkout and runs the jobs that follow. */
 const pay = async (ticket: Ticket, more: Given = {}) => {
   const confirmed = await world.client().call(confirmClientCheckout, { params: params(ticket), body: buyer(more) as never })
   await deployment.work()
   return confirmed
 }
 
-describe('creating', () => {
-  test('a checkout names products that are on sale: unknown, archived, draft and foreign ones are told by their place', async () => {
+describe('creating a checkout', () => {
+  test('rejects missing, duplicate, unknown, archived and draft products and those of another seller, with the location of each problem', async () => {
     const { wrong, book, product, api } = await open()
     const archived = await product([fixed(500)])
     await api.call(updateProduct, { params: { id: archived.id }, body: { is_archived: true } })
@@ -128,7 +130,7 @@ describe('creating', () => {
     expect(await wrong({ products: [book.id, book.id] })).toEqual(['body.products'])
   })
 
-  test('the currency is the one that is asked for, or else the seller’s own; one without a price is refused', async () => {
+  test('uses the requested currency or the default of the seller, and rejects a currency without a price', async () => {
     const { wrong, checkout, product } = await open()
     const { id } = await product([fixed(2900), fixed(2500, 'eur'), fixed(300, 'jpy')])
     expect(await checkout({ products: [id] })).toMatchObject({ currency: 'usd', amount: 2900 })
@@ -136,7 +138,7 @@ describe('creating', () => {
     expect(await wrong({ products: [id], currency: 'gbp' })).toEqual(['body.currency'])
   })
 
-  test('a chosen amount lies within the bounds of its price, and is one that can be charged', async () => {
+  test('accepts a custom amount only within the bounds of its price and of the processor', async () => {
     const { wrong, checkout, product, book } = await open()
     const { id } = await product([{ amount_type: 'custom', minimum_amount: 500, maximum_amount: 5000, preset_amount: 900 }])
     expect(await checkout({ products: [id] })).toMatchObject({ amount: 900 })
@@ -146,11 +148,11 @@ describe('creating', () => {
     expect(await checkout({ products: [free.id], amount: 0 })).toMatchObject({ amount: 0, is_payment_required: false })
     expect(await checkout({ products: [free.id], amount: 50 })).toMatchObject({ amount: 50, is_payment_required: true })
     for (const amount of [1, 49, 100_000_000]) expect(await wrong({ products: [free.id], amount })).toEqual(['body.amount'])
-    // A product with a price of its own costs that, whatever is asked.
+    // The requested amount is ignored for a product with a fixed price.
     expect(await checkout({ products: [book.id], amount: 1 })).toMatchObject({ amount: 2900 })
   })
 
-  test('seats lie within the tiers and within the bounds that the seller set, and only products by the seat have them', async () => {
+  test('accepts seats only within the tiers and the bounds of the seller, and only for products sold by the seat', async () => {
     const { wrong, checkout, product, book } = await open()
     const team = await product([seated])
     expect(await checkout({ products: [team.id] })).toMatchObject({ seats: 2, amount: 1000 })
@@ -162,7 +164,7 @@ describe('creating', () => {
     for (const seats of [0, 10_001]) expect(await wrong({ products: [team.id], seats })).toEqual(['body.seats'])
   })
 
-  test("the seller's bounds on seats outlive a switch to another product and back", async () => {
+  test("keeps the seller's seat bounds when the buyer switches to another product and back", async () => {
     const { checkout, product, book } = await open()
     const team = await product([seated])
     const made = await checkout({ products: [team.id, book.id], min_seats: 5, max_seats: 8 })
@@ -171,7 +173,7 @@ describe('creating', () => {
     expect(await filled(made, { product_id: team.id })).toMatchObject({ seats: 5, min_seats: 5, max_seats: 8, amount: 2500 })
   })
 
-  test('what is known of a customer is filled in, by our id or by the seller’s own; of a team it is the owner’s address', async () => {
+  test("prefills data of a customer found by id or external id, and the owner's email address for a team", async () => {
     const { api, wrong, checkout, book } = await open()
     const products = [book.id]
     const anna = await api.call(createCustomer, {
@@ -201,7 +203,7 @@ describe('creating', () => {
     expect(await wrong({ products, customer_id: foreign.id })).toEqual(['body.customer_id'])
   })
 
-  test('a tax number needs its country; a street asks for the whole address', async () => {
+  test('requires a country for a tax id, and the whole address if the request has more than country and taxable state', async () => {
     const { wrong, checkout, book } = await open()
     const products = [book.id]
     expect(await wrong({ products, customer_tax_id: 'DE123456788' })).toEqual(['body.customer_tax_id'])
@@ -219,7 +221,7 @@ describe('creating', () => {
     expect(await asked({ country: 'DE', state: 'Berlin' })).toEqual([true, { country: 'required', state: 'optional', ...whole }])
   })
 
-  test('the address to go to afterwards carries the id where the seller wants it, or is ours', async () => {
+  test('puts the checkout id into the success URL, and uses our confirmation page if there is none', async () => {
     const { checkout, wrong, book } = await open()
     const products = [book.id]
     const custom = await checkout({ products, success_url: 'https://shop.example/{CHECKOUT_ID}?again={CHECKOUT_ID}' })
@@ -232,7 +234,7 @@ describe('creating', () => {
     expect(await wrong({ products, success_url: 'javascript:alert(1)' })).toEqual(['body.success_url'])
   })
 
-  test('prices made for one checkout are shown, charged, and still there after the product or the currency changed (W5)', async () => {
+  test('shows and charges ad-hoc prices, and keeps them when the product or the currency changes', async () => {
     const { api, checkout, wrong, product, book, ordersOf } = await open()
     const other = await product([fixed(700)])
     const prices = { [book.id]: [fixed(1100), fixed(900, 'eur')] }
@@ -243,13 +245,13 @@ describe('creating', () => {
     expect(await api.call(updateCheckout, { params: { id: made.id }, body: { currency: 'eur' } })).toMatchObject({ amount: 900, currency: 'eur' })
     expect((await pay(made)).total_amount).toBe(900)
     expect(await ordersOf(made)).toMatchObject([{ total_amount: 900, currency: 'eur', items: [{ amount: 900 }] }])
-    // No part of the catalog, and as sound as it.
+    // Ad-hoc prices do not change the catalog, and are validated like catalog prices.
     expect((await checkout({ products: [book.id] })).amount).toBe(2900)
     expect(await wrong({ products: [book.id], prices: { [book.id]: [fixed(3)] } })).toEqual([`body.prices.${book.id}.0.price_amount`])
     expect(await wrong({ products: [book.id], prices: { [other.id]: [fixed(300)] } })).toEqual([`body.prices.${other.id}`])
   })
 
-  test('a discount that the seller names must count: here, now, and once more', async () => {
+  test('rejects a discount that is unknown, used up, not started, of another seller, or for another product or currency', async () => {
     const { api, wrong, checkout, book, product, discount } = await open()
     const other = await product([fixed(1000)])
     const half = await discount()
@@ -268,7 +270,7 @@ describe('creating', () => {
     }
   })
 
-  test('a checkout is told of when it is made, and its secret opens it', async () => {
+  test('emits checkout.created, and shows the checkout without metadata to the holder of its client secret', async () => {
     const { checkout, book, events, organization } = await open()
     const made = await checkout({ products: [book.id], metadata: { campaign: 'spring' } })
     expect(await events('checkout.created')).toMatchObject([{ data: { id: made.id, status: 'open', metadata: { campaign: 'spring' } } }])
@@ -279,7 +281,7 @@ describe('creating', () => {
     expect(new Date(made.expires_at).getTime() - new Date(made.created_at).getTime()).toBe(24 * hour)
   })
 
-  test('one key makes one checkout', async () => {
+  test('creates one checkout per idempotency key', async () => {
     const { organization, book, api } = await open()
     const keyed = world.client({ token: (await organization.token()).secret }, { 'idempotency-key': 'one' })
     const first = await keyed.call(createCheckout, { body: { products: [book.id] } })
@@ -288,8 +290,8 @@ describe('creating', () => {
   })
 })
 
-describe('finding', () => {
-  test('every filter finds what it says, and only within the own organization', async () => {
+describe('listing and reading checkouts', () => {
+  test('filters checkouts, and shows only those of the caller’s organization', async () => {
     const { api, checkout, book, product } = await open()
     const other = await product([fixed(700)])
     const anna = await api.call(createCustomer, { body: { email: 'anna@people.test', name: 'Anna', external_id: 'a-1' } })
@@ -317,7 +319,7 @@ describe('finding', () => {
     expect([change.status, change.body]).toEqual([404, absent.body])
   })
 
-  test('without a credential, without the scope, or with a wrong secret nothing opens', async () => {
+  test('rejects requests without a credential, without the required scope or with a wrong client secret', async () => {
     const { organization, checkout, book } = await open()
     const made = await checkout({ products: [book.id] })
     const reader = world.client({ token: (await organization.token(['checkouts:read'])).secret })
@@ -333,8 +335,8 @@ describe('finding', () => {
   })
 })
 
-describe('filling in', () => {
-  test('the seller changes what the buyer may not: urls, metadata, flags', async () => {
+describe('updating a checkout', () => {
+  test('lets only the seller change URLs, metadata and flags', async () => {
     const { api, checkout, book, events } = await open()
     const made = await checkout({ products: [book.id], metadata: { a: 1 } })
     const body = {
@@ -349,13 +351,13 @@ describe('filling in', () => {
     const changed = await api.call(updateCheckout, { params: { id: made.id }, body })
     expect(changed).toMatchObject(body)
     expect(await events('checkout.updated')).toMatchObject([{ data: { id: made.id, metadata: { b: 2 } } }])
-    // What the buyer sends beyond what is theirs counts for nothing.
+    // Fields that only the seller may set are ignored in the buyer's request.
     await fill(made, { metadata: { mine: true }, success_url: 'https://evil.example', allow_discount_codes: true, discount_id: newId(world.clock.wall()) })
     expect(await api.call(getCheckout, { params: { id: made.id } })).toMatchObject({ ...body, discount_id: null })
     expect((await fill(made, { allow_trial: true })).status).toBe(422)
   })
 
-  test('the buyer fills in who they are; the address of a customer that is known stays', async () => {
+  test('lets the buyer fill in personal data, but not change the email address of a known customer', async () => {
     const { api, checkout, book } = await open()
     const made = await checkout({ products: [book.id] })
     const mine = { customer_email: 'ada@people.test', customer_name: 'Ada', customer_billing_name: 'Ada Ltd', customer_billing_address: berlin, locale: 'de' }
@@ -371,7 +373,7 @@ describe('filling in', () => {
     })
   })
 
-  test('a code counts however it is written, where codes are allowed; null takes the discount off', async () => {
+  test('applies a discount code case-insensitively where codes are allowed, and removes the discount with null', async () => {
     const { checkout, book, discount } = await open()
     const { id } = await discount({ code: 'SpRing' })
     const made = await checkout({ products: [book.id] })
@@ -388,11 +390,11 @@ describe('filling in', () => {
     await filled(first, { discount_code: 'last' })
     await pay(first)
     expect(locs(await fill(made, { discount_code: 'last' }))).toEqual(['body.discount_code'])
-    // Whoever had it on the page is told when they confirm, and charged nothing.
+    // This checkout applied the code before it was used up. Its confirmation is rejected, and the buyer is not charged.
     expect(locs(await confirm(late, buyer()))).toEqual(['body.discount_id'])
   })
 
-  test('a code is asked of the product that is chosen with it; one that a switch makes void is dropped', async () => {
+  test('checks a discount code against the product in the same request, and drops a discount that does not apply to a newly chosen product', async () => {
     const { checkout, book, product, discount } = await open()
     const other = await product([fixed(1000)])
     const { id } = await discount({ code: 'GUIDE', products: [book.id] })
@@ -403,7 +405,7 @@ describe('filling in', () => {
     expect(await filled(made, { product_id: other.id })).toMatchObject({ discount_id: null, total_amount: 1000 })
   })
 
-  test('who buys as a company and then does not leaves no company behind', async () => {
+  test('clears company name and tax id when the buyer no longer buys as a business', async () => {
     const { checkout, book } = await open()
     const made = await checkout({ products: [book.id] })
     const company = { is_business_customer: true, customer_billing_name: 'Ada Ltd', customer_tax_id: 'DE123456788', customer_billing_address: berlin }
@@ -416,7 +418,7 @@ describe('filling in', () => {
     })
   })
 
-  test('answers are merged while filling in, complete when confirming; what nobody asked is dropped', async () => {
+  test('merges custom field answers on update, requires complete answers on confirm, and drops unknown fields', async () => {
     const { api, product, checkout, ordersOf } = await open()
     const field = async (type: string, slug: string, properties: object = {}) =>
       (await api.call(createCustomField, { body: { type, slug, name: slug, properties } as never })).id
@@ -444,12 +446,12 @@ describe('filling in', () => {
     ])
     expect(locs(await confirm(made, buyer()))).toEqual(['body.custom_field_data.terms'])
     expect(locs(await confirm(made, buyer({ custom_field_data: { size: 'L', terms: false } })))).toEqual(['body.custom_field_data.terms'])
-    // What is sent with the confirmation is the whole answer.
+    // The answers sent with the confirmation replace all earlier ones.
     await pay(made, { custom_field_data: { size: 'L', terms: true, hack: 1 } })
     expect(await ordersOf(made)).toMatchObject([{ custom_field_data: { size: 'L', terms: true } }])
   })
 
-  test('only one at a time: who comes meanwhile is told, not queued', async () => {
+  test('answers 409 to a second request while the checkout is locked, instead of queueing it', async () => {
     const { api, checkout, book } = await open()
     const made = await checkout({ products: [book.id] })
     await world.database.owner(async (owner) => {
@@ -464,8 +466,8 @@ describe('filling in', () => {
   })
 })
 
-describe('expiring', () => {
-  test('after a day it is gone for the buyer, and said so once', async () => {
+describe('expiring a checkout', () => {
+  test('expires an open checkout after a day for buyer and seller, and emits checkout.expired once', async () => {
     const { api, checkout, book, events } = await open()
     const made = await checkout({ products: [book.id] })
     const paid = await checkout({ products: [book.id] })
@@ -473,7 +475,7 @@ describe('expiring', () => {
     world.clock.advance(24 * hour - 60_000)
     expect((await look(made)).status).toBe(200)
     world.clock.advance(61_000)
-    // Before anybody has noticed.
+    // The checkout counts as expired even before the sweep has changed its status.
     for (const answer of [await look(made), await fill(made, {}), await confirm(made, buyer())]) expect(errorOf(answer)).toBe('410 ExpiredCheckoutError')
     expect(errorOf(await api.send(updateCheckout, { params: { id: made.id }, body: {} }))).toBe('403 NotOpenCheckout')
     for (const _ of [1, 2]) await deployment.sweep()
@@ -481,13 +483,36 @@ describe('expiring', () => {
     expect((await events('checkout.expired')).map(({ data }) => data.id)).toEqual([made.id])
     for (const answer of [await look(made), await fill(made, {}), await confirm(made, buyer())]) expect(errorOf(answer)).toBe('410 ExpiredCheckoutError')
     expect(errorOf(await api.send(updateCheckout, { params: { id: made.id }, body: {} }))).toBe('403 NotOpenCheckout')
-    // What was paid stays to be seen.
-    expect((await look(paid)).body).toMatchObject({ status: 'succeeded' })
+    // A paid checkout does not expire.
+    expect((await api.call(getCheckout, { params: { id: paid.id } })).status).toBe('succeeded')
   })
 })
 
-describe('confirming', () => {
-  test('everything that is missing is told together, and nothing is charged', async () => {
+describe('confirming a checkout', () => {
+  test('emits events with the same products, prices and discount that a later read of the checkout returns', async () => {
+    const { product, book, discount, checkout, seen, events, api } = await open()
+    const meter = await api.call(createMeter, { body: { name: 'Calls', filter: { conjunction: 'and', clauses: [] }, aggregation: { func: 'count' } } })
+    const metered = { amount_type: 'metered_unit', price_currency: 'usd', meter_id: meter.id, unit_amount: '2.5' } as const
+    const guide = await product([fixed(4900, 'eur'), fixed(5900)])
+    const plan = await product([fixed(900)], { name: 'Plan', recurring_interval: 'month' })
+    const half = await discount({ max_redemptions: 5, products: [guide.id] })
+    const made = await checkout({ products: [guide.id, plan.id, book.id], discount_id: half.id, prices: { [plan.id]: [fixed(700), metered] } })
+    const shown = ({ products, product: chosen, prices, product_price, discount: applied, amount, status }: Given) =>
+      JSON.parse(JSON.stringify({ products, chosen, prices, product_price, applied, amount, status })) as unknown
+    const expectSame = async (kind: string) => expect(shown((await events(kind)).at(-1)!.data)).toEqual(shown(await seen(made)))
+    await expectSame('checkout.created')
+    expect(shown(made)).toEqual(shown(await seen(made)))
+    expect(shown(await filled(made, { customer_name: 'Ada' }))).toEqual(shown(await seen(made)))
+    await expectSame('checkout.updated')
+    expect((await confirm(made, buyer())).status).toBe(200)
+    await expectSame('checkout.updated')
+    // The confirmed checkout shows only the confirmed price of the product, not the one in euros.
+    expect(await seen(made)).toMatchObject({ status: 'confirmed', product: { prices: [{ price_currency: 'usd' }] } })
+    await deployment.work()
+    await expectSame('checkout.updated')
+  })
+
+  test('reports all missing fields together, and charges nothing', async () => {
     const { checkout, book, paymentsOf, seen } = await open()
     const made = await checkout({ products: [book.id] })
     expect(locs(await confirm(made))).toEqual(['body.customer_email', 'body.customer_billing_address', 'body.confirmation_token_id'])
@@ -502,7 +527,7 @@ describe('confirming', () => {
     expect((await seen(made)).status).toBe('open')
   })
 
-  test('once paid it is no longer open; the same token again answers the same and charges nothing more', async () => {
+  test('answers a repeated confirmation with the same token without a second charge, and rejects other changes after payment', async () => {
     const { api, checkout, book, ordersOf, paymentsOf } = await open()
     const made = await checkout({ products: [book.id] })
     const first = await pay(made)
@@ -518,30 +543,30 @@ describe('confirming', () => {
     expect(await ordersOf(made)).toHaveLength(1)
   })
 
-  test('what was paid for is given once, however often it is concluded', async () => {
+  test('creates one order or subscription, even if a paid checkout is concluded several times', async () => {
     const { organization, checkout, book, plan, ordersOf, api, events } = await open()
     for (const product of [book, await plan()]) {
       const made = await checkout({ products: [product.id] })
       await pay(made)
-      for (const _ of [1, 2]) await jobs[0]!.run(deployment.means, { organization_id: organization.id, checkout_id: made.id } as never)
+      for (const _ of [1, 2]) await jobs[0]!.run(deployment.deps, { organization_id: organization.id, checkout_id: made.id } as never)
       expect(await ordersOf(made)).toHaveLength(1)
     }
     expect((await api.call(listSubscriptions, {})).items).toHaveLength(1)
     expect(await events('order.paid')).toHaveLength(2)
   })
 
-  test('a price that changed is not charged unseen; one that was confirmed is, and the order says so', async () => {
+  test('rejects a confirmation after a price change, and charges the confirmed price if the change came later', async () => {
     const { api, checkout, book, ordersOf } = await open()
     const first = await checkout({ products: [book.id] })
     const second = await checkout({ products: [book.id] })
     const waiting = await pay(first, { confirmation_token_id: 'tok_processing' })
     expect(waiting).toMatchObject({ total_amount: 2900, payment_processor_metadata: { intent_status: 'processing' } })
     await api.call(updateProduct, { params: { id: book.id }, body: { prices: [fixed(9900)] } as never })
-    // Not yet confirmed: the buyer has to look again.
+    // The second checkout was not confirmed before the change, so its buyer has to see the new price first.
     expect(locs(await confirm(second, buyer()))).toEqual(['body.product_id'])
     expect(await filled(second, {})).toMatchObject({ total_amount: 9900 })
     expect((await pay(second)).total_amount).toBe(9900)
-    // Confirmed: what they saw is what they get.
+    // The first checkout was confirmed before the change, so its buyer is charged the old price.
     world.clock.advance(61_000)
     await deployment.sweep()
     await deployment.work()
@@ -549,7 +574,7 @@ describe('confirming', () => {
     expect((await look(first)).body).toMatchObject({ status: 'succeeded', product_price: { price_amount: 2900 } })
   })
 
-  test('a discount that ends or moves on after the buyer confirmed still counts for them', async () => {
+  test('applies the confirmed discount even if it no longer covers the product when the payment succeeds', async () => {
     const { api, checkout, book, product, discount, ordersOf } = await open()
     const other = await product([fixed(1000)])
     const half = await discount()
@@ -562,20 +587,20 @@ describe('confirming', () => {
     expect(await ordersOf(made)).toMatchObject([{ subtotal_amount: 2900, discount_amount: 1450, total_amount: 1450, discount_id: half.id }])
   })
 
-  test('a product that is archived meanwhile is not sold', async () => {
+  test('rejects the confirmation of a product that was archived meanwhile', async () => {
     const { api, checkout, book } = await open()
     const made = await checkout({ products: [book.id] })
     await api.call(updateProduct, { params: { id: book.id }, body: { is_archived: true } })
     expect(locs(await confirm(made, buyer()))).toEqual(['body.product_id'])
   })
 
-  test('one subscription at a time, where the seller wants it so: by customer, and by address', async () => {
+  test('rejects a second subscription of the same customer or email address, unless the seller allows several', async () => {
     const { api, checkout, plan, settings } = await open()
     const { id } = await plan()
     await pay(await checkout({ products: [id] }))
     const [customer] = (await api.call(listCustomers, { query: { email: 'ada@people.test' } })).items
     const made = await checkout({ products: [id] })
-    // Filling in an address tells nothing about whoever has it.
+    // Filling in an email address does not reveal whether its owner has a subscription.
     expect((await fill(made, { customer_email: 'ADA@people.test' })).status).toBe(200)
     expect(errorOf(await confirm(made, buyer({ customer_email: 'ADA@people.test' })))).toBe('403 AlreadyActiveSubscriptionError')
     const bound = await checkout({ products: [id], customer_id: customer!.id })
@@ -585,7 +610,7 @@ describe('confirming', () => {
     expect((await confirm(bound, buyer())).status).toBe(200)
   })
 
-  test('two checkouts that one customer confirms at once become one subscription', async () => {
+  test('creates one subscription when a customer confirms several checkouts at the same time', async () => {
     const { api, checkout, plan, paymentsOf } = await open()
     const { id } = await plan()
     const anna = await api.call(createCustomer, { body: { email: 'anna@people.test' } })
@@ -599,7 +624,7 @@ describe('confirming', () => {
       for (const refused of answers.filter(({ status }) => status !== 200)) expect(errorOf(refused)).toBe('403 AlreadyActiveSubscriptionError')
       expect((await Promise.all(made.map(paymentsOf))).flat()).toHaveLength(1)
     }
-    // One that waits for its bank is under way too; when it is called off, there is room again.
+    // A confirmed checkout that waits for 3-D Secure counts as a subscription. After its payment is canceled, another checkout may be confirmed.
     const [slow, quick] = [await checkout({ products: [id] }), await checkout({ products: [id] })]
     const bert = { customer_email: 'bert@people.test' }
     expect((await confirm(slow, buyer({ ...bert, confirmation_token_id: 'tok_3ds' }))).status).toBe(200)
@@ -610,7 +635,7 @@ describe('confirming', () => {
     expect((await confirm(quick, buyer(bert))).status).toBe(200)
   })
 
-  test('a discount per customer is used as often as it says: by account, by any spelling of the address, by card', async () => {
+  test('counts redemptions of a discount per customer by customer id, by normalized email address and by card', async () => {
     const { api, checkout, book, discount, ordersOf } = await open()
     const one = await discount({ code: 'ONCE', max_redemptions_per_customer: 1 })
     const made = () => checkout({ products: [book.id], discount_id: one.id })
@@ -624,14 +649,14 @@ describe('confirming', () => {
     const bound = await checkout({ products: [book.id], customer_id: customer!.id })
     expect(errorOf(await fill(bound, { discount_code: 'once' }))).toBe(limit)
     expect((await api.call(getDiscount, { params: { id: one.id } })).redemptions_count).toBe(1)
-    // Somebody else with another card is another person; and what was given back whole was not used.
+    // A buyer with another address and another card counts as another customer. A fully refunded redemption does not count.
     expect((await confirm(await made(), buyer({ customer_email: 'bert@people.test', confirmation_token_id: 'tok_visa:3' }))).status).toBe(200)
     const [order] = await ordersOf(first)
     await api.call(createRefund, { body: { order_id: order!.id, reason: 'other', amount: order!.refundable_amount } })
     expect((await confirm(await made(), buyer({ customer_email: 'ada.b@gmail.com', confirmation_token_id: 'tok_visa' }))).status).toBe(200)
   })
 
-  test('a trial is given once per person or card, where the seller prevents abuse; without it they may go on', async () => {
+  test('rejects a second trial of a person or card if the seller prevents trial abuse, but sells the product without a trial', async () => {
     const { checkout, plan, settings, api } = await open()
     await settings({ prevent_trial_abuse: true, allow_multiple_subscriptions: true })
     const { id } = await plan({ trial_interval: 'day', trial_interval_count: 7 })
@@ -649,7 +674,28 @@ describe('confirming', () => {
     expect((await confirm(await made(), buyer())).status).toBe(200)
   })
 
-  test('the customer it was made for may be gone; an external id may belong to somebody else', async () => {
+  test('charges nothing if the seller has removed the trial or raised the discounted price, until the buyer has seen the new amount', async () => {
+    const { checkout, plan, book, discount, api, paymentsOf } = await open()
+    const { id } = await plan({ trial_interval: 'day', trial_interval_count: 7 })
+    const trial = await checkout({ products: [id] })
+    const half = await discount({})
+    const cheap = await checkout({ products: [book.id], discount_id: half.id, customer_billing_address: { country: 'DE' } })
+    await api.call(updateProduct, { params: { id }, body: { trial_interval: null, trial_interval_count: null } })
+    await api.call(updateDiscount, { params: { id: half.id }, body: { basis_points: 1000 } })
+    for (const [made, amount] of [
+      [trial, 2900],
+      [cheap, 2610],
+    ] as const) {
+      const refused = await confirm(made, buyer())
+      expect([refused.status, locs(refused)]).toEqual([422, ['body.product_id']])
+      expect(JSON.stringify(refused.body)).toContain(`is now ${amount} instead of ${made === trial ? 0 : 1450}`)
+      expect(await paymentsOf(made)).toEqual([])
+      expect(await filled(made, {})).toMatchObject({ total_amount: amount, is_payment_required: true, trial_end: null })
+      expect(await pay(made)).toMatchObject({ total_amount: amount })
+    }
+  })
+
+  test('rejects a checkout whose customer was deleted, or whose external id belongs to another customer', async () => {
     const { api, checkout, book, paymentsOf } = await open()
     const anna = await api.call(createCustomer, { body: { email: 'anna@people.test' } })
     const bound = await checkout({ products: [book.id], customer_id: anna.id })
@@ -662,7 +708,7 @@ describe('confirming', () => {
     expect((await confirm(made, buyer({ customer_email: 'owner@people.test' }))).status).toBe(200)
   })
 
-  test('a seller that cannot take payments yet sells only what is free', async () => {
+  test('sells only free products for a seller that cannot take payments yet', async () => {
     const { organization, checkout, book, product } = await open()
     const free = await product([fixed(0)])
     await world.database.owner((owner) => owner.query(`update organizations set status = 'created' where id = $1`, [organization.id]))
@@ -670,26 +716,26 @@ describe('confirming', () => {
     expect((await confirm(await checkout({ products: [free.id] }), { customer_email: 'ada@people.test' })).status).toBe(200)
   })
 
-  test('who is known by more than an address they typed is let into the portal, nobody else', async () => {
+  test('opens a portal session for a new customer or one named by the seller, but not for the typed address of a known customer', async () => {
     const { api, checkout, book } = await open()
     const products = [book.id]
     const fresh = await pay(await checkout({ products, external_customer_id: 'ada', customer_metadata: { plan: 'a' } }))
     const portal = world.client({ token: fresh.customer_session_token! })
     const { id } = await portal.call(getPortalCustomer, {})
     expect(await api.call(getCustomer, { params: { id } })).toMatchObject({ email: 'ada@people.test', external_id: 'ada', metadata: { plan: 'a' } })
-    // The same address, typed by whoever: the purchase is theirs, the portal is not.
+    // The same address typed again: the purchase belongs to the customer, but no portal session is opened.
     const typed = await pay(await checkout({ products }), { confirmation_token_id: 'tok_visa:2' })
     expect([typed.customer_id, typed.customer_session_token]).toEqual([id, null])
-    // Also not after a card was declined in between.
+    // After a declined card, there is still no portal session for the known address.
     const retried = await checkout({ products })
     expect(errorOf(await confirm(retried, buyer({ confirmation_token_id: 'tok_do_not_honor' })))).toBe('400 PaymentError')
     expect((await pay(retried)).customer_session_token).toBeNull()
-    // The seller says who it is.
+    // The seller has named the customer by id or external id, so a portal session is opened.
     expect((await pay(await checkout({ products, customer_id: id }))).customer_session_token).not.toBeNull()
     expect((await pay(await checkout({ products, external_customer_id: 'ada' }))).customer_session_token).not.toBeNull()
   })
 
-  test('whoever has only typed the address they buy with gives no roles in its portal, until they have proved it', async () => {
+  test('rejects changes of roles and of the email address in a portal session with an unverified address', async () => {
     const { checkout, product } = await open()
     const team = await product([seated])
     const bought = await pay(await checkout({ products: [team.id], seats: 3 }), { customer_email: 'typed@people.test' })
@@ -702,14 +748,14 @@ describe('confirming', () => {
       portal.send(updatePortalMember, { params: { id: (guest.body as { id: string }).id }, body: { role } })
     for (const role of ['billing_manager', 'owner'] as const) expect(errorOf(await raise(typed, role))).toBe('403 AddressNotProved')
     expect(errorOf(await typed.send(requestEmailUpdate, { body: { email: 'mine@people.test' } }))).toBe('403 AddressNotProved')
-    // Where the seller says who it is, nothing was only typed.
+    // A session for a customer that the seller has named may make these changes.
     const again = await pay(await checkout({ products: [team.id], seats: 2, customer_id: bought.customer_id }))
     const known = world.client({ token: again.customer_session_token! })
     expect((await add(known, 'billing_manager', 'friend@people.test')).status).toBe(201)
     expect((await raise(known, 'billing_manager')).status).toBe(200)
   })
 
-  test('whoever has typed an address first is shown out as soon as anybody else buys with it, or proves that it is theirs', async () => {
+  test('ends a portal session with an unverified address when another buyer uses the address or its owner verifies it', async () => {
     const { checkout, book, organization } = await open()
     const enter = async (customer_email: string) => {
       const { customer_session_token } = await pay(await checkout({ products: [book.id] }), { customer_email })
@@ -724,14 +770,14 @@ describe('confirming', () => {
     const email = 'other@people.test'
     await world.client().call(requestPortalCode, { body: { organization_id: organization.id, email } })
     const { rows } = await world.database.owner((owner) => owner.query<{ id: string }>('select id from customer_session_codes where email = $1', [email]))
-    await mailCode(deployment.means, { organization_id: organization.id, code_id: rows[0]!.id })
+    await mailCode(deployment.deps, { organization_id: organization.id, code_id: rows[0]!.id })
     const code = codeIn((await world.mail.next(email)).text)
     const { token } = await world.client().call(authenticatePortalCode, { body: { organization_id: organization.id, email, code } })
     expect(await proved()).toBe(401)
     expect((await world.client({ token: token! }).send(getPortalCustomer, {})).status).toBe(200)
   })
 
-  test('a card that was declined makes nobody a stranger: who came with this checkout is still let in, unless the address is or became somebody’s', async () => {
+  test('opens a portal session after a declined card only if this checkout created the customer and nothing else has used it', async () => {
     const { api, checkout, book } = await open()
     const declined = async (ticket: Ticket, customer_email: string) =>
       expect(errorOf(await confirm(ticket, buyer({ customer_email, confirmation_token_id: 'tok_do_not_honor' })))).toBe('400 PaymentError')
@@ -743,19 +789,19 @@ describe('confirming', () => {
     const entered = async (ticket: Ticket, customer_email: string) => (await pay(ticket, { customer_email })).customer_session_token !== null
     expect(await entered(await tried('new1@people.test'), 'new1@people.test')).toBe(true)
     expect(await entered(await tried('new2@people.test', 'new2@people.test'), 'new2@people.test')).toBe(true)
-    // Somebody whom the seller knows, typed once before, or between two that were new.
+    // The paid address belongs to a known customer. Earlier declined attempts used the same or a new address.
     await api.call(createCustomer, { body: { email: 'known@people.test' } })
     expect(await entered(await tried('known@people.test'), 'known@people.test')).toBe(false)
     expect(await entered(await tried('new3@people.test'), 'known@people.test')).toBe(false)
     await api.call(createCustomer, { body: { email: 'known2@people.test' } })
     expect(await entered(await tried('known2@people.test', 'new4@people.test'), 'known2@people.test')).toBe(false)
-    // Somebody who was new, and has bought something by another checkout since.
+    // The address was new at the declined attempt, and was then used in another checkout.
     const waiting = await tried('new5@people.test')
     expect(await entered(await checkout({ products: [book.id] }), 'new5@people.test')).toBe(false)
     expect(await entered(waiting, 'new5@people.test')).toBe(false)
   })
 
-  test('a customer who pays keeps their name; what they are billed as is what they said last', async () => {
+  test('keeps the name of a known customer, but updates the billing data to those of the checkout', async () => {
     const { api, checkout, book } = await open()
     const anna = await api.call(createCustomer, { body: { email: 'anna@people.test', name: 'Anna' } })
     await pay(await checkout({ products: [book.id], customer_id: anna.id, customer_metadata: { from: 'ad' } }), {
@@ -773,7 +819,80 @@ describe('confirming', () => {
     expect(await pay(wallet, { customer_email: 'w@people.test', confirmation_token_id: 'tok_wallet' })).toMatchObject({ customer_name: 'Wanda Wallet' })
   })
 
-  test('a declined card leaves it open, and the next one pays; both attempts are on record', async () => {
+  test('adds only absent fields and metadata keys to a known customer if the buyer is unverified', async () => {
+    const { api, checkout, book } = await open()
+    const known = await api.call(createCustomer, { body: { email: 'known@people.test', name: 'Kim', locale: 'de', metadata: { plan: 'gold', seats: 5 } } })
+    const read = () => api.call(getCustomer, { params: { id: known.id } })
+    const company = { is_business_customer: true, customer_billing_address: berlin, customer_billing_name: 'First GmbH', customer_tax_id: 'DE136695976' }
+    const typed = { customer_email: 'known@people.test', customer_name: 'Mallory', locale: 'en' }
+    const first = await checkout({ products: [book.id], external_customer_id: 'mine', customer_metadata: { plan: 'free', campaign: 'spring' } })
+    expect((await pay(first, { ...typed, ...company })).customer_id).toBe(known.id)
+    const filled = {
+      name: 'Kim',
+      locale: 'de',
+      external_id: null,
+      billing_name: 'First GmbH',
+      billing_address: { city: 'Berlin' },
+      metadata: { plan: 'gold', seats: 5, campaign: 'spring' },
+    }
+    const after = await read()
+    expect(after).toMatchObject(filled)
+    expect(after.metadata).toEqual(filled.metadata)
+    const second = await checkout({ products: [book.id], customer_metadata: { campaign: 'autumn', plan: 'none' } })
+    const other = { ...company, customer_billing_address: { ...berlin, city: 'Bonn' }, customer_billing_name: 'Second GmbH', customer_tax_id: 'DE123456788' }
+    await pay(second, { ...typed, ...other, confirmation_token_id: 'tok_visa:2' })
+    expect(await read()).toEqual(after)
+  })
+
+  test('answers 404 to the client secret ten minutes after the checkout has succeeded', async () => {
+    const { checkout, book, seen } = await open()
+    const made = await checkout({ products: [book.id] })
+    const credentials = async () => (await world.database.owner((owner) => owner.query('select from credentials where subject_id = $1', [made.id]))).rows.length
+    await pay(made, { customer_email: 'once@people.test', customer_name: 'Once' })
+    world.clock.advance(10 * 60_000 - 5_000)
+    await deployment.sweep('checkout.watch')
+    expect((await look(made)).body).toMatchObject({ status: 'succeeded', customer_email: 'once@people.test', customer_name: 'Once' })
+    world.clock.advance(6_000)
+    const stranger = await look({ client_secret: newToken('checkout', 'sandbox').reveal() })
+    const answers = async () => [await look(made), await fill(made, {}), await confirm(made, buyer({ customer_email: 'once@people.test' }))]
+    // The secret is rejected on time, even before the sweep deletes its credential.
+    expect(await credentials()).toBe(1)
+    for (const answer of await answers()) expect([answer.status, answer.body]).toEqual([404, stranger.body])
+    await deployment.sweep('checkout.watch')
+    expect(await credentials()).toBe(0)
+    for (const answer of await answers()) expect([answer.status, answer.body]).toEqual([404, stranger.body])
+    expect(await seen(made)).toMatchObject({ status: 'succeeded', customer_email: 'once@people.test' })
+  })
+
+  test('shows the page of a paid checkout as closed and without buyer data after its client secret has expired', async () => {
+    const { checkout, book } = await open()
+    const made = await checkout({ products: [book.id] })
+    const entered = await exchange(world.port, 'GET', new URL(made.url).pathname)
+    const cookie = entered.headers.get('set-cookie')!.split(';')[0]!
+    const visit = () => exchange(world.port, 'GET', `/checkout/${made.id}`, { cookie })
+    await pay(made, { customer_email: 'page@people.test' })
+    const thanks = await visit()
+    expect([thanks.status, thanks.text.includes('page@people.test')]).toEqual([200, true])
+    world.clock.advance(11 * 60_000)
+    const closed = await visit()
+    expect([closed.status, closed.text.includes('page@people.test')]).toEqual([410, false])
+    expect(closed.text).toContain('This checkout is closed')
+  })
+
+  test('keeps the client secret for ten minutes after the payment succeeds, even if the confirmation was an hour earlier', async () => {
+    const { checkout, book } = await open()
+    const made = await checkout({ products: [book.id] })
+    await pay(made, { confirmation_token_id: 'tok_processing' })
+    expect((await look(made)).body).toMatchObject({ status: 'confirmed' })
+    world.clock.advance(hour)
+    await deployment.sweep()
+    await deployment.work()
+    expect((await look(made)).body).toMatchObject({ status: 'succeeded', customer_email: 'ada@people.test' })
+    world.clock.advance(11 * 60_000)
+    expect((await look(made)).status).toBe(404)
+  })
+
+  test('stays open after a declined card, accepts the next card, and records both attempts', async () => {
     const { checkout, book, seen, paymentsOf, events } = await open()
     const made = await checkout({ products: [book.id] })
     const declined = await confirm(made, buyer({ confirmation_token_id: 'tok_expired_card' }))
@@ -789,7 +908,7 @@ describe('confirming', () => {
 })
 
 describe('amounts', () => {
-  test('what is free, by price or by discount, asks for no card: an order of nothing, and no payment', async () => {
+  test('needs no card for a free purchase, and creates a paid order of zero without a payment', async () => {
     const { checkout, product, book, plan, discount, ordersOf, paymentsOf, api } = await open()
     const all = await discount({ basis_points: 10_000, duration: 'forever' })
     const free = await product([fixed(0)])
@@ -814,18 +933,18 @@ describe('amounts', () => {
       expect(await paymentsOf(made)).toEqual([])
     }
     expect((await api.call(listSubscriptions, {})).items).toMatchObject([{ status: 'active', product_id: subscribed.id }])
-    // Free once only: a card is needed for what comes later.
+    // The discount makes only the first period free. Later periods need a stored card.
     const once = await discount({ basis_points: 10_000 })
     expect(await checkout({ products: [subscribed.id], discount_id: once.id })).toMatchObject({ is_payment_required: false, is_payment_setup_required: true })
   })
 
-  test('what is less than can be charged is not charged; the order is paid and the customer owes it', async () => {
+  test('marks an order below the chargeable minimum as paid, and books the amount as debt of the customer', async () => {
     const { checkout, product, discount, ordersOf, paymentsOf } = await open()
     const { id } = await product([fixed(100)])
     const off = await discount({ type: 'fixed', amounts: { usd: 70 }, basis_points: undefined })
     const made = await checkout({ products: [id], discount_id: off.id })
     expect(made).toMatchObject({ total_amount: 30, is_payment_required: false, is_payment_form_required: false })
-    // It costs something, so it is taxed somewhere.
+    // The total is above zero, so a billing address is required to compute the tax.
     expect((await confirm(made, { customer_email: 'ada@people.test' })).status).toBe(422)
     expect((await confirm(made, { customer_email: 'ada@people.test', customer_billing_address: { country: 'DE' } })).status).toBe(200)
     await deployment.work()
@@ -837,7 +956,7 @@ describe('amounts', () => {
     expect(rows).toEqual([{ amount: -30 }])
   })
 
-  test('tax is in the price or on top of it as the country has it, and none is charged to whom it is not due', async () => {
+  test('computes inclusive or exclusive tax by country, and none where no tax is due', async () => {
     const { api, organization, checkout, book, product, ordersOf } = await open()
     await world.database.owner((owner) => owner.query(`update organizations set country = 'US' where id = $1`, [organization.id]))
     await api.call(updateTaxSettings, {
@@ -855,7 +974,7 @@ describe('amounts', () => {
     expect(await taxed({ country: 'DE' })).toMatchObject({ tax_behavior: 'inclusive', tax_amount: 463, net_amount: 2437, total_amount: 2900 })
     expect(await taxed({ country: 'US', state: 'US-NY' })).toMatchObject({ tax_behavior: 'exclusive', tax_amount: 257, net_amount: 2900, total_amount: 3157 })
     expect(await taxed({ country: 'FR' })).toMatchObject({ tax_amount: 0, net_amount: 2900, total_amount: 2900 })
-    // Where states are told apart, one that is not known yet is no reason to charge nothing.
+    // A country with rates by state has an unknown tax, not a zero tax, until the state is known.
     expect(await taxed({ country: 'US' })).toMatchObject({ tax_amount: null })
     expect(await taxed({ country: 'US', state: 'US-CA' })).toMatchObject({ tax_amount: 0 })
     const business = await taxed(berlin, { is_business_customer: true, customer_billing_name: 'Ada GmbH', customer_tax_id: 'DE123456788' })
@@ -863,18 +982,18 @@ describe('amounts', () => {
     expect(await filled(made, { is_business_customer: false })).toMatchObject({ tax_amount: 463 })
     await pay(made)
     expect(await ordersOf(made)).toMatchObject([{ tax_amount: 463, net_amount: 2437, total_amount: 2900, items: [{ tax_amount: 463 }] }])
-    // The price's own word counts before the country's.
+    // The tax behavior of the price takes precedence over the country's.
     const plus = await product([{ ...fixed(2900), tax_behavior: 'exclusive' }])
     expect(await checkout({ products: [plus.id], customer_billing_address: { country: 'DE' } })).toMatchObject({ tax_amount: 551, total_amount: 3451 })
   })
 
-  test('a currency without smaller units is charged in whole ones', async () => {
+  test('charges a zero-decimal currency in whole units', async () => {
     const { api, checkout, product, discount, ordersOf } = await open()
     await api.call(updateTaxSettings, { body: { provider: 'rates', rates: [{ country: 'JP', rate: '10', reverse_charge: false }] } as never })
     const { id } = await product([fixed(2900), fixed(333, 'jpy')])
     const half = await discount()
     const made = await checkout({ products: [id], currency: 'jpy', discount_id: half.id, customer_billing_address: { country: 'JP' } })
-    // 333 / 2 is 166.5, rounded away from zero; the rest holds its tenth.
+    // 333 / 2 is 166.5, rounded away from zero. The remaining amount includes 10 % tax.
     expect(made).toMatchObject({ currency: 'jpy', amount: 333, discount_amount: 167, tax_amount: 15, net_amount: 151, total_amount: 166 })
     await pay(made, { customer_billing_address: { country: 'JP' } })
     expect(await ordersOf(made)).toMatchObject([{ currency: 'jpy', total_amount: 166, tax_amount: 15 }])

@@ -8,12 +8,14 @@ import type { DiscountRow, PriceRow } from '../../catalog/index.ts'
 import { changeBilling } from '../../customers/index.ts'
 import type { CheckoutRow } from './checkouts.sql.ts'
 import { countingDiscount, figure, pricesIn } from './figures.ts'
-import { basisOf, type Opened, type Seller } from './opening.ts'
+import type { Seller } from '../records/sellers.sql.ts'
+import type { Opened } from './loading.sql.ts'
+import { basisOf } from './opening.ts'
 
 type BillingState = Pick<CheckoutRow, 'customer_billing_address' | 'customer_tax_id' | 'customer_tax_id_format'>
 type BillingWish = Pick<z.output<typeof CheckoutUpdatePublic>, 'customer_billing_address' | 'customer_tax_id'>
 
-/** Address and tax number, by the same rule as a customer's own. */
+/** Validates the billing address and tax id of a checkout by the same rules as those of a customer. */
 export const readBilling = (state: BillingState, body: BillingWish): { changes: BillingState; problems: Invalid[] } => {
   const { changes, problems } = changeBilling(
     { billing_address: state.customer_billing_address, tax_id: state.customer_tax_id, tax_id_format: state.customer_tax_id_format },
@@ -32,7 +34,7 @@ export const readBilling = (state: BillingState, body: BillingWish): { changes: 
   }
 }
 
-/** The currency that is asked for, or the seller's own, or else the first that there is a price in. */
+/** Returns the requested currency if it has a price. Without a request, returns the seller's default currency or the first that has a price. */
 export const chooseCurrency = (prices: readonly PriceRow[], wanted: string | undefined, seller: Seller): string | undefined => {
   const offered = prices.map(({ price_currency }) => price_currency)
   if (wanted !== undefined) return offered.includes(wanted) ? wanted : undefined
@@ -41,7 +43,7 @@ export const chooseCurrency = (prices: readonly PriceRow[], wanted: string | und
 
 type Choice = Pick<z.output<typeof CheckoutUpdatePublic>, 'amount' | 'seats'> & { min_seats?: number | null | undefined; max_seats?: number | null | undefined }
 
-/** Amount and seats within what the prices allow; the fewest seats where none were chosen. */
+/** Validates the custom amount and the seats against the prices. Uses the minimum number of seats if the request has none. */
 export const fit = (checkout: CheckoutRow, { prices }: { prices: readonly PriceRow[] }, body: Choice): { checkout: CheckoutRow; problems: Invalid[] } => {
   const problems: Invalid[] = []
   const own = pricesIn(prices, checkout.currency)
@@ -51,18 +53,20 @@ export const fit = (checkout: CheckoutRow, { prices }: { prices: readonly PriceR
   let { chosen_amount, seats } = checkout
   if (!custom) chosen_amount = null
   else if (chosen_amount !== null) {
-    // Nothing may be given where nothing is the least; else what the processor takes.
+    // Zero is allowed only if the minimum of the price is zero. All other amounts must be within the processor's limits.
     const { minimum, maximum } = chargeable(checkout.currency)
     const least = Math.max(custom.minimum_amount!, minimum)
     const most = custom.maximum_amount ?? maximum
     const nothing = chosen_amount === 0 && custom.minimum_amount === 0
     if (!nothing && (chosen_amount < least || chosen_amount > most || chosen_amount % stepOf(checkout.currency) !== 0))
-      problems.push(invalidAt(['body', 'amount'], `Choose ${custom.minimum_amount === 0 ? 'nothing, or ' : ''}between ${least} and ${most}.`, chosen_amount))
+      problems.push(
+        invalidAt(['body', 'amount'], `Choose ${custom.minimum_amount === 0 ? '0, or ' : ''}an amount between ${least} and ${most}.`, chosen_amount),
+      )
   }
   if (!seated) {
     for (const field of ['seats', 'min_seats', 'max_seats'] as const)
-      if (typeof body[field] === 'number') problems.push(invalidAt(['body', field], 'This product is not sold by the seat.', body[field]))
-    // The seller's bounds stay, for when the buyer comes back to a product with seats.
+      if (typeof body[field] === 'number') problems.push(invalidAt(['body', field], 'This product is not priced per seat.', body[field]))
+    // Keeps the seller's bounds, because the buyer may switch back to a product with seats.
     seats = null
   } else {
     const { tiers } = seated.seat_tiers!
@@ -82,7 +86,7 @@ export const fit = (checkout: CheckoutRow, { prices }: { prices: readonly PriceR
   return { checkout: { ...checkout, chosen_amount, seats }, problems }
 }
 
-/** Computes every amount anew. A discount that the seller asked for must count; one that a change made void is dropped. */
+/** Recomputes all amounts of a checkout. With `strict`, a discount that does not apply is an error. Otherwise the discount is removed. */
 export const figured = async (db: Db, opened: Opened, { strict }: { strict: boolean }): Promise<Opened> => {
   const { checkout, seller } = opened
   const now = opened.checkout.modified_at ?? opened.checkout.created_at
@@ -98,7 +102,9 @@ export const figured = async (db: Db, opened: Opened, { strict }: { strict: bool
   const basis = basisOf({ ...opened, checkout: { ...checkout, tax } }, now)
   const counting = countingDiscount(basis)
   if (strict && checkout.discount_id !== null && (!counting || isUsedUp(counting)))
-    throw new InvalidRequest(invalidAt(['body', 'discount_id'], 'This discount does not exist, or does not count for this product now.', checkout.discount_id))
+    throw new InvalidRequest(
+      invalidAt(['body', 'discount_id'], 'This discount does not exist, or does not apply to this product at the moment.', checkout.discount_id),
+    )
   const discount = counting ?? null
   const { stored } = figure({ ...basis, discount })
   return { ...opened, discount, checkout: { ...checkout, tax, discount_id: discount?.id ?? null, ...stored } }
@@ -106,7 +112,7 @@ export const figured = async (db: Db, opened: Opened, { strict }: { strict: bool
 
 export const isUsedUp = ({ max_redemptions, redemptions_count }: DiscountRow) => max_redemptions !== null && redemptions_count >= max_redemptions
 
-/** A tax that cannot be told now is not known yet, which is another thing than none: nobody can confirm without it. */
+/** Returns the tax, or null if it cannot be determined now. Null means unknown, not zero. */
 const quote = async (db: Db, question: Parameters<typeof quoteTax>[2]) => {
   try {
     return await quoteTax(db, null, question)

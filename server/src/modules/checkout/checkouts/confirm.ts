@@ -1,4 +1,6 @@
+import { isDeepStrictEqual } from 'node:util'
 import {
+  accountLimits,
   CheckoutCustomerDeleted,
   CheckoutCustomerExternalIdMismatch,
   DiscountRedemptionLimitReached,
@@ -7,6 +9,7 @@ import {
   NotOpenCheckout,
   PaymentError,
   PaymentNotReady,
+  TooManyRequests,
   TrialAlreadyRedeemed,
   type CheckoutConfirm,
   type CheckoutPublicConfirmed,
@@ -14,14 +17,15 @@ import {
 } from '@bursar/contract'
 import type { z } from 'zod'
 import { newId } from '../../../kernel/ids.ts'
-import { Secret } from '../../../kernel/secrets.ts'
-import type { Reach } from '../../../kernel/actors.ts'
+import { Secret, type Environment } from '../../../kernel/secrets.ts'
+import { within, type TenantScope } from '../../../kernel/actors.ts'
 import type { PaymentAccount } from '../../../gateways/payments/payments.ts'
-import { later, minutes } from '../../../platform/clock.ts'
+import { hours, later, minutes } from '../../../platform/clock.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
-import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means, Platform } from '../../handlers.ts'
+import { markLocked } from '../../../platform/postgres/locks.ts'
+import type { BusinessTx, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Deps, Platform } from '../../handlers.ts'
 import {
   cardKey,
   charge,
@@ -47,63 +51,86 @@ import {
   findOwnerOf,
   type CustomerRow,
 } from '../../customers/index.ts'
+import { findDiscountEver } from '../../catalog/index.ts'
 import { capabilities } from '../../organizations/index.ts'
-import { apply, findBySecret, hold, holdOpen, refuseSecondSubscription } from './checkouts.ts'
-import { changeCheckout, hadTrial, holdPerson, insertTrial, isOnlyHere, usesOf, type CheckoutRow } from './checkouts.sql.ts'
+import type { Seller } from '../records/sellers.sql.ts'
+import { applyToCheckout, lockBySecret, openBySecret, refuseSecondSubscription, requireOpen, welcome } from './checkouts.ts'
+import { changeCheckout, hadTrial, holdPerson, insertTrial, isOnlyHere, nthLastDecline, usesOf, type CheckoutRow } from './checkouts.sql.ts'
 import { addressFields, figure } from './figures.ts'
 import { reopen } from './fulfilment.ts'
-import { basisOf, openOne, presentPublic, tellUpdated, type Opened, type Seller } from './opening.ts'
+import { withPrices, type LoadedCheckout, type Opened } from './loading.sql.ts'
+import { basisOf, presentPublic, tellUpdated } from './opening.ts'
 
-type Wish = z.output<typeof CheckoutConfirm>
+type Confirmation = z.output<typeof CheckoutConfirm>
 
-/** What the first step has committed, and the second goes on from. */
+/** The ids that the first step of a confirmation (`begin`) has committed, for the second step (`proceed`). */
 export interface Confirmed extends Readonly<Record<string, string | null>> {
   readonly organization_id: string
   readonly checkout_id: string
-  /** Null: there is nothing to pay, now or later. */
+  /** Null if no payment method is needed, now or for later charges. */
   readonly payment_id: string | null
 }
 
-/** What is known of a card before anything is charged: the same card again is the same person. */
+/** Card data that the processor returns before the charge. The fingerprint is used to recognize a person who pays again. */
 export interface Card {
   readonly fingerprint: string
   readonly name: string | null
 }
 
-/** What was found out before anything is held: which processor new accounts are with, and what it says of the token. */
+/** Data read before any lock is taken: the processor for new payment accounts, and the card of the confirmation token. */
 export interface Seen {
   readonly processor: PaymentAccount['processor']
   readonly card: Card | null
 }
 
-/** How long a confirmed checkout may go without news before somebody looks after it. */
-const patience = 10 * minutes
+export const declinesPerCheckout = accountLimits.declined_payments_per_checkout_and_hour
+
+/** Rejects the payment if the checkout has reached its limit of declined payments per hour. The caller must have locked the checkout. */
+const limitDeclines = async (tx: Tx, checkout: CheckoutRow, environment: Environment): Promise<void> => {
+  const allowed = declinesPerCheckout[environment]
+  const wall = tx.clock.wall()
+  const first = await nthLastDecline(tx, checkout, allowed, later(wall, -1 * hours))
+  if (first === undefined) return
+  const wait = Math.max(1, Math.ceil((later(first, 1 * hours).getTime() - wall.getTime()) / 1000))
+  throw new TooManyRequests(`The limit of ${allowed} declined payments per hour for this checkout is reached. Wait ${wait} s.`, {
+    'retry-after': String(wait),
+  })
+}
+
+/** Time after the confirmation at which the sweep checks a checkout that is still not paid. */
+const timeout = 10 * minutes
 
 /**
- * The first of two steps: everything that can be refused is refused here, before anybody is asked for money. What is
- * committed at its end – the customer, the use of the discount, the attempt to charge – is enough to go on from, whoever
- * dies. The same token once more is the same wish, and goes on where it was.
+ * First step of the confirmation. Performs all validation before the payment is charged.
+ * Commits the customer, the discount redemption and the payment attempt. After a crash, any process can continue from
+ * the committed state.
+ * A request with the same token is an idempotent retry. It continues with the payment attempt of the first request.
  */
-export const begin = async (wall: Tx, platform: Platform, { processor, card }: Seen, client_secret: string, body: Wish): Promise<Confirmed> => {
-  const { checkout: found, reach, seller } = await findBySecret(wall, platform.hasher, client_secret)
+export const begin = async (wall: Tx, platform: Platform, { processor, card }: Seen, client_secret: string, body: Confirmation): Promise<Confirmed> => {
+  const { checkout, seller } = await lockBySecret(wall, platform, client_secret)
+  const scope = within(seller.id, 'machine', seller.member_phase)
   const token = body.confirmation_token_id ?? null
-  const wish = token === null ? null : platform.hasher.hash(new Secret(`confirmation ${found.id} ${token}`))
-  const same = await hold(wall, reach, found.id)
-  // The same token once more, or none again where nothing was to pay: the same wish, answered alike.
-  if ((same.status === 'confirmed' || same.status === 'succeeded') && same.confirmed_with === wish && (wish !== null || same.payment_id === null))
-    return { organization_id: seller.id, checkout_id: same.id, payment_id: same.payment_id }
-  const { tx: offered, checkout } = await holdOpen(wall, reach, found.id)
+  const wish = token === null ? null : platform.hasher.hash(new Secret(`confirmation ${checkout.id} ${token}`))
+  // A request with the same token is a retry and gets the same answer. For a free checkout, both requests have no token.
+  if (
+    (checkout.status === 'confirmed' || checkout.status === 'succeeded') &&
+    checkout.confirmed_with === wish &&
+    (wish !== null || checkout.payment_id === null)
+  )
+    return { organization_id: seller.id, checkout_id: checkout.id, payment_id: checkout.payment_id }
+  const offered = await requireOpen(wall, checkout)
+  if (token !== null) await limitDeclines(wall, checkout, platform.config.environment)
   const { confirmation_token_id: _, ...choice } = body
-  const opened = await apply(offered, checkout, choice, { complete: true })
+  const opened = await applyToCheckout(offered, checkout, choice, { complete: true })
   const shown = figure(basisOf(opened, offered.clock.business()))
-  // Whoever cannot be paid says so before anything is asked of the buyer.
+  // Rejects a seller that cannot take payments before the missing fields of the buyer are reported.
   const account = shown.is_payment_form_required ? await accountFor(wall, platform, seller, processor) : null
-  refuse([...surprises(checkout, opened.checkout, choice), ...problemsOf(opened, shown, token, card)])
-  const { customer, known } = await customerFor(wall, reach, opened.checkout)
-  // Whoever turns out to be buying may live by another clock than the checkout did: their trial ends by theirs.
+  refuse([...surprises(checkout, opened.checkout, choice, shown.charge_amount), ...problemsOf(opened, shown, token, card)])
+  const { customer, known } = await customerFor(wall, scope, opened.checkout)
+  // A customer found by email address may be on a test clock. The end of the trial is computed by the customer's clock.
   const tx = await inTimeOf(wall, customer)
   const figured = figure(basisOf(opened, tx.clock.business()))
-  // Again, now that nobody else can confirm for this customer: another checkout of theirs may be about to subscribe them.
+  // Repeats the check now that the customer is locked: another checkout may be about to subscribe the customer.
   await refuseSecondSubscription(tx, { ...opened, checkout: { ...opened.checkout, customer_id: customer.id } })
   const ref = { organization_id: seller.id, checkout_id: checkout.id }
   await reserve(tx, platform, opened, customer, card, figured.stored.trial_end !== null)
@@ -116,7 +143,7 @@ export const begin = async (wall: Tx, platform: Platform, { processor, card }: S
         amount: figured.charge_amount,
         currency: opened.checkout.currency,
         trigger: 'purchase',
-        // Only what recurs is charged again.
+        // Stores the payment method for later charges only if the purchase is recurring.
         reusable: figured.is_payment_setup_required,
       })
     : null
@@ -131,15 +158,29 @@ export const begin = async (wall: Tx, platform: Platform, { processor, card }: S
     confirmed_with: wish,
     confirmed_at: tx.clock.wall(),
     customer_name: opened.checkout.customer_name ?? card?.name ?? null,
-    due_at: later(tx.clock.wall(), patience),
+    due_at: later(tx.clock.wall(), timeout),
     clock_id: null,
   })
-  await tellUpdated(tx, platform, confirmed)
+  await tellUpdated(tx, platform, await asConfirmed(tx, opened, confirmed))
   if (!payment) await enqueue(tx, 'checkout.payment_settled', ref)
   return { ...ref, payment_id: payment?.id ?? null }
 }
 
-/** Where the money goes: nowhere, where this seller cannot take any. */
+/**
+ * Returns the checkout as it is presented after the confirmation, with the confirmed catalog prices only. The discount
+ * is loaded again, because the reservation has changed its number of redemptions.
+ */
+const asConfirmed = async (tx: Tx, opened: Opened, checkout: CheckoutRow): Promise<LoadedCheckout> => ({
+  ...opened,
+  checkout,
+  products: withPrices(
+    opened.products,
+    opened.products.flatMap(({ prices }) => prices.filter(({ id, source }) => source === 'catalog' && checkout.price_ids.includes(id))),
+  ),
+  discount: opened.discount && ((await findDiscountEver(tx, checkout.organization_id, opened.discount.id)) ?? null),
+})
+
+/** Returns the payment account of the seller. Throws if the seller cannot take payments. */
 const accountFor = async (tx: Tx, platform: Platform, seller: Seller, processor: Seen['processor']) => {
   if (!capabilities[seller.status].checkout_payments) throw new PaymentNotReady()
   const account = await defaultAccount(tx, platform.sealer, seller.id, processor)
@@ -147,44 +188,70 @@ const accountFor = async (tx: Tx, platform: Platform, seller: Seller, processor:
   return account
 }
 
-/** A discount that ran out since the buyer saw it: they look again before they pay. */
-const surprises = (seen: CheckoutRow, now: CheckoutRow, choice: Partial<Wish>): Invalid[] =>
-  seen.discount_id !== null && now.discount_id === null && choice.discount_code === undefined
-    ? [invalidAt(['body', 'discount_id'], 'The discount does not count any more. Look at the amount again before you confirm.', seen.discount_id)]
-    : []
+/** Returns the choices of the buyer on which a trial depends, and those on which the other amounts depend. */
+const choicesIn = (checkout: CheckoutRow) => ({
+  trial: [checkout.product_id, checkout.allow_trial],
+  amounts: [
+    checkout.currency,
+    checkout.chosen_amount,
+    checkout.seats,
+    checkout.discount_id,
+    checkout.customer_billing_address,
+    checkout.is_business_customer,
+    checkout.customer_tax_id,
+  ],
+})
+
+/**
+ * Returns an error if the seller has changed the offer since the buyer saw it: the discount no longer applies, or the
+ * same choices now cost more today, for example because the trial was removed. The buyer must see the new amount first.
+ */
+const surprises = (seen: CheckoutRow, now: CheckoutRow, choice: Partial<Confirmation>, due: number): Invalid[] => {
+  if (seen.discount_id !== null && now.discount_id === null && choice.discount_code === undefined)
+    return [invalidAt(['body', 'discount_id'], 'The discount no longer applies. Check the amount before you confirm.', seen.discount_id)]
+  const shown = seen.trial_end === null ? seen.total_amount : 0
+  const [before, after] = [choicesIn(seen), choicesIn(now)]
+  const isChosen = !isDeepStrictEqual(before.trial, after.trial) || (seen.trial_end === null && !isDeepStrictEqual(before.amounts, after.amounts))
+  if (due <= shown || isChosen) return []
+  const said = `The amount due today is now ${due} instead of ${shown}, in the smallest unit of ${now.currency}, because the seller has changed the offer. Update the checkout, check the amount, and confirm again.`
+  return [invalidAt(['body', 'product_id'], said, now.product_id)]
+}
 
 const refuse = (problems: readonly Invalid[]) => {
   if (problems.length > 0) throw new InvalidRequest(problems)
 }
 
-/** Everything that is still missing, told together. */
+/** Returns one problem per missing field, so that one answer reports all of them. */
 const problemsOf = ({ checkout }: Opened, figured: ReturnType<typeof figure>, token: string | null, card: Card | null): Invalid[] => {
   const problems: Invalid[] = []
   const form = figured.is_payment_form_required
-  // Whatever costs something is taxed, whether or not it can be charged at once.
+  // A positive total needs an address for its tax, even if the total is below the chargeable minimum.
   const billed = form || figured.totals.total_amount > 0
   const missing = (field: string, msg: string, ...more: string[]) => void problems.push({ loc: ['body', field, ...more], msg, type: 'missing' })
-  if (checkout.customer_id === null && checkout.customer_email === null) missing('customer_email', 'Where shall the receipt go?')
+  if (checkout.customer_id === null && checkout.customer_email === null) missing('customer_email', 'An e-mail address for the receipt is required.')
   if (billed || checkout.is_business_customer) {
     const address = checkout.customer_billing_address
-    if (address === null) missing('customer_billing_address', 'An address is needed, at least its country.')
+    if (address === null) missing('customer_billing_address', 'A billing address is required, at least its country.')
     else
       for (const [part, mode] of Object.entries(addressFields(checkout)))
-        if (mode === 'required' && !address[part as keyof typeof address]) missing('customer_billing_address', 'This part of the address is needed.', part)
-    if (checkout.is_business_customer && checkout.customer_billing_name === null) missing('customer_billing_name', 'A company has a name.')
+        if (mode === 'required' && !address[part as keyof typeof address]) missing('customer_billing_address', 'This part of the address is required.', part)
+    if (checkout.is_business_customer && checkout.customer_billing_name === null) missing('customer_billing_name', 'The name of the company is required.')
   }
-  if (form && token === null) missing('confirmation_token_id', "Give the token of the processor's form.")
-  else if (form && card === null) problems.push(invalidAt(['body', 'confirmation_token_id'], 'The processor does not know this token.', token))
+  if (form && token === null) missing('confirmation_token_id', "Give the token from the processor's form.")
+  else if (form && card === null)
+    problems.push(invalidAt(['body', 'confirmation_token_id'], 'The processor does not know this token. Create a new one with its form.', token))
   if (billed && checkout.customer_billing_address !== null && checkout.tax === null)
-    problems.push(invalidAt(['body', 'customer_billing_address'], 'The tax cannot be computed for this address.', checkout.customer_billing_address))
+    problems.push(
+      invalidAt(['body', 'customer_billing_address'], 'The tax cannot be computed for this address. Check the address.', checkout.customer_billing_address),
+    )
   return problems
 }
 
 /**
- * Who buys: the customer that the checkout was made for, or else the one with this address, or else a new one. `known`
- * says whether the buyer may be let into the portal: an address that somebody typed proves nothing.
+ * Returns the customer of the checkout, or else the customer with its email address, or else a new customer. `known` is
+ * true if the buyer may get a portal session. A typed address of an existing customer does not prove who the buyer is.
  */
-const customerFor = async (tx: Tx, reach: Reach, checkout: CheckoutRow): Promise<{ customer: Locked<CustomerRow>; known: boolean }> => {
+const customerFor = async (tx: Tx, scope: TenantScope, checkout: CheckoutRow): Promise<{ customer: Locked<CustomerRow>; known: boolean }> => {
   const billing = {
     ...(checkout.customer_billing_name === null ? {} : { billing_name: checkout.customer_billing_name }),
     ...(checkout.customer_billing_address === null ? {} : { billing_address: checkout.customer_billing_address }),
@@ -197,39 +264,51 @@ const customerFor = async (tx: Tx, reach: Reach, checkout: CheckoutRow): Promise
     ...(Object.keys(checkout.customer_metadata).length > 0 ? { metadata: { ...customer.metadata, ...checkout.customer_metadata } } : {}),
   })
   if (checkout.customer_id !== null) {
-    const [bound] = await lockCustomers(tx, reach, { id: checkout.customer_id })
+    const [bound] = await lockCustomers(tx, scope, { id: checkout.customer_id })
     if (!bound) throw new CheckoutCustomerDeleted()
     if (checkout.is_bound) await endUnproved(tx, bound)
-    return { customer: await changeCustomer(tx, reach, bound, merged(bound)), known: checkout.knows_customer }
+    return { customer: await changeCustomer(tx, scope, bound, merged(bound)), known: checkout.knows_customer }
   }
   const email = checkout.customer_email!
   await holdAddress(tx, checkout.organization_id, email)
-  const found = await lockCustomerByEmail(tx, reach, checkout.organization_id, email)
+  const found = await lockCustomerByEmail(tx, scope, checkout.organization_id, email)
   if (checkout.external_customer_id !== null) {
-    const [holder] = await findCustomers(tx, reach, { external_id: checkout.external_customer_id })
+    const [holder] = await findCustomers(tx, scope, { external_id: checkout.external_customer_id })
     if (holder && holder.id !== found?.id) throw new CheckoutCustomerExternalIdMismatch()
   }
   if (found) {
-    // Whoever types an address may be anybody: what its owner has told us stays, and only what is missing is filled in.
-    const blanks = Object.fromEntries(Object.entries(merged(found)).filter(([column]) => column === 'metadata' || found[column as keyof CustomerRow] === null))
-    // Whom the attempt before has brought, and nobody else has met since, is who they were when they typed it first.
+    // A customer created by the previous attempt of this checkout, and not used elsewhere since, is still this buyer.
     const known = checkout.knows_customer && (await isOnlyHere(tx, checkout, found.id))
     if (!known) await endUnproved(tx, found)
-    return { customer: await changeCustomer(tx, reach, found, blanks), known }
+    return { customer: await changeCustomer(tx, scope, found, additions(found, merged(found))), known }
   }
-  const made = await createCustomer(tx, reach, {
+  const made = await createCustomer(tx, scope, {
     email,
     name: checkout.customer_name,
     external_id: checkout.external_customer_id,
     metadata: checkout.customer_metadata,
   })
-  const customer = made as Locked<CustomerRow>
-  return { customer: await changeCustomer(tx, reach, customer, billing), known: true }
+  const customer = markLocked(made)
+  return { customer: await changeCustomer(tx, scope, customer, billing), known: true }
 }
 
-/** What this checkout uses up – a use of the discount, the one trial of a person – is taken before money is asked for, and by one confirmation of a person at a time. */
+/**
+ * Keeps only the changes that an unverified buyer may make to a customer: values for empty columns and absent metadata
+ * keys. Existing values stay, because a typed address does not prove that the buyer is this customer.
+ */
+const additions = (customer: CustomerRow, changes: Partial<CustomerRow>): Partial<CustomerRow> => {
+  const { metadata, tax_id, tax_id_format, ...columns } = changes
+  return {
+    ...Object.fromEntries(Object.entries(columns).filter(([column]) => customer[column as keyof CustomerRow] === null)),
+    // The tax id and its format are set together or not at all.
+    ...(customer.tax_id === null && tax_id !== undefined ? { tax_id, tax_id_format: tax_id_format ?? null } : {}),
+    ...(metadata === undefined ? {} : { metadata: { ...metadata, ...customer.metadata } }),
+  }
+}
+
+/** Reserves the discount redemption and the trial before the payment is charged. Confirmations of one person run one at a time. */
 const reserve = async (
-  tx: Tx,
+  tx: BusinessTx,
   platform: Platform,
   { checkout, discount, seller }: Opened,
   customer: CustomerRow,
@@ -251,35 +330,32 @@ const reserve = async (
   if (!discount) return
   const what = { organization_id, discount_id: discount.id }
   if (!(await reserveUse(tx, what)))
-    throw new InvalidRequest(invalidAt(['body', 'discount_id'], 'This discount has been used as often as it can be.', discount.id))
+    throw new InvalidRequest(invalidAt(['body', 'discount_id'], 'This discount has reached its redemption limit.', discount.id))
   if (discount.max_redemptions_per_customer !== null && (await usesOf(tx, what, person)) >= discount.max_redemptions_per_customer)
     throw new DiscountRedemptionLimitReached()
   await insertRedemption(tx, { ...use, ...what, subscription_id: null, id: newId(tx.clock.wall()) })
 }
 
-/** So long after the confirmation the buyer is let into the portal by it: a link that is kept opens nothing later. */
-const welcome = 10 * minutes
-
 /**
- * The second step: asks for the money, and tells what came of it. Whatever is not known when it ends is found out by
- * whoever looks after the attempt.
+ * Second step of the confirmation: charges the payment and returns its result. If the result is still unknown, the sweep
+ * over pending payments looks it up later.
  */
 export const proceed = async (
-  means: Means,
+  deps: Deps,
   client_secret: string,
   token: string | null,
   { organization_id, checkout_id, payment_id }: Confirmed,
 ): Promise<CheckoutPublicConfirmed> => {
-  const { platform } = means
+  const { platform } = deps
   const metadata: Record<string, string> = {}
   if (payment_id !== null) {
-    let payment = (await readPayment(means.db, organization_id, payment_id))!
+    let payment = (await readPayment(deps.db, organization_id, payment_id))!
     if (payment.status === 'pending' && token !== null) {
-      // What waits for the buyer's bank, or for theirs, is only looked at: it was confirmed before.
+      // The processor already has this payment: it is processing or waits for 3-D Secure. Looks it up instead of charging again.
       const waiting = payment.intent_status === 'requires_action' || payment.intent_status === 'processing'
-      const intent = waiting ? await look(means, payment) : await charge(means, payment, { kind: 'token', token })
+      const intent = waiting ? await look(deps, payment) : await charge(deps, payment, { kind: 'token', token })
       if (intent) {
-        payment = await means.transact(async (tx) => {
+        payment = await deps.transact(async (tx) => {
           const settled = await settle(tx, payment, intent)
           if (settled.status === 'failed') await reopen(tx, platform, { organization_id, checkout_id }, payment_id)
           return settled
@@ -288,25 +364,27 @@ export const proceed = async (
       }
       metadata.intent_status = intent?.status ?? 'processing'
     } else if (payment.intent_status !== null) metadata.intent_status = payment.intent_status
-    Object.assign(metadata, await formOf(means.db, payment))
+    Object.assign(metadata, await formOf(deps.db, payment))
     if (payment.status === 'failed') throw new PaymentError(payment.decline_message ?? undefined)
   }
-  return means.transact(async (tx) => {
-    const { checkout, reach } = await findBySecret(tx, platform.hasher, client_secret)
-    // Called off meanwhile: nothing was charged.
-    if (checkout.status === 'open' || checkout.status === 'expired') throw new NotOpenCheckout('This checkout is not confirmed any more. Confirm it again.')
+  return deps.transact(async (tx) => {
+    const { opened } = await openBySecret(tx, platform, client_secret)
+    const { checkout, seller } = opened
+    // The payment failed or was canceled meanwhile, so the checkout is no longer confirmed. Nothing was charged.
+    if (checkout.status === 'open' || checkout.status === 'expired') throw new NotOpenCheckout('This checkout is no longer confirmed. Confirm it again.')
     const isFresh = checkout.confirmed_at !== null && later(checkout.confirmed_at, welcome) > tx.clock.wall()
-    const session = checkout.knows_customer && isFresh ? await openPortal(tx, platform, reach, checkout) : null
-    const shown = presentPublic(await openOne(tx, checkout), platform)
+    const scope = within(seller.id, 'machine', seller.member_phase)
+    const session = checkout.knows_customer && isFresh ? await openPortal(tx, platform, scope, checkout) : null
+    const shown = presentPublic(opened, platform)
     return { ...shown, payment_processor_metadata: { ...shown.payment_processor_metadata, ...metadata }, status: 'confirmed', customer_session_token: session }
   })
 }
 
-/** The buyer is somebody we know by more than a typed address: they may see what they bought. */
-const openPortal = async (tx: Tx, platform: Platform, reach: Reach, { organization_id, customer_id, is_bound }: CheckoutRow): Promise<string | null> => {
-  const [customer] = await findCustomers(tx, reach, { id: customer_id! })
+/** Opens a portal session for the buyer. Call it only if `knows_customer` is true. Returns null if the customer was deleted. */
+const openPortal = async (tx: Tx, platform: Platform, scope: TenantScope, { organization_id, customer_id, is_bound }: CheckoutRow): Promise<string | null> => {
+  const [customer] = await findCustomers(tx, scope, { id: customer_id! })
   if (!customer) return null
-  const owner = reach.phases.get(organization_id) === 'phase2' ? await findOwnerOf(tx, customer) : undefined
+  const owner = scope.phases.get(organization_id) === 'phase2' ? await findOwnerOf(tx, customer) : undefined
   const whose = { organization_id, customer_id: customer.id, member_id: owner?.id ?? null }
   const { token } = await openCustomerSession(tx, platform, whose, { unproved: !is_bound })
   return token.reveal()

@@ -4,7 +4,7 @@ import type { DiscountRow, LoadedProduct, PriceRow } from '../../catalog/index.t
 import { presentPrice } from '../../catalog/index.ts'
 import type { CheckoutRow } from './checkouts.sql.ts'
 
-/** Everything a checkout's amounts follow from. */
+/** Input from which the amounts of a checkout are computed. */
 export interface Basis {
   readonly checkout: Pick<
     CheckoutRow,
@@ -20,14 +20,14 @@ export interface Basis {
     | 'figures'
   >
   readonly product: LoadedProduct['product']
-  /** What the product costs here, in every currency. */
+  /** The prices of the product in this checkout, in every currency. */
   readonly prices: readonly PriceRow[]
-  /** One that counts: `countingDiscount` tells. */
+  /** A discount for which `countingDiscount` has decided that it applies. */
   readonly discount: DiscountRow | null
   readonly now: Date
 }
 
-/** The prices that count in the checkout's currency. */
+/** Returns the prices in the given currency. */
 export const pricesIn = (prices: readonly PriceRow[], currency: string): PriceRow[] => prices.filter(({ price_currency }) => price_currency === currency)
 
 const isFree = (price: PriceRow): boolean => {
@@ -45,7 +45,7 @@ const isFree = (price: PriceRow): boolean => {
 
 export const isFreeProduct = (prices: readonly PriceRow[]): boolean => prices.every(isFree)
 
-/** The discount, if it counts for this product, in this currency, now. */
+/** Returns the discount if it applies to this product in this currency at the time `now`. Otherwise returns null. */
 export const countingDiscount = ({ checkout, product, prices, discount, now }: Basis): DiscountRow | null => {
   if (discount === null) return null
   const terms = { starts_at: discount.starts_at, ends_at: discount.ends_at, product_ids: discount.products.map(({ id }) => id), ...reductionOf(discount) }
@@ -53,7 +53,7 @@ export const countingDiscount = ({ checkout, product, prices, discount, now }: B
   return applicable(terms, occasion) ? discount : null
 }
 
-/** The trial that will be given: what the checkout says, or else the product; none for what does not recur, or to a buyer who gave it up. */
+/** Returns the trial of the checkout, or else of the product. One-time purchases and checkouts with `allow_trial: false` have none. */
 export const trialOf = ({ checkout, product }: Pick<Basis, 'checkout' | 'product'>) => {
   if (product.recurring_interval === null || checkout.allow_trial === false) return { active_trial_interval: null, active_trial_interval_count: null }
   const own = checkout.trial_interval !== null && checkout.trial_interval_count !== null
@@ -63,7 +63,7 @@ export const trialOf = ({ checkout, product }: Pick<Basis, 'checkout' | 'product
   }
 }
 
-/** What the prices come to. Seats that they do not allow any more are shown at what they do; nobody can confirm them. */
+/** Computes the totals. A number of seats outside the tiers is priced as the nearest allowed number, but cannot be confirmed. */
 const priced = (prices: readonly PriceRow[], checkout: Basis['checkout'], discount: DiscountRow | null, tax: TaxQuote | null) => {
   const tiers = prices.find(({ amount_type }) => amount_type === 'seat_based')?.seat_tiers?.tiers
   const seats =
@@ -73,8 +73,10 @@ const priced = (prices: readonly PriceRow[], checkout: Basis['checkout'], discou
 }
 
 /**
- * What a checkout costs: lines, discount and tax, each rounded once; what is charged now, and whether a payment form is
- * needed for that or for later. Once it was confirmed, what was agreed. The same figures are shown to the buyer, charged, and written into the order.
+ * Computes the amounts of a checkout: lines, discount and tax, each rounded once. Also returns the amount to charge now,
+ * and whether a payment form is needed, now or for later charges.
+ * After the confirmation, the stored totals are returned unchanged. These totals are shown to the buyer, charged, and
+ * written into the order.
  */
 export const figure = (basis: Basis) => {
   const { checkout, product, discount, now } = basis
@@ -111,7 +113,7 @@ export const figure = (basis: Basis) => {
   }
 }
 
-/** Which parts of the address the buyer is asked for. */
+/** Returns which parts of the address the buyer must fill in. */
 export const addressFields = ({
   require_billing_address,
   is_business_customer,

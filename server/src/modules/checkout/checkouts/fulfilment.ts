@@ -1,12 +1,12 @@
 import { checkoutExpired } from '@bursar/contract'
 import { newId } from '../../../kernel/ids.ts'
-import { within, type Reach } from '../../../kernel/actors.ts'
+import { within, type TenantScope } from '../../../kernel/actors.ts'
 import { later, minutes } from '../../../platform/clock.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { underLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
-import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means, Platform } from '../../handlers.ts'
+import type { BusinessTx, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Deps, Platform } from '../../handlers.ts'
 import {
   anchorOf,
   assignPayment,
@@ -24,26 +24,28 @@ import {
   type SubscriptionRow,
 } from '../../billing/index.ts'
 import { becomeBuyer, clockOf, loadCustomers, lockCustomers, lookAfterDeleted, type CustomerRow } from '../../customers/index.ts'
+import { dropCredentials } from '../../identity/index.ts'
 import { findLivingOrganization } from '../../organizations/index.ts'
-import { inItsTime } from './checkouts.ts'
+import { inItsTime, welcome } from './checkouts.ts'
 import { changeCheckout, lockCheckout, releaseUses, type CheckoutRow } from './checkouts.sql.ts'
 import { trialOf } from './figures.ts'
-import { openOne, present, subject, tellUpdated, type Opened } from './opening.ts'
+import { loadCheckout, openCheckout, type Opened } from './loading.sql.ts'
+import { presentCheckout, subject, tellUpdated } from './opening.ts'
 
 interface Ref {
   readonly organization_id: string
   readonly checkout_id: string
 }
 
-/** Held until the transaction ends, and waited for: nobody is there to be told to come back. */
+/** Locks the checkout and waits for the lock. Unlike a request, a background job cannot ask its client to retry. */
 const take = async (tx: Tx, { organization_id, checkout_id }: Ref) => {
   const seller = await findLivingOrganization(tx, { id: organization_id })
   return seller && lockCheckout(tx, within(organization_id, 'machine', seller.member_phase), checkout_id, { wait: true })
 }
 
 /**
- * A payment that failed leaves the checkout open for another try, and gives back what was reserved. Only the attempt that
- * the checkout stands or falls with can do that: one that was given up before says nothing about its successor.
+ * Reopens a checkout whose payment failed, and releases its trial and discount redemption. Does nothing if `payment_id`
+ * is not the current payment attempt: a newer attempt may still succeed.
  */
 export const reopen = async (wall: Tx, platform: Platform, ref: Ref, payment_id: string): Promise<void> => {
   const checkout = await take(wall, ref)
@@ -57,19 +59,21 @@ export const reopen = async (wall: Tx, platform: Platform, ref: Ref, payment_id:
     payment_id: null,
     confirmed_with: null,
     confirmed_at: null,
-    // Who they are was said by somebody who did not pay: it is asked again. That this checkout brought them is not forgotten.
+    // A customer found by a typed address is detached, because the buyer may type another address next. `knows_customer`
+    // stays: it records whether this checkout created the customer.
     ...(checkout.is_bound ? {} : { customer_id: null }),
     due_at: checkout.expires_at,
     clock_id: checkout.is_bound ? clock.clock_id : null,
   })
-  await tellUpdated(tx, platform, open)
+  // Loads the discount and the prices again: the redemption was released, and the catalog prices apply again.
+  await tellUpdated(tx, platform, await loadCheckout(tx, open))
 }
 
 /**
- * Gives what was paid for: once, whoever hears of the payment and however often. The checkout is held, its status says
- * whether it was done, and the keys on its order and subscription would refuse a second.
+ * Fulfils a paid checkout exactly once, even if the payment is reported several times. Locks the checkout and checks its
+ * status first. As a second safeguard, unique keys reject a second order or subscription of the checkout.
  */
-export const paymentSettled = async ({ transact, platform }: Means, ref: Ref): Promise<void> =>
+export const paymentSettled = async ({ transact, platform }: Deps, ref: Ref): Promise<void> =>
   transact(async (tx) => {
     const checkout = await take(tx, ref)
     if (checkout) await conclude(tx, platform, checkout)
@@ -85,44 +89,45 @@ const conclude = async (tx: Tx, platform: Platform, checkout: Locked<CheckoutRow
 }
 
 const fulfil = async (wall: Tx, platform: Platform, checkout: Locked<CheckoutRow>, payment: PaymentRow | undefined): Promise<void> => {
-  const opened = await openOne(wall, checkout)
-  const reach = within(checkout.organization_id, 'machine', opened.seller.member_phase)
-  // Held while they live, so that whoever deletes them comes before or after all of this.
-  const [living] = await lockCustomers(wall, reach, { id: checkout.customer_id! })
-  const customer = living ?? (await loadCustomers(wall, reach, [checkout.customer_id!]))[0]!
+  const opened = await openCheckout(wall, checkout)
+  const scope = within(checkout.organization_id, 'machine', opened.seller.member_phase)
+  // Locks the customer if it is not deleted, so that a deletion runs entirely before or after the fulfilment.
+  const [living] = await lockCustomers(wall, scope, { id: checkout.customer_id! })
+  const customer = living ?? (await loadCustomers(wall, scope, [checkout.customer_id!]))[0]!
   const gone = customer.deleted_at !== null
   const tx = await inTimeOf(wall, customer)
-  await becomeBuyer(tx, reach, customer, { seats: checkout.seats !== null })
+  await becomeBuyer(tx, scope, customer, { seats: checkout.seats !== null })
   const recurring = chosen(opened).recurring_interval !== null
   const own = recurring && payment?.processor_method && !gone ? await keepMethod(tx, customer, payment.account_id, payment.processor_method) : null
-  const subscription = recurring ? await subscribe(tx, reach, opened, customer, own) : null
+  const subscription = recurring ? await subscribe(tx, scope, opened, customer, own) : null
   const order_id = await bill(tx, opened, customer, subscription)
-  // Whoever is sent elsewhere afterwards is seated by whoever sends them there.
+  // Assigns a seat to the buyer only if there is no success URL. Otherwise the seller's page at that URL assigns the seats.
   if (checkout.seats !== null && checkout.success_url === null) {
     const { organization_id } = checkout
     await seatBuyer(
       tx,
-      reach,
+      scope,
       customer,
       subscription ? { organization_id, subscription_id: subscription.id, order_id: null } : { organization_id, subscription_id: null, order_id },
     )
   }
   if (payment?.kind === 'payment') await assignPayment(tx, payment, order_id)
-  // Who was deleted while their bank took its time is looked after once more: what came only now ends as well.
+  // The customer was deleted while the payment was pending. Runs the cleanup again, so that it also ends this purchase.
   if (gone) {
     if (payment) await keepNothing(tx, payment)
     await lookAfterDeleted(tx, customer)
   }
-  const done = await changeCheckout(tx, checkout, { status: 'succeeded', due_at: null })
-  await tellUpdated(tx, platform, done)
+  const secret_until = later(wall.clock.wall(), welcome)
+  const done = await changeCheckout(tx, checkout, { status: 'succeeded', secret_until, due_at: secret_until, clock_id: null })
+  await tellUpdated(tx, platform, { ...opened, checkout: done })
 }
 
 const chosen = ({ checkout, products }: Pick<Opened, 'checkout' | 'products'>) => products.find((one) => one.product.id === checkout.product_id)!.product
 
-/** The subscription that a checkout was for: active, or on trial, in its first period. */
+/** Creates the subscription of the checkout: active or on trial, in its first period. */
 const subscribe = async (
-  tx: Tx,
-  reach: Reach,
+  tx: BusinessTx,
+  scope: TenantScope,
   { checkout, products, discount }: Opened,
   customer: CustomerRow,
   payment_method_id: string | null,
@@ -163,12 +168,17 @@ const subscribe = async (
     clock_id: customer.clock_id,
   }
   const price_ids = checkout.figures!.lines.map((line) => line.product_price_id)
-  const upgraded = checkout.subscription_id ? await upgradeSubscription(tx, reach, checkout.subscription_id, row, price_ids) : undefined
-  return upgraded ?? (await startSubscription(tx, reach, row, price_ids)).subscription
+  const upgraded = checkout.subscription_id ? await upgradeSubscription(tx, scope, checkout.subscription_id, row, price_ids) : undefined
+  return upgraded ?? (await startSubscription(tx, scope, row, price_ids)).subscription
 }
 
-/** The order that a checkout became: paid, numbered, with its lines, its taxes and its place in the ledger. */
-const bill = async (tx: Tx, { checkout, seller, products, discount }: Opened, customer: CustomerRow, subscription: SubscriptionRow | null): Promise<string> => {
+/** Issues the paid order of a checkout, with number, lines, taxes and ledger entries. */
+const bill = async (
+  tx: BusinessTx,
+  { checkout, seller, products, discount }: Opened,
+  customer: CustomerRow,
+  subscription: SubscriptionRow | null,
+): Promise<string> => {
   const product = chosen({ checkout, products })
   const trial = checkout.trial_end !== null
   const { active_trial_interval, active_trial_interval_count } = trialOf({ checkout, product })
@@ -183,7 +193,7 @@ const bill = async (tx: Tx, { checkout, seller, products, discount }: Opened, cu
     carried_amount: 0,
     balance_movement_amount: 0,
   }
-  // What the buyer agreed to, whatever was changed in the catalog since.
+  // Uses the totals that the buyer confirmed, even if the catalog has changed since.
   const { lines, charge_amount: _, ...sums } = checkout.figures!
   const { order } = await issue(tx, {
     seller,
@@ -195,7 +205,7 @@ const bill = async (tx: Tx, { checkout, seller, products, discount }: Opened, cu
     lines: trial
       ? [
           {
-            // The product may have lost its trial since; the buyer has not.
+            // The product may have no trial any more, but this buyer keeps the confirmed one.
             label: `${product.name}: trial${active_trial_interval === null ? '' : ` of ${active_trial_interval_count} ${active_trial_interval}${active_trial_interval_count === 1 ? '' : 's'}`}`,
             amount: 0,
             discount_amount: 0,
@@ -233,8 +243,11 @@ const bill = async (tx: Tx, { checkout, seller, products, discount }: Opened, cu
   return order.id
 }
 
-/** The sweep over checkouts: one that is still open when its time is over expires; one that was confirmed and heard nothing is looked after. */
-export const watch = ({ transact, platform }: Means, lease: Lease): Promise<void> =>
+/**
+ * Sweeps one checkout. An open checkout expires if its time is over. A confirmed checkout is fulfilled or reopened if
+ * the result of its payment is known. The client secret of a succeeded checkout is deleted after the welcome window.
+ */
+export const watch = ({ transact, platform }: Deps, lease: Lease): Promise<void> =>
   underLease(transact, lease, async (wall) => {
     const checkout = await take(wall, { organization_id: lease.organization_id, checkout_id: lease.id })
     if (!checkout) return null
@@ -242,11 +255,20 @@ export const watch = ({ transact, platform }: Means, lease: Lease): Promise<void
       const tx = await inItsTime(wall, checkout)
       if (checkout.expires_at > tx.clock.business()) return checkout.expires_at
       const expired = await changeCheckout(tx, checkout, { status: 'expired' })
-      await emit(tx, checkoutExpired, subject(expired), present(await openOne(tx, expired), platform))
+      await emit(tx, checkoutExpired, subject(expired), presentCheckout(await loadCheckout(tx, expired), platform), platform.sealer)
       return null
     }
+    if (checkout.status === 'succeeded') return endSecret(wall, checkout)
     await conclude(wall, platform, checkout)
     const after = await take(wall, { organization_id: lease.organization_id, checkout_id: lease.id })
     if (after?.status === 'open') return after.expires_at
+    if (after?.status === 'succeeded') return after.secret_until
     return after?.status === 'confirmed' ? later(wall.clock.wall(), 10 * minutes) : null
   })
+
+/** Deletes the client secret of a succeeded checkout after the welcome window. Returns the time of the next sweep, or null if done. */
+const endSecret = async (tx: Tx, { id, secret_until }: CheckoutRow): Promise<Date | null> => {
+  if (secret_until !== null && secret_until > tx.clock.wall()) return secret_until
+  await dropCredentials(tx, 'checkout', id)
+  return null
+}

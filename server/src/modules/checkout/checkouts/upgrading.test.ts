@@ -11,7 +11,7 @@ import {
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readBooks } from '../../../../test/harness/books.ts'
-import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 
 let world: World
@@ -25,7 +25,7 @@ afterAll(async () => {
   await world.close()
 })
 
-/** Somebody who has a plan for nothing, and one beside it that costs. */
+/** Opens a shop with a customer on a free plan, and a paid plan to upgrade to. */
 const open = async () => {
   const shop = await world.shop()
   const { api } = shop
@@ -47,10 +47,10 @@ const open = async () => {
   return { ...shop, free, pro, guide, customer, id, params: { id }, subscriptions, pay }
 }
 
-test('a free subscription becomes what is bought, in place, and is charged for it once', async () => {
+test('upgrades a free subscription to the purchased product without creating a second subscription, and charges once', async () => {
   const { api, organization, events, pro, customer, id, params, subscriptions, pay } = await open()
   const { client_secret, ...checkout } = await api.call(createCheckout, { body: { products: [pro.id], subscription_id: id } })
-  // Whose it is need not be said twice.
+  // The request names no customer, so the checkout uses the customer of the subscription.
   expect(checkout).toMatchObject({ subscription_id: id, customer_id: customer.id })
   const before = (await events()).length
   await pay(client_secret)
@@ -66,7 +66,7 @@ test('a free subscription becomes what is bought, in place, and is charged for i
   expect((await events()).slice(before).map(({ type }) => type)).not.toContain('subscription.created')
 })
 
-test('whoever has paid when it can no longer be upgraded gets one of their own', async () => {
+test('creates a new subscription if the old one can no longer be upgraded when the payment succeeds', async () => {
   const { api, pro, id, params, subscriptions, pay } = await open()
   const { client_secret } = await api.call(createCheckout, { body: { products: [pro.id], subscription_id: id } })
   await api.call(updateSubscription, { params, body: { revoke: true } })
@@ -75,7 +75,7 @@ test('whoever has paid when it can no longer be upgraded gets one of their own',
   expect(await subscriptions()).toHaveLength(2)
 })
 
-test('two upgrades of one subscription are not two subscriptions: the second is refused before it is paid', async () => {
+test('rejects the second of two upgrade checkouts of one subscription before it is charged', async () => {
   const { api, organization, pro, id, subscriptions, pay } = await open()
   const [first, second] = [
     await api.call(createCheckout, { body: { products: [pro.id], subscription_id: id } }),
@@ -92,7 +92,7 @@ test('two upgrades of one subscription are not two subscriptions: the second is 
   expect((await readBooks(world, organization.id)).charges).toHaveLength(1)
 })
 
-test('only what is free, lives, and belongs here can be upgraded, by what recurs', async () => {
+test('upgrades only a free, active subscription of the same customer and organization, and only to a recurring product', async () => {
   const { api, pro, guide, id, params, pay } = await open()
   const other = await open()
   const refused = async (body: object) => {

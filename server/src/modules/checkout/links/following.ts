@@ -1,42 +1,44 @@
 import { CheckoutCreate, EmbedHostNotAllowed, InvalidRequest, ResourceNotFound, type CustomFieldData, type Metadata } from '@bursar/contract'
-import { within, type Reach } from '../../../kernel/actors.ts'
+import { within, type TenantScope } from '../../../kernel/actors.ts'
 import { readToken, Secret } from '../../../kernel/secrets.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { Platform } from '../../handlers.ts'
 import { findDiscountByCode, type LoadedProduct } from '../../catalog/index.ts'
-import { findSubject } from '../../identity/index.ts'
-import { findSeller } from '../../organizations/index.ts'
-import { create, type Create } from '../checkouts/checkouts.ts'
+import { capabilities } from '../../organizations/index.ts'
+import { createFrom, type Create, type Offer } from '../checkouts/creating.ts'
 import { isOnSale } from '../checkouts/offering.ts'
-import { present } from '../checkouts/opening.ts'
-import { findLink, type LinkRow } from './links.sql.ts'
+import { presentCheckout } from '../checkouts/opening.ts'
+import { findLinkBySecretHash, type LinkRow } from './links.sql.ts'
 
-/** What a visitor's address may say of who came how. */
+/** Query parameters that are copied into the metadata of the checkout. */
 const tracked = ['reference_id', 'utm_source', 'utm_medium', 'utm_campaign', 'utm_term', 'utm_content'] as const
 const filling = ['product_id', 'amount', 'customer_email', 'customer_name', 'discount_code', 'locale', 'embed_origin'] as const
 const answer = 'custom_field_data.'
 const pairs = 50
 
 /**
- * Makes a checkout of the visitor's own, and tells where it is. What the address says beside the link is taken as far as it
- * fits, and is never a reason to send anybody away; nor is a discount that does not count, or seats that are not sold now.
+ * Creates a checkout for a visitor of the link and returns its URL. Valid query parameters prefill the checkout.
+ * Invalid parameters, discounts that do not apply and unavailable seats are ignored instead of rejected.
  */
 export const follow = async (tx: Tx, platform: Platform, secret: string, address: string): Promise<string> => {
-  const { seller, reach, link, products } = await find(tx, platform, secret)
+  const { link, products, ...offeredBy } = await find(tx, platform, secret)
+  const { seller } = offeredBy
+  const scope = within(seller.id, 'machine', seller.member_phase)
   const said = new URLSearchParams(address)
   const one = (name: string) => said.getAll(name).find((value) => value !== '' && !value.includes('\0'))
   const chosen = products.find(({ product }) => product.id === one('product_id')?.toLowerCase()) ?? products[0]!
   const code = link.allow_discount_codes ? one('discount_code') : undefined
-  const discounts = [code && (await findDiscountByCode(tx, reach, code))?.id, link.discount_id].filter((id) => typeof id === 'string')
+  const discounts = [code && (await findDiscountByCode(tx, scope, code))?.id, link.discount_id].filter((id) => typeof id === 'string')
   const amount = one('amount')
-  const opened = await createFitting(tx, reach, platform, discounts, {
-    products: [chosen, ...products.filter((product) => product !== chosen)].map(({ product }) => product.id),
+  const offer: Offer = { ...offeredBy, products: [chosen, ...products.filter((product) => product !== chosen)] }
+  const opened = await createFitting(tx, scope, platform, offer, discounts, {
+    products: offer.products.map(({ product }) => product.id),
     allow_trial: true,
     trial_interval: link.trial_interval,
     trial_interval_count: link.trial_interval_count,
     allow_discount_codes: link.allow_discount_codes,
     require_billing_address: link.require_billing_address,
-    // So many and no others: the buyer cannot choose.
+    // The minimum and maximum equal the link's number of seats, so that the buyer cannot change it.
     seats: link.seats,
     min_seats: link.seats,
     max_seats: link.seats,
@@ -50,31 +52,33 @@ export const follow = async (tx: Tx, platform: Platform, secret: string, address
     metadata: metadataOf(link, one),
     custom_field_data: answersOf(chosen, one),
   })
-  const page = new URL(present(opened, platform).url)
+  const page = new URL(presentCheckout(opened, platform).url)
   const known: readonly string[] = [...tracked, ...filling]
   for (const [name, value] of said) if (!known.includes(name) && !name.startsWith(answer)) page.searchParams.append(name, value)
   return page.href
 }
 
-/** A link that was deleted, or has nothing left to offer, is as absent as one that never was. */
+/** Finds the link of a secret. Unknown links, deleted links and links without a product on sale all get 404. */
 const find = async (tx: Tx, platform: Platform, secret: string) => {
   const reading = readToken(secret)
-  const subject = typeof reading === 'object' && reading.kind === 'checkout_link' ? await findSubject(tx, platform.hasher, new Secret(secret)) : undefined
-  const seller = subject?.kind === 'checkout_link' ? await findSeller(tx, { id: subject.organization_id! }) : undefined
-  if (!subject || !seller) throw new ResourceNotFound()
-  const reach = within(seller.id, 'machine', seller.member_phase)
-  const found = await findLink(tx, reach, subject.subject_id)
-  const products = found?.products.filter(isOnSale) ?? []
-  if (!found || products.length === 0) throw new ResourceNotFound()
-  return { seller, reach, link: found.link, products }
+  if (typeof reading !== 'object' || reading.kind !== 'checkout_link') throw new ResourceNotFound()
+  const found = await findLinkBySecretHash(tx, platform.hasher.candidates(new Secret(secret)))
+  if (!found || !capabilities[found.seller.status].api_access) throw new ResourceNotFound()
+  const { link, seller, publishable_key } = found
+  const products = found.products.filter(isOnSale)
+  if (products.length === 0) throw new ResourceNotFound()
+  return { link, products, seller, publishable_key }
 }
 
-/** Creates it with the first discount that counts, or none, and without whatever is refused. Nothing is written before all is known to fit. */
-const createFitting = async (tx: Tx, reach: Reach, platform: Platform, discounts: readonly string[], body: Create) => {
+/**
+ * Creates the checkout with the first discount that applies. If values of the visitor are rejected, tries again without
+ * them. That is safe, because `createFrom` validates everything before it writes.
+ */
+const createFitting = async (tx: Tx, scope: TenantScope, platform: Platform, offer: Offer, discounts: readonly string[], body: Create) => {
   let [wish, left] = [body, discounts]
   for (;;)
     try {
-      return await create(tx, reach, platform, { ...wish, discount_id: left[0] ?? null })
+      return await createFrom(tx, scope, platform, offer, { ...wish, discount_id: left[0] ?? null })
     } catch (error) {
       if (!(error instanceof InvalidRequest)) throw error
       const refused = new Set(error.problems.map(({ loc }) => loc[1]))
@@ -86,19 +90,19 @@ const createFitting = async (tx: Tx, reach: Reach, platform: Platform, discounts
         custom_field_data: Object.fromEntries(Object.entries(wish.custom_field_data ?? {}).filter(([slug]) => !wrong.has(slug))),
       }
       const fewer = refused.has('discount_id') ? left.slice(1) : left
-      // What is refused now was not the visitor's.
+      // No value was removed in this round, so the error is caused by the link itself.
       if (fewer.length === left.length && JSON.stringify(next) === JSON.stringify(wish)) throw error
       ;[wish, left] = [next, fewer]
     }
 }
 
-/** A value, if the checkout would take it from its seller. */
+/** Returns the value if it is valid for this field in a create request of the seller. Otherwise returns undefined. */
 const taken = <F extends 'amount' | 'customer_email' | 'customer_name' | 'locale' | 'embed_origin'>(field: F, value: unknown): Create[F] | undefined => {
   const read = CheckoutCreate.shape[field].safeParse(value)
   return read.success ? (read.data as Create[F]) : undefined
 }
 
-/** The page that shows the checkout in a frame: any, until the seller has said which may. */
+/** Returns the origin of the embedding page, or null if it is not allowed. Every origin is allowed until the seller has listed hosts. */
 const embeddedIn = (hosts: readonly string[], value: string | undefined): string | null => {
   if (value === undefined) return null
   const origin = taken('embed_origin', value) ?? null
@@ -111,7 +115,7 @@ const embeddedIn = (hosts: readonly string[], value: string | undefined): string
   return origin
 }
 
-/** Where the visitor came from, beside what the link says of itself, which stays as it is. */
+/** Merges tracking parameters into the metadata of the link. Keys of the link take precedence. */
 const metadataOf = ({ metadata }: LinkRow, one: (name: string) => string | undefined): Metadata => {
   const said = tracked.flatMap((name) => {
     const value = one(name)
@@ -120,7 +124,7 @@ const metadataOf = ({ metadata }: LinkRow, one: (name: string) => string | undef
   return { ...metadata, ...Object.fromEntries(said.slice(0, pairs - Object.keys(metadata).length)) }
 }
 
-/** Answers to what the chosen product asks, read as what they are answers to. */
+/** Reads the answers to the custom fields of the chosen product, each converted to the type of its field. */
 const answersOf = ({ fields }: LoadedProduct, one: (name: string) => string | undefined): CustomFieldData =>
   Object.fromEntries(
     fields.flatMap(({ custom_field: { slug, type } }) => {

@@ -1,3 +1,4 @@
+import { inWallTime } from '../../../platform/clocks.sql.ts'
 import {
   createCheckoutLink,
   deleteCheckoutLink,
@@ -12,29 +13,33 @@ import { job, read, write } from '../../handlers.ts'
 import { confine } from '../../organizations/index.ts'
 import { follow } from './following.ts'
 import { findLink, listLinks } from './links.sql.ts'
-import { create, present, productArchived, remove, update } from './links.ts'
+import * as links from './links.ts'
 
 export const operations = [
-  read(listCheckoutLinks, async (db, { reach, query, platform }) => {
-    const { items, total, next_cursor } = await listLinks(db, confine(reach, 'sales:read'), query)
+  read(listCheckoutLinks, async (db, { scope, query, platform }) => {
+    const { items, total, next_cursor } = await listLinks(db, confine(scope, 'sales:read'), query)
     return paginate(
       query,
-      items.map((one) => present(one, platform)),
+      items.map((one) => links.presentCheckoutLink(one, platform)),
       total,
       next_cursor,
     )
   }),
-  write(createCheckoutLink, async (tx, { reach, body, platform }) => present(await create(tx, reach, platform, body), platform)),
-  read(getCheckoutLink, async (db, { reach, params, platform }) => {
-    const link = await findLink(db, confine(reach, 'sales:read'), params.id)
+  write(createCheckoutLink, async (tx, { scope, body, platform }) =>
+    links.presentCheckoutLink(await links.createCheckoutLink(inWallTime(tx), scope, platform, body), platform),
+  ),
+  read(getCheckoutLink, async (db, { scope, params, platform }) => {
+    const link = await findLink(db, confine(scope, 'sales:read'), params.id)
     if (!link) throw new ResourceNotFound()
-    return present(link, platform)
+    return links.presentCheckoutLink(link, platform)
   }),
-  write(updateCheckoutLink, async (tx, { reach, params, body, platform }) => present(await update(tx, reach, params.id, body), platform)),
-  write(deleteCheckoutLink, (tx, { reach, params }) => remove(tx, reach, params.id)),
+  write(updateCheckoutLink, async (tx, { scope, params, body, platform }) =>
+    links.presentCheckoutLink(await links.updateCheckoutLink(inWallTime(tx), scope, params.id, body), platform),
+  ),
+  write(deleteCheckoutLink, (tx, { scope, params }) => links.deleteCheckoutLink(inWallTime(tx), scope, params.id)),
   write(followCheckoutLink, async (tx, { params, raw, reply, platform }) => {
     reply.location = await follow(tx, platform, params.client_secret, raw.query)
   }),
 ]
 
-export const jobs = [job('checkout.product_archived', productArchived)]
+export const jobs = [job('checkout.product_archived', links.productArchived)]

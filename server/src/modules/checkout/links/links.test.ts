@@ -15,7 +15,7 @@ import {
   updateProduct,
 } from '@bursar/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { exchange, openWorld, type World } from '../../../../test/harness/world.ts'
 import { newId } from '../../../kernel/ids.ts'
 
@@ -51,7 +51,7 @@ const open = async () => {
   const link = (body: Given = {}) =>
     api.call(createCheckoutLink, { body: { payment_processor: 'stripe', ...('products' in body ? {} : { products: [book.id] }), ...body } as never })
   const change = (made: { id: string }, body: Given) => api.send(updateCheckoutLink, { params: { id: made.id }, body })
-  /** What a visitor meets: the answer, and the checkout that was made for them. */
+  /** Follows a link like a visitor. Returns the answer and the checkout that it created. */
   const visit = async ({ url }: { url: string }, query = '') => {
     const { pathname } = new URL(url)
     const answer = await exchange(world.port, 'GET', `${pathname}${query}`)
@@ -83,8 +83,8 @@ const open = async () => {
   }
 }
 
-describe('keeping', () => {
-  test('a link is made by products, by one product or by a price; it is shown, changed, listed and deleted', async () => {
+describe('managing links', () => {
+  test('creates a link by products, by one product or by a price, and shows, updates, lists and deletes it', async () => {
     const { api, book, plan, link, seen, change } = await open()
     const made = await link({ products: [plan.id, book.id], label: 'Spring', metadata: { campaign: 'spring' } })
     expect(made).toMatchObject({
@@ -116,7 +116,7 @@ describe('keeping', () => {
       expect(errorOf(await api.sendRaw(operation, { params: { id: made.id } }))).toBe('404 ResourceNotFound')
   })
 
-  test('what cannot be sold is not offered: told by its place', async () => {
+  test('rejects unsellable products, seats, trials and discounts, with the location of each problem', async () => {
     const { api, book, plan, product, archive, discount, link, change } = await open()
     const wrong = async (body: Given) => locs(await api.send(createCheckoutLink, { body: { payment_processor: 'stripe', ...body } as never }))
     const gone = await product([fixed(500)])
@@ -146,12 +146,12 @@ describe('keeping', () => {
       'body.trial_interval',
       'body.discount_id',
     ])
-    // One that ended long ago will do: it may count again.
+    // A discount that has ended is accepted, because the seller may extend it later.
     const over = await discount({ starts_at: '2020-01-01T00:00:00Z', ends_at: '2020-01-02T00:00:00Z' })
     expect((await link({ discount_id: over.id })).discount).toMatchObject({ id: over.id })
   })
 
-  test('with other products, a trial and seats that have become pointless are dropped; those that fit stay', async () => {
+  test('removes a trial and a number of seats that the new products do not support, and keeps supported ones', async () => {
     const { book, plan, product, link, change } = await open()
     const team = await product([seated(2, 20)], { name: 'Team', recurring_interval: 'month' })
     const crew = await product([seated(10, 20)], { name: 'Crew', recurring_interval: 'year' })
@@ -164,7 +164,7 @@ describe('keeping', () => {
     expect((await change(made, { products: [book.id] })).body).toMatchObject({ seats: null, trial_interval: null, trial_interval_count: null })
   })
 
-  test('an archived product leaves the links; one that offers nothing ends, and stays ended', async () => {
+  test('removes an archived product from its links, and permanently deletes a link without products', async () => {
     const { api, book, plan, link, seen, archive, visit } = await open()
     const both = await link({ products: [book.id, plan.id], trial_interval: 'day', trial_interval_count: 3 })
     const only = await link({ products: [plan.id] })
@@ -175,7 +175,7 @@ describe('keeping', () => {
     await archive(plan, false)
     expect((await seen(both)).products).toHaveLength(1)
     expect(await visit(only)).toMatchObject({ status: 404 })
-    // Sold again before anybody got round to it: it stays.
+    // The product is unarchived before the job runs, so it stays in the link.
     await api.call(updateProduct, { params: { id: book.id }, body: { is_archived: true } })
     expect(await visit(both)).toMatchObject({ status: 404 })
     await archive(book, false)
@@ -183,7 +183,7 @@ describe('keeping', () => {
     expect(await visit(both)).toMatchObject({ status: 302 })
   })
 
-  test('a link and the archiving of its product, at once: no link offers what is not sold', async () => {
+  test('never leaves an archived product in a link that was created at the same time', async () => {
     const { api, product, archive } = await open()
     for (let round = 0; round < 5; round++) {
       const { id } = await product([fixed(500)])
@@ -196,8 +196,8 @@ describe('keeping', () => {
   })
 })
 
-describe('following', () => {
-  test('each visit has a checkout of its own, made as the link says', async () => {
+describe('following links', () => {
+  test('creates a separate checkout for each visit, with the settings of the link', async () => {
     const { api, book, plan, link, visit, discount, events } = await open()
     const half = await discount()
     const made = await link({
@@ -228,7 +228,7 @@ describe('following', () => {
     expect((await events('checkout.updated')).length).toBe(0)
   })
 
-  test('what the address says is filled in, tracked, or handed on', async () => {
+  test('prefills the checkout from query parameters, stores tracking parameters as metadata, and passes on all others', async () => {
     const { api, book, product, link, visit, discount } = await open()
     const half = await discount({ code: 'HALF' })
     const [text, number, agree] = await Promise.all(
@@ -272,7 +272,7 @@ describe('following', () => {
     expect(items[0]!.metadata).toEqual({ utm_source: 'the link', kept: true, reference_id: 'r-1', utm_medium: 'post' })
   })
 
-  test('what does not fit is left out, and sends nobody away', async () => {
+  test('ignores invalid query parameters and still creates a checkout', async () => {
     const { api, product, link, visit, discount } = await open()
     await discount({ code: 'OVER', starts_at: '2020-01-01T00:00:00Z', ends_at: '2020-01-02T00:00:00Z' })
     const number = await api.call(createCustomField, { body: { type: 'number', slug: 'a-number', name: 'Number', properties: {} } })
@@ -314,7 +314,7 @@ describe('following', () => {
     }
   })
 
-  test('a discount that does not count, and seats that are not sold now, stop nobody; a code is taken where codes are', async () => {
+  test('ignores inapplicable discounts and unavailable seats, and applies a code only where codes are allowed', async () => {
     const { api, plan, product, link, visit, discount, change } = await open()
     const [half, tenth] = [await discount(), await discount({ name: 'Tenth', basis_points: 1000, code: 'TENTH' })]
     const bound = await discount({ products: [plan.id] })
@@ -333,7 +333,7 @@ describe('following', () => {
     expect((await visit(made)).checkout).toMatchObject({ seats: 8, min_seats: null, max_seats: null })
   })
 
-  test('a page that is not among the seller’s hosts shows no checkout in a frame', async () => {
+  test('rejects an embedding page whose host is not in the seller’s list, if there is a list', async () => {
     const { api, organization, link, visit } = await open()
     const made = await link()
     const from = (origin: string) => visit(made, `?embed=true&embed_origin=${encodeURIComponent(origin)}`)
@@ -349,7 +349,7 @@ describe('following', () => {
     expect((await visit(made)).status).toBe(302)
   })
 
-  test('a link that is absent, mistyped, deleted, or of a seller that is closed leads nowhere', async () => {
+  test('answers 404 for an unknown, mistyped or deleted link and for a link of a blocked seller', async () => {
     const { api, organization, link, visit } = await open()
     const made = await link()
     const other = await link()

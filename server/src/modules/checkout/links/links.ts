@@ -7,20 +7,32 @@ import {
   type CheckoutLinkUpdate,
   type Invalid,
 } from '@bursar/contract'
-import { narrowed, organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { narrowed, organizationIds, type TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { newToken } from '../../../kernel/secrets.ts'
-import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means, Platform } from '../../handlers.ts'
+import { inWallTime } from '../../../platform/clocks.sql.ts'
+import type { BusinessTx, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Deps, Platform } from '../../handlers.ts'
 import { QuantityBeyondTiers, tierAmount } from '../../billing/index.ts'
-import { findDiscount, holdProducts, loadPrices, loadProducts, presentDiscountBase, presentProduct, type LoadedProduct } from '../../catalog/index.ts'
+import { findDiscount, loadPrices, loadProducts, presentDiscountBase, presentProduct, type DiscountTable, type LoadedProduct } from '../../catalog/index.ts'
 import { addCredential, dropCredentials } from '../../identity/index.ts'
 import { permit } from '../../organizations/index.ts'
 import { nameProducts } from '../checkouts/offering.ts'
-import { changeLink, dropOffer, insertLink, loadLinks, lockLink, lockLinksOffering, replaceOffers, type LinkRow, type LoadedLink } from './links.sql.ts'
+import {
+  changeLink,
+  dropOffer,
+  holdOffered,
+  insertLink,
+  loadLinks,
+  lockLink,
+  lockLinksOffering,
+  replaceOffers,
+  type LinkRow,
+  type LoadedLink,
+} from './links.sql.ts'
 
-/** The link as its seller sees it. */
-export const present = ({ link, products, discount }: LoadedLink, { sealer, config }: Platform): CheckoutLink => {
+/** Converts the link to its API representation. */
+export const presentCheckoutLink = ({ link, products, discount }: LoadedLink, { sealer, config }: Platform): CheckoutLink => {
   const { secret_sealed, deleted_at: _, ...shown } = link
   const client_secret = sealer.open(secret_sealed, link.id).reveal()
   return {
@@ -34,12 +46,16 @@ export const present = ({ link, products, discount }: LoadedLink, { sealer, conf
   }
 }
 
-/** A link that is made leads to a checkout that can be paid: its products are on sale, its seats have a price, its trial something to try. */
-export const create = async (tx: Tx, reach: Reach, platform: Platform, body: CheckoutLinkCreate): Promise<LoadedLink> => {
-  const { ids, place } = await named(tx, reach, body)
-  const products = await holdOffer(tx, reach, ids, place)
+/**
+ * Creates a link that leads to a payable checkout. Its products must be on sale, and its number of seats must have a
+ * price. A trial needs a recurring product.
+ */
+export const createCheckoutLink = async (tx: BusinessTx, scope: TenantScope, platform: Platform, body: CheckoutLinkCreate): Promise<LoadedLink> => {
+  const { ids, place } = await named(tx, scope, body)
+  const products = await holdOffer(tx, scope, ids, place)
   const { organization_id } = products[0]!.product
-  refuse([...trialProblems(products, body), ...seatProblems(products, body.seats), ...(await discountProblems(tx, reach, organization_id, body.discount_id))])
+  const { discount, problems } = await readDiscount(tx, scope, organization_id, body.discount_id)
+  refuse([...trialProblems(products, body), ...seatProblems(products, body.seats), ...problems])
   const id = newId(tx.clock.wall())
   const secret = newToken('checkout_link', platform.config.environment)
   const link: LinkRow = {
@@ -60,19 +76,22 @@ export const create = async (tx: Tx, reach: Reach, platform: Platform, body: Che
     return_url: body.return_url ?? null,
     metadata: body.metadata ?? {},
   }
-  await insertLink(tx, link)
-  await replaceOffers(tx, link, ids)
+  await insertLink(tx, link, ids)
   await addCredential(tx, platform.hasher, secret, { kind: 'checkout_link', subject_id: id, organization_id })
-  return (await loadLinks(tx, [link]))[0]!
+  return { link, products, discount }
 }
 
-/** Changes what is given and leaves what is absent. What does not fit other products any more is dropped; what was asked for with them is refused. */
-export const update = async (tx: Tx, reach: Reach, id: string, body: CheckoutLinkUpdate): Promise<LoadedLink> => {
-  const link = await hold(tx, reach, id)
+/**
+ * Updates the given fields of a link and keeps the others. Rejects a requested trial or number of seats that the products
+ * do not support. A stored trial or number of seats that they do not support is removed.
+ */
+export const updateCheckoutLink = async (tx: BusinessTx, scope: TenantScope, id: string, body: CheckoutLinkUpdate): Promise<LoadedLink> => {
+  const link = await hold(tx, scope, id)
   const { organization_id } = link
-  const before = (await loadLinks(tx, [link]))[0]!
-  const products = body.products ? await holdOffer(tx, narrowed(reach, organization_id), body.products) : before.products
-  refuse([...trialProblems(products, body), ...seatProblems(products, body.seats), ...(await discountProblems(tx, reach, organization_id, body.discount_id))])
+  const before = (await loadLinks(tx, organization_id, [link]))[0]!
+  const products = body.products ? await holdOffer(tx, narrowed(scope, organization_id), body.products) : before.products
+  const { discount, problems } = body.discount_id === undefined ? { ...before, problems: [] } : await readDiscount(tx, scope, organization_id, body.discount_id)
+  refuse([...trialProblems(products, body), ...seatProblems(products, body.seats), ...problems])
   const set = <T>(value: T | undefined, now: T): T => (value === undefined ? now : value)
   const next: LinkRow = {
     ...link,
@@ -81,7 +100,7 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: CheckoutLin
     allow_discount_codes: body.allow_discount_codes ?? link.allow_discount_codes,
     require_billing_address: body.require_billing_address ?? link.require_billing_address,
     seats: set(body.seats, link.seats),
-    // The two go together: null for one is none of both.
+    // The trial interval and its count are set together. An omitted or null one is set to null.
     ...(body.trial_interval === undefined && body.trial_interval_count === undefined
       ? {}
       : { trial_interval: body.trial_interval ?? null, trial_interval_count: body.trial_interval_count ?? null }),
@@ -90,55 +109,58 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: CheckoutLin
     metadata: body.metadata ?? link.metadata,
   }
   if (body.products) await replaceOffers(tx, link, body.products)
-  return (await loadLinks(tx, [await changeLink(tx, link, { ...next, ...unfit(next, products) })]))[0]!
+  return { link: await changeLink(tx, link, { ...next, ...unfit(next, products) }), products, discount }
 }
 
-export const remove = async (tx: Tx, reach: Reach, id: string): Promise<void> => end(tx, await hold(tx, reach, id))
+export const deleteCheckoutLink = async (tx: BusinessTx, scope: TenantScope, id: string): Promise<void> => end(tx, await hold(tx, scope, id))
 
-/** A product that is not sold any more leaves the links that offer it, and a link that offers nothing ends. Sold again meanwhile, it stays. */
-export const productArchived = ({ transact }: Means, { organization_id, product_id }: { organization_id: string; product_id: string }): Promise<void> =>
+/** Removes an archived product from its links. Deletes links without products. Does nothing if the product was unarchived meanwhile. */
+export const productArchived = ({ transact }: Deps, { organization_id, product_id }: { organization_id: string; product_id: string }): Promise<void> =>
   transact(async (tx) => {
     const [found] = await loadProducts(tx, [{ tenant: organization_id, id: product_id }])
     if (!found?.product.is_archived) return
-    for (const link of await lockLinksOffering(tx, organization_id, product_id)) {
-      await dropOffer(tx, link, product_id)
-      const { products } = (await loadLinks(tx, [link]))[0]!
-      if (products.length === 0) await end(tx, link)
-      else await changeLink(tx, link, unfit(link, products))
+    const links = await lockLinksOffering(tx, organization_id, product_id)
+    if (links.length === 0) return
+    await dropOffer(tx, organization_id, links, product_id)
+    for (const { link, products } of await loadLinks(tx, organization_id, links)) {
+      if (products.length === 0) await end(inWallTime(tx), link)
+      else await changeLink(inWallTime(tx), link, unfit(link, products))
     }
   })
 
-const end = async (tx: Tx, link: Locked<LinkRow>): Promise<void> => {
+const end = async (tx: BusinessTx, link: Locked<LinkRow>): Promise<void> => {
   await changeLink(tx, link, { deleted_at: tx.clock.business() })
   await dropCredentials(tx, 'checkout_link', link.id)
 }
 
-const hold = async (tx: Tx, reach: Reach, id: string): Promise<Locked<LinkRow>> => {
-  const link = await lockLink(tx, reach, id)
+const hold = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<LinkRow>> => {
+  const link = await lockLink(tx, scope, id)
   if (!link) throw new ResourceNotFound()
-  permit(reach, link.organization_id, 'sales:manage')
+  permit(scope, link.organization_id, 'sales:manage')
   return link
 }
 
-/** What the request names, in any of three ways. */
-const named = async (tx: Tx, reach: Reach, body: CheckoutLinkCreate): Promise<{ ids: readonly string[]; place?: () => string[] }> => {
+/** Returns the ids of the products that the request names with `products`, `product_id` or a price id. */
+const named = async (tx: Tx, scope: TenantScope, body: CheckoutLinkCreate): Promise<{ ids: readonly string[]; place?: () => string[] }> => {
   if ('products' in body) return { ids: body.products }
   if ('product_id' in body) return { ids: [body.product_id], place: () => ['body', 'product_id'] }
   const { product_price_id: id } = body
   const prices = await loadPrices(
     tx,
-    organizationIds(reach).map((tenant) => ({ tenant, id })),
+    organizationIds(scope).map((tenant) => ({ tenant, id })),
   )
   const price = prices.find(({ source, is_archived }) => source === 'catalog' && !is_archived)
   if (!price) throw new InvalidRequest(invalidAt(['body', 'product_price_id'], 'There is no price with this id, or it is archived.', id))
   return { ids: [price.product_id], place: () => ['body', 'product_price_id'] }
 }
 
-/** Held until the link is written: one that is archived meanwhile waits, and finds the link that it has to leave. */
-const holdOffer = async (tx: Tx, reach: Reach, ids: readonly string[], place?: () => string[]): Promise<LoadedProduct[]> => {
-  const [first] = await nameProducts(tx, reach, ids, place)
-  await holdProducts(tx, first!.product.organization_id, ids)
-  return nameProducts(tx, reach, ids, place)
+/**
+ * Locks the products until the link is committed, and then loads them. A concurrent request that archives a product waits
+ * for the lock. Its job then finds the new link and removes the product.
+ */
+const holdOffer = async (tx: Tx, scope: TenantScope, ids: readonly string[], place?: () => string[]): Promise<LoadedProduct[]> => {
+  await holdOffered(tx, scope, ids)
+  return nameProducts(tx, scope, ids, place)
 }
 
 const refuse = (problems: readonly Invalid[]) => {
@@ -151,10 +173,10 @@ const trialProblems = (products: readonly LoadedProduct[], { trial_interval, tri
   const problem = (field: string, msg: string, input?: unknown): Invalid[] => [invalidAt(['body', field], msg, input)]
   if (trial_interval && !trial_interval_count) return problem('trial_interval_count', 'Give trial_interval_count together with trial_interval.')
   if (!trial_interval && trial_interval_count) return problem('trial_interval', 'Give trial_interval together with trial_interval_count.')
-  return trial_interval && !recurs(products) ? problem('trial_interval', 'What is sold once has no trial.', trial_interval) : []
+  return trial_interval && !recurs(products) ? problem('trial_interval', 'A one-time product has no trial.', trial_interval) : []
 }
 
-/** Whether every product is sold by the seat, and so many of them at each of its prices. */
+/** Returns true if every product is sold by the seat, and has a price for this number of seats. */
 const areSold = (products: readonly LoadedProduct[], seats: number): boolean =>
   products.every(({ prices }) => {
     const seated = prices.filter(({ amount_type }) => amount_type === 'seat_based')
@@ -168,13 +190,20 @@ const areSold = (products: readonly LoadedProduct[], seats: number): boolean =>
   })
 
 const seatProblems = (products: readonly LoadedProduct[], seats: number | null | undefined): Invalid[] =>
-  !seats || areSold(products, seats) ? [] : [invalidAt(['body', 'seats'], 'So many seats cannot be bought of every product of this link.', seats)]
+  !seats || areSold(products, seats) ? [] : [invalidAt(['body', 'seats'], 'This number of seats is not available for every product of this link.', seats)]
 
-/** What of a link its products have no use for, taken away. */
+/** Returns the changes that clear the trial and the seats of a link if its products do not support them. */
 const unfit = ({ seats }: LinkRow, products: readonly LoadedProduct[]): Partial<LinkRow> => ({
   ...(recurs(products) ? {} : { trial_interval: null, trial_interval_count: null }),
   ...(seats === null || areSold(products, seats) ? {} : { seats: null }),
 })
 
-const discountProblems = async (tx: Tx, reach: Reach, organization_id: string, id: string | null | undefined): Promise<Invalid[]> =>
-  !id || (await findDiscount(tx, narrowed(reach, organization_id), id)) ? [] : [invalidAt(['body', 'discount_id'], 'There is no discount with this id.', id)]
+const readDiscount = async (
+  tx: Tx,
+  scope: TenantScope,
+  organization_id: string,
+  id: string | null | undefined,
+): Promise<{ discount: DiscountTable | null; problems: Invalid[] }> => {
+  const discount = id ? ((await findDiscount(tx, narrowed(scope, organization_id), id)) ?? null) : null
+  return { discount, problems: id && !discount ? [invalidAt(['body', 'discount_id'], 'There is no discount with this id.', id)] : [] }
+}

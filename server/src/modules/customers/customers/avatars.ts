@@ -1,6 +1,6 @@
 /**
- * A picture for whoever has none: the first letter on a colour of its own. It travels inside its address, so that
- * showing a customer asks no third party about them; and it is never null, which older clients do not expect.
+ * Returns a generated avatar: the first letter of the name or address on a color derived from the id. The avatar is a
+ * data URL, so that showing it sends no request to a third party. It is never null: older clients do not expect null.
  */
 export const avatarOf = ({ id, name, email }: { id: string; name: string | null; email: string | null }): string => {
   const letter = /[\p{L}\p{N}]/u.exec(name ?? email ?? '')?.[0].toUpperCase() ?? '?'

@@ -13,38 +13,45 @@ import {
   updateExternalCustomer,
   type PageRequest,
 } from '@bursar/contract'
-import type { Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import { download } from '../../exports.ts'
 import { read, stream, write, type Platform } from '../../handlers.ts'
 import { confine } from '../../organizations/index.ts'
 import { customersExport } from './exporting.sql.ts'
-import { listCustomers as list, listMethods, type Naming } from './customers.sql.ts'
-import { forget } from '../forgetting/forgetting.ts'
-import { create, find, hold, holdToForget, present, remove, update } from './customers.ts'
+import { listCustomers as list, listMethods, type Naming } from '../records/customers.sql.ts'
+import { forget } from './forgetting.ts'
+import { findCustomer, requireLockedCustomer } from '../records/customers.ts'
+import * as customers from './customers.ts'
 
-const removeNamed = async (tx: Tx, { reach, platform }: { reach: Reach; platform: Platform }, naming: Naming, anonymize: boolean): Promise<void> =>
-  anonymize ? forget(tx, platform.discretion, reach, await holdToForget(tx, reach, naming)) : remove(tx, reach, await hold(tx, reach, naming))
+const removeNamed = async (tx: Tx, { scope, platform }: { scope: TenantScope; platform: Platform }, naming: Naming, anonymize: boolean): Promise<void> =>
+  anonymize
+    ? forget(tx, platform.discretion, scope, await customers.holdToForget(tx, scope, naming))
+    : customers.deleteCustomer(tx, scope, await requireLockedCustomer(tx, scope, naming))
 
-const methodsOf = async (db: Db, reach: Reach, naming: Naming, query: PageRequest) => {
-  const { items, total, next_cursor } = await listMethods(db, await find(db, reach, naming), query)
+const methodsOf = async (db: Db, scope: TenantScope, naming: Naming, query: PageRequest) => {
+  const { items, total, next_cursor } = await listMethods(db, await findCustomer(db, scope, naming), query)
   return paginate(query, items, total, next_cursor)
 }
 
 export const operations = [
-  read(listCustomers, async (db, { reach, query }) => {
-    const { items, total, next_cursor } = await list(db, confine(reach, 'customers:read'), query)
-    if (query.email) for (const { organization_id, only_holds } of items) if (only_holds) reach.notice?.(organization_id, 'filtered_by_holder')
-    return paginate(query, items.map(present), total, next_cursor)
+  read(listCustomers, async (db, { scope, query }) => {
+    const { items, total, next_cursor } = await list(db, confine(scope, 'customers:read'), query)
+    if (query.email) for (const { organization_id, only_holds } of items) if (only_holds) scope.notice?.(organization_id, 'filtered_by_holder')
+    return paginate(query, items.map(customers.presentCustomer), total, next_cursor)
   }),
-  stream(exportCustomers, (run, { reach, query, reply }) => download(run, reply, customersExport(confine(reach, 'customers:read'), query), 'customers')),
-  write(createCustomer, async (tx, { reach, body }) => present(await create(tx, reach, body))),
-  read(getCustomer, async (db, { reach, params }) => present(await find(db, reach, params))),
-  read(getExternalCustomer, async (db, { reach, params }) => present(await find(db, reach, params))),
-  write(updateCustomer, async (tx, { reach, params, body }) => present(await update(tx, reach, await hold(tx, reach, params), body))),
-  write(updateExternalCustomer, async (tx, { reach, params, body }) => present(await update(tx, reach, await hold(tx, reach, params), body))),
+  stream(exportCustomers, (run, { scope, query, reply }) => download(run, reply, customersExport(confine(scope, 'customers:read'), query), 'customers')),
+  write(createCustomer, async (tx, { scope, body }) => customers.presentCustomer(await customers.createCustomer(tx, scope, body))),
+  read(getCustomer, async (db, { scope, params }) => customers.presentCustomer(await findCustomer(db, scope, params))),
+  read(getExternalCustomer, async (db, { scope, params }) => customers.presentCustomer(await findCustomer(db, scope, params))),
+  write(updateCustomer, async (tx, { scope, params, body }) =>
+    customers.presentCustomer(await customers.updateCustomer(tx, scope, await requireLockedCustomer(tx, scope, params), body)),
+  ),
+  write(updateExternalCustomer, async (tx, { scope, params, body }) =>
+    customers.presentCustomer(await customers.updateCustomer(tx, scope, await requireLockedCustomer(tx, scope, params), body)),
+  ),
   write(deleteCustomer, (tx, call) => removeNamed(tx, call, call.params, call.query.anonymize)),
   write(deleteExternalCustomer, (tx, call) => removeNamed(tx, call, call.params, call.query.anonymize)),
-  read(listPaymentMethods, (db, { reach, params, query }) => methodsOf(db, reach, params, query)),
-  read(listExternalPaymentMethods, (db, { reach, params, query }) => methodsOf(db, reach, params, query)),
+  read(listPaymentMethods, (db, { scope, params, query }) => methodsOf(db, scope, params, query)),
+  read(listExternalPaymentMethods, (db, { scope, params, query }) => methodsOf(db, scope, params, query)),
 ]

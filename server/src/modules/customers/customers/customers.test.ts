@@ -31,7 +31,7 @@ afterAll(() => world.close())
 
 const address = { country: 'DE' as const, city: 'Berlin', postal_code: '10115', line1: 'Invalidenstraße 1' }
 
-test('customers, individual and team, are created, found, changed and deleted [S1-15] [S2-01]', async () => {
+test('creates, finds, updates and deletes individual and team customers [S1-15] [S2-01]', async () => {
   const { api, organization, events } = await world.shop()
   const person = await api.call(createCustomer, {
     body: {
@@ -80,7 +80,7 @@ test('customers, individual and team, are created, found, changed and deleted [S
   ])
 })
 
-test('an address and an external id name one living customer, in any case, and are free again afterwards', async () => {
+test('email addresses (case-insensitive) and external ids of customers are unique, and free again after a deletion', async () => {
   const { api } = await world.shop()
   const first = await api.call(createCustomer, { body: { email: 'One@people.test', external_id: 'one' } })
   const twin = await api.sendRaw(createCustomer, { body: { email: 'oNE@people.test', external_id: 'one' } })
@@ -94,7 +94,7 @@ test('an address and an external id name one living customer, in any case, and a
   expect((await (await world.shop()).api.send(createCustomer, { body: { email: 'one@people.test', external_id: 'one' } })).status).toBe(201)
 })
 
-test('the external id is given once; the type goes one way; an address is replaced, not removed', async () => {
+test('rejects changing an external id, turning a team into an individual, and removing a billing address', async () => {
   const { api, events } = await world.shop()
   const made = await api.call(createCustomer, { body: { email: 'once@people.test', billing_address: address, tax_id: 'DE136695976' } })
   const params = { id: made.id }
@@ -116,7 +116,7 @@ test('the external id is given once; the type goes one way; an address is replac
   await refused({ type: 'individual' }, 'type')
 })
 
-test('a team names its owner or an address; a tax number needs a country', async () => {
+test('rejects a team that has neither an owner nor an address, and a tax number without a country', async () => {
   const { api } = await world.shop()
   const refused = async (body: object, ...loc: string[]) =>
     expect(await api.sendRaw(createCustomer, { body })).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', ...loc] }] } })
@@ -127,7 +127,7 @@ test('a team names its owner or an address; a tax number needs a country', async
   await refused({ type: 'club', email: 'a@people.test' }, 'type')
 })
 
-test('lists filter by address, text, metadata and activity, and sort by what clients sort by', async () => {
+test('filters customers by address, text, metadata and activity, and sorts them by name and email', async () => {
   const { api } = await world.shop()
   for (const [name, plan] of [
     ['Carol', 'pro'],
@@ -147,7 +147,7 @@ test('lists filter by address, text, metadata and activity, and sort by what cli
   expect(await names({ active: '', email: '' })).toHaveLength(3)
 })
 
-test('the same external id in two organizations of one person is a conflict, until the request says which', async () => {
+test('an external id shared by two organizations of one person returns 409 until the request names one of them', async () => {
   const person = await world.person()
   const [first, second] = [await world.organization({ owner: person.id }), await world.organization({ owner: person.id })]
   const token = (await person.token()).secret
@@ -174,7 +174,7 @@ test('the same external id in two organizations of one person is a conflict, unt
   expect(await api.call(getExternalCustomer, { params })).toMatchObject({ organization_id: first.id })
 })
 
-test('payment methods are listed as they are kept', async () => {
+test('lists the stored payment methods and marks the default one', async () => {
   const { api, organization } = await world.shop()
   const made = await api.call(createCustomer, { body: { email: 'card@people.test', external_id: 'card' } })
   const params = { id: made.id }
@@ -192,7 +192,7 @@ test('payment methods are listed as they are kept', async () => {
   expect((await api.call(getCustomer, { params })).default_payment_method_id).toBe(id)
 })
 
-test('the phase is a lens: whoever only held seats is a customer until the member model, whoever bought them is a team from then on', async () => {
+test('a pure seat holder is shown as a customer only before phase 2, and a buyer of seats as a team only from phase 2 on', async () => {
   const { api, organization, phase } = await world.shop()
   const holder = await api.call(createCustomer, { body: { email: 'holder@people.test', external_id: 'holder' } })
   const buyer = await api.call(createCustomer, { body: { email: 'buyer@people.test' } })

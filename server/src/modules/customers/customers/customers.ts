@@ -1,11 +1,9 @@
 import { isDeepStrictEqual } from 'node:util'
 import {
-  AmbiguousExternalCustomerID,
   customerCreated,
   customerDeleted,
   customerUpdated,
   InvalidRequest,
-  NoSuchCustomer,
   type Address,
   type AddressInput,
   type Customer,
@@ -14,22 +12,21 @@ import {
   type Invalid,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import type { Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { inTimeOf, type Clocked } from '../../../platform/clocks.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
-import { isTwin, type Db, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
-import { chooseOrganization, confine, permit, type Permission } from '../../organizations/index.ts'
-import { insert as insertMember, mirrorEmail, mirrorHeld, removeAll } from '../members/members.ts'
+import { markLocked } from '../../../platform/postgres/locks.ts'
+import { type BusinessTx, isUniqueViolation, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
+import { chooseOrganization, permit } from '../../organizations/index.ts'
+import { emitMemberCreated, mirrorEmail, mirrorHeld, newMember, removeAll } from '../members/members.ts'
 import { forgetSubjects } from '../../identity/index.ts'
-import { withdrawOpen } from '../portal/portal.sql.ts'
-import { isClockOf } from '../test-clocks/test-clocks.sql.ts'
+import { withdrawOpen } from '../records/portal.sql.ts'
+import { isClockOf } from '../records/test-clocks.sql.ts'
 import { avatarOf } from './avatars.ts'
 import {
-  changeCustomer,
-  findCustomers,
-  findMoved,
+  updateCustomerRow,
   findTaken,
   holdAddress,
   insertCustomer,
@@ -38,14 +35,16 @@ import {
   markBuyer,
   reviveHolder,
   touchState,
-  type CustomerRow,
-  type Marked,
   type Naming,
-} from './customers.sql.ts'
+} from '../records/customers.sql.ts'
+import { type CustomerRow } from '../records/customer-rows.sql.ts'
+import type { MemberRow } from '../records/member-rows.sql.ts'
+import { insertMemberRow } from '../records/members.sql.ts'
+import { requireLockedCustomer } from '../records/customers.ts'
 import { readTaxId } from './tax-ids.ts'
 
-/** The customer as the wire shows it. */
-export const present = (row: CustomerRow): Customer => {
+/** Presents the customer in the API's format. */
+export const presentCustomer = (row: CustomerRow): Customer => {
   const { tax_id_format, forgotten_at: _, ...shown } = row
   const common = {
     ...shown,
@@ -56,7 +55,7 @@ export const present = (row: CustomerRow): Customer => {
   return row.type === 'team' ? { ...common, type: 'team' } : { ...common, type: 'individual', email: row.email! }
 }
 
-/** What is so of a customer of whom nothing was said. */
+/** Default values of a new customer. */
 const nothingKnown = {
   modified_at: null,
   deleted_at: null,
@@ -75,12 +74,12 @@ const nothingKnown = {
 } as const satisfies Partial<CustomerRow>
 
 /**
- * An address and an external id name one living customer of an organization, however many callers ask at once: the
- * unique keys decide. The owner is created with the customer, so a customer never stands without one.
+ * Creates a customer together with its owner, so that every customer has an owner. The email address and external id
+ * must be unique in the organization. Unique keys decide between concurrent requests.
  */
-export const create = async (wall: Tx, reach: Reach, body: z.output<typeof CustomerCreate>): Promise<CustomerRow> => {
-  const organization_id = chooseOrganization(reach, body.organization_id ?? undefined)
-  permit(reach, organization_id, 'customers:manage')
+export const createCustomer = async (wall: Tx, scope: TenantScope, body: z.output<typeof CustomerCreate>): Promise<CustomerRow> => {
+  const organization_id = chooseOrganization(scope, body.organization_id ?? undefined)
+  permit(scope, organization_id, 'customers:manage')
   const email = body.email ?? null
   const owner = body.owner ?? (email === null ? null : { email, name: body.name, external_id: body.external_id })
   const billing = changeBilling({ billing_address: null, tax_id: null, tax_id_format: null }, body)
@@ -88,13 +87,13 @@ export const create = async (wall: Tx, reach: Reach, body: z.output<typeof Custo
   if (!owner)
     problems.push({
       loc: ['body', 'owner'],
-      msg: 'A team without an e-mail address must name its owner: give owner.email, or email.',
+      msg: 'A team without an e-mail address needs an owner. Give owner.email, or email.',
       type: 'missing',
     })
   if (body.type !== 'team' && owner && email !== null && owner.email.toLowerCase() !== email.toLowerCase())
     problems.push({
       loc: ['body', 'owner', 'email'],
-      msg: 'An individual customer is its own owner: leave the address of the owner out, or give the same.',
+      msg: "An individual customer is its own owner. Leave the owner's address out, or give the same one.",
       type: 'value_error',
       input: owner.email,
     })
@@ -102,7 +101,7 @@ export const create = async (wall: Tx, reach: Reach, body: z.output<typeof Custo
   if (clock_id !== null && !(await isClockOf(wall, organization_id, clock_id)))
     problems.push({ loc: ['body', 'test_clock_id'], msg: 'There is no test clock with this id.', type: 'value_error', input: clock_id })
   if (email !== null) await holdAddress(wall, organization_id, email)
-  const taken = await findTaken(wall, reach, organization_id, { email, external_id: body.external_id })
+  const taken = await findTaken(wall, scope, organization_id, { email, external_id: body.external_id })
   if (taken.email) problems.push(twin('email', email))
   if (taken.external_id) problems.push(twin('external_id', body.external_id))
   if (problems.length > 0 || !owner) throw new InvalidRequest(problems)
@@ -122,21 +121,29 @@ export const create = async (wall: Tx, reach: Reach, body: z.output<typeof Custo
     metadata: body.metadata ?? {},
     ...billing.changes,
   }
-  const revived = await unique(row, () => reviveHolder(tx, reach, row))
-  if (revived === undefined) await unique(row, () => insertCustomer(tx, row))
-  return begin(tx, revived === undefined ? row : { ...row, id: revived }, owner)
+  const revived = taken.holder ? await unique(row, () => reviveHolder(tx, scope, row)) : undefined
+  const customer = revived === undefined ? row : { ...row, id: revived }
+  const member = newMember(tx, customer, { email: owner.email, name: owner.name ?? null, external_id: owner.external_id ?? null, role: 'owner' })
+  if (revived === undefined) await unique(row, () => insertCustomer(tx, row, member))
+  else {
+    await insertMemberRow(tx, member)
+    await touchState(tx, { organization_id, customer_id: revived })
+  }
+  return begin(tx, customer, member)
 }
 
-const begin = async (tx: Tx, row: CustomerRow, owner: { email: string; name?: string | null | undefined; external_id?: string | null | undefined }) => {
-  // Nobody else can see the row yet, which is as good as holding it.
-  const customer = row as Locked<CustomerRow>
-  await emit(tx, customerCreated, subject(customer), present(customer))
-  await insertMember(tx, customer, { email: owner.email, name: owner.name ?? null, external_id: owner.external_id ?? null, role: 'owner' })
-  await touchState(tx, { organization_id: row.organization_id, customer_id: row.id })
+const begin = async (tx: BusinessTx, row: CustomerRow, owner: MemberRow): Promise<Locked<CustomerRow>> => {
+  // Other transactions cannot see the new row yet, so it counts as locked.
+  const customer = markLocked(row)
+  await emit(tx, customerCreated, subject(customer), presentCustomer(customer))
+  await emitMemberCreated(tx, owner)
   return customer
 }
 
-/** Whoever is given a seat before there are members is a customer of their own, if they are none yet; one that only holds seats. */
+/**
+ * Creates a customer for a person who is assigned a seat before phase 2 and is not a customer yet. Marks the customer as
+ * a pure seat holder.
+ */
 export const createHolder = async (wall: Tx, { organization_id, clock_id }: Clocked, email: string): Promise<CustomerRow> => {
   const tx = await inTimeOf(wall, { organization_id, clock_id })
   const row: CustomerRow = {
@@ -148,58 +155,40 @@ export const createHolder = async (wall: Tx, { organization_id, clock_id }: Cloc
     email,
     clock_id,
   }
-  await unique(row, () => insertCustomer(tx, row, { pure_holder: true }))
-  return begin(tx, row, { email })
+  const owner = newMember(tx, row, { email, name: null, external_id: null, role: 'owner' })
+  await unique(row, () => insertCustomer(tx, row, owner, { pure_holder: true }))
+  return begin(tx, row, owner)
 }
 
-/** Something was bought: whoever only held seats is a customer in its own right from here on, and whoever bought seats is a team. */
-export const becomeBuyer = async (wall: Tx, reach: Reach, customer: CustomerRow, what: { seats: boolean }): Promise<void> => {
-  const { shows, returned } = await markBuyer(wall, reach, customer, what)
+/**
+ * Marks a customer as a buyer after a purchase: it is no longer a pure seat holder. A buyer of seats is shown as a team
+ * from phase 2 on. Emits an event if the API now shows the customer differently.
+ */
+export const becomeBuyer = async (wall: Tx, scope: TenantScope, customer: CustomerRow, what: { seats: boolean }): Promise<void> => {
+  const { shows, returned } = await markBuyer(wall, scope, customer, what)
   const tx = await inTimeOf(wall, customer)
-  if (returned) await emit(tx, customerCreated, subject(customer), present(customer))
+  if (returned) await emit(tx, customerCreated, subject(customer), presentCustomer(customer))
   if (!shows) return
-  const changed = await changeCustomer(tx, reach, customer as Locked<CustomerRow>, { modified_at: tx.clock.business() })
-  await emit(tx, customerUpdated, subject(changed), present(changed))
-  await touchState(tx, { organization_id: changed.organization_id, customer_id: changed.id })
+  const changed = await updateCustomerRow(tx, scope, markLocked(customer), { modified_at: tx.clock.business() })
+  await emit(tx, customerUpdated, subject(changed), presentCustomer(changed))
 }
 
-/** The one customer that a caller means, if the caller may see it. */
-export const find = async (db: Db, reach: Reach, naming: Naming, permission: Permission = 'customers:read'): Promise<CustomerRow & Marked> => {
-  const customer = await one(db, reach, naming, await findCustomers(db, reach, naming))
-  permit(reach, customer.organization_id, permission)
-  return customer
-}
-
-/** The same, held until the transaction ends: its members, address and type change by one caller at a time. */
-export const hold = async (tx: Tx, reach: Reach, naming: Naming, permission: Permission = 'customers:manage'): Promise<Locked<CustomerRow>> => {
-  const customer = await one(tx, reach, naming, await lockCustomers(tx, reach, naming))
-  permit(reach, customer.organization_id, permission)
-  return customer
-}
-
-/** Held, deleted or not: a person can be forgotten after they were deleted, too. */
-export const holdToForget = async (tx: Tx, reach: Reach, naming: Naming): Promise<Locked<CustomerRow>> => {
-  const [living] = await lockCustomers(tx, reach, naming)
-  const gone = living === undefined && 'id' in naming ? await lockDeleted(tx, reach, naming.id) : undefined
-  if (!gone) return hold(tx, reach, naming)
-  permit(reach, gone.organization_id, 'customers:manage')
+/** Locks a customer for anonymization, even if it was deleted before. */
+export const holdToForget = async (tx: Tx, scope: TenantScope, naming: Naming): Promise<Locked<CustomerRow>> => {
+  const [living] = await lockCustomers(tx, scope, naming)
+  const gone = living === undefined && 'id' in naming ? await lockDeleted(tx, scope, naming.id) : undefined
+  if (!gone) return requireLockedCustomer(tx, scope, naming)
+  permit(scope, gone.organization_id, 'customers:manage')
   return gone
 }
 
-/** To whoever may read customers, one that has become a member is not just absent: they are told which. */
-const one = async <T extends CustomerRow & Marked>(db: Db, reach: Reach, naming: Naming, found: readonly T[]): Promise<T> => {
-  const [customer, another] = found
-  if (customer === undefined) {
-    const moved = await findMoved(db, confine(reach, 'customers:read'), naming)
-    throw new NoSuchCustomer(undefined, undefined, moved ? { moved } : {})
-  }
-  if (another !== undefined) throw new AmbiguousExternalCustomerID()
-  if (customer.only_holds) reach.notice?.(customer.organization_id, 'fetched_holder')
-  return customer
-}
-
-/** Changes what is given, leaves what is absent, and says so only where something is different afterwards. */
-export const update = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>, body: z.output<typeof CustomerUpdate>): Promise<CustomerRow> => {
+/** Updates the given fields of a customer and keeps the others. Emits `customer.updated` only if a value changed. */
+export const updateCustomer = async (
+  tx: Tx,
+  scope: TenantScope,
+  customer: Locked<CustomerRow>,
+  body: z.output<typeof CustomerUpdate>,
+): Promise<CustomerRow> => {
   const { changes, problems } = changeBilling(customer, body)
   if (body.name !== undefined) changes.name = body.name
   if (body.locale !== undefined) changes.locale = body.locale
@@ -212,7 +201,7 @@ export const update = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>
     else
       problems.push({
         loc: ['body', 'external_id'],
-        msg: `The external id is given once: this customer has ${JSON.stringify(customer.external_id)}.`,
+        msg: `The external id cannot change. This customer has ${JSON.stringify(customer.external_id)}.`,
         type: 'value_error',
         input: body.external_id,
       })
@@ -223,46 +212,52 @@ export const update = async (tx: Tx, reach: Reach, customer: Locked<CustomerRow>
     else Object.assign(changes, { email: body.email, email_verified: false })
   }
   if (changes.email) await holdAddress(tx, customer.organization_id, changes.email)
-  const taken = await findTaken(tx, reach, customer.organization_id, changes, customer.id, { hidden: true })
+  const taken = await findTaken(tx, scope, customer.organization_id, changes, customer.id, { hidden: true })
   if (taken.email) problems.push(twin('email', changes.email))
   if (taken.external_id) problems.push(twin('external_id', changes.external_id))
   if (problems.length > 0) throw new InvalidRequest(problems)
-  return change(tx, reach, customer, changes)
+  return changeCustomer(tx, scope, customer, changes)
 }
 
-/** Writes changes that were found to be right, in the customer's time. The owner of an individual customer follows its address. */
-export const change = async (wall: Tx, reach: Reach, customer: Locked<CustomerRow>, changes: Partial<CustomerRow>): Promise<Locked<CustomerRow>> => {
+/** Writes validated changes. Their time is that of the customer's test clock, if any. The owner of an individual customer gets the same address. */
+export const changeCustomer = async (
+  wall: Tx,
+  scope: TenantScope,
+  customer: Locked<CustomerRow>,
+  changes: Partial<CustomerRow>,
+): Promise<Locked<CustomerRow>> => {
   const different = Object.fromEntries(
     Object.entries(changes).filter(([column, value]) => !isDeepStrictEqual(value, customer[column as keyof CustomerRow])),
   ) as Partial<CustomerRow>
   if (Object.keys(different).length === 0) return customer
   const tx = await inTimeOf(wall, customer)
-  // Only a team can be without an address, whichever phase shows it.
+  // Only a team may have no email address, so removing the address turns the customer into a team.
   const written = { ...different, ...(different.email === null ? { type: 'team' as const } : {}), modified_at: tx.clock.business() }
-  const changed = await unique({ ...customer, ...different }, () => changeCustomer(tx, reach, customer, written))
-  await emit(tx, customerUpdated, subject(changed), present(changed))
-  await touchState(tx, { organization_id: changed.organization_id, customer_id: changed.id })
+  const changed = await unique({ ...customer, ...different }, () => updateCustomerRow(tx, scope, customer, written))
+  await emit(tx, customerUpdated, subject(changed), presentCustomer(changed))
   if (different.email !== undefined) await withdrawEmailChange(tx, customer)
   if (different.email && customer.type === 'individual') await mirrorEmail(tx, changed, different.email)
-  if (different.email && customer.email && reach.phases.get(customer.organization_id) !== 'phase2') await mirrorHeld(tx, changed, customer.email)
+  if (different.email && customer.email && scope.phases.get(customer.organization_id) !== 'phase2') await mirrorHeld(tx, changed, customer.email)
   return changed
 }
 
-/** An address that changes, or a session that leaked, ends whatever wish for another address is open. */
+/** Closes an open request to change the email address, and invalidates its link. Called after a session leaked or the address changed. */
 export const withdrawEmailChange = async (tx: Tx, customer: { organization_id: string; id: string }): Promise<void> =>
   forgetSubjects(tx, await withdrawOpen(tx, customer, tx.clock.wall()))
 
-/** Gone at once with all its members, whose sessions end by that: what they open is asked for with every request. */
-export const remove = async (wall: Tx, reach: Reach, customer: Locked<CustomerRow>): Promise<void> => {
+/** Deletes a customer with all its members. Every portal request checks that both exist, so their sessions are invalid immediately. */
+export const deleteCustomer = async (wall: Tx, scope: TenantScope, customer: Locked<CustomerRow>): Promise<void> => {
   const tx = await inTimeOf(wall, customer)
   await removeAll(tx, customer)
-  const gone = await changeCustomer(tx, reach, customer, { deleted_at: tx.clock.business() })
-  await emit(tx, customerDeleted, subject(gone), present(gone))
+  const gone = await updateCustomerRow(tx, scope, customer, { deleted_at: tx.clock.business() })
+  await emit(tx, customerDeleted, subject(gone), presentCustomer(gone))
   await lookAfterDeleted(tx, gone)
-  await touchState(tx, { organization_id: gone.organization_id, customer_id: gone.id })
 }
 
-/** Has everything ended that a deleted customer had: also what comes to them later, by a payment that was under way. */
+/**
+ * Enqueues the jobs that end the purchases and benefits of a deleted customer. Called again when a pending payment
+ * succeeds after the deletion and creates another purchase.
+ */
 export const lookAfterDeleted = async (tx: Tx, { organization_id, id: customer_id }: { organization_id: string; id: string }): Promise<void> => {
   await enqueue(tx, 'billing.customer_deleted', { organization_id, customer_id })
   await enqueue(tx, 'entitlements.customer_deleted', { organization_id, customer_id })
@@ -270,7 +265,7 @@ export const lookAfterDeleted = async (tx: Tx, { organization_id, id: customer_i
 
 type Billing = Pick<CustomerRow, 'billing_address' | 'tax_id' | 'tax_id_format'>
 
-/** A tax number counts only together with the country that issued it: whenever either changes, both are looked at. */
+/** Validates the tax number against the country of the billing address, even if only one of the two changes. */
 export const changeBilling = (
   current: Billing,
   given: { billing_address?: z.output<typeof AddressInput> | null | undefined; tax_id?: string | null | undefined },
@@ -279,7 +274,7 @@ export const changeBilling = (
   const problems: Invalid[] = []
   if (given.billing_address === null && current.billing_address !== null)
     problems.push({ loc: ['body', 'billing_address'], msg: 'A billing address can be replaced, not removed.', type: 'value_error', input: null })
-  if (given.billing_address) changes.billing_address = complete(given.billing_address)
+  if (given.billing_address) changes.billing_address = completeAddress(given.billing_address)
   const country = (changes.billing_address ?? current.billing_address)?.country
   if (given.tax_id === null) Object.assign(changes, { tax_id: null, tax_id_format: null })
   const number = given.tax_id ?? (given.tax_id === undefined && changes.billing_address ? current.tax_id : null)
@@ -290,16 +285,23 @@ export const changeBilling = (
     problems.push({
       loc: ['body', 'tax_id'],
       msg: country
-        ? `This is not a tax number of ${country}.${given.tax_id === undefined ? ' The customer has it from before: send the new one along, or null to remove it.' : ''}`
-        : 'A tax number needs a billing address: send billing_address.country along.',
+        ? `This is not a tax number of ${country}.${given.tax_id === undefined ? ' The existing number of the customer does not fit the new address: send a new one, or null to remove it.' : ''}`
+        : 'A tax number needs a billing address. Also send billing_address.country.',
       type: country ? 'invalid' : 'value_error',
       input: number,
     })
   return { changes, problems }
 }
 
-/** An address with every line, given or not. */
-export const complete = ({ line1 = null, line2 = null, postal_code = null, city = null, state = null, country }: z.output<typeof AddressInput>): Address => ({
+/** Returns an address with all fields. Fields that were not given are null. */
+export const completeAddress = ({
+  line1 = null,
+  line2 = null,
+  postal_code = null,
+  city = null,
+  state = null,
+  country,
+}: z.output<typeof AddressInput>): Address => ({
   line1,
   line2,
   postal_code,
@@ -312,7 +314,7 @@ const subject = ({ organization_id, id }: CustomerRow) => ({ organization_id, re
 
 const twin = (field: 'email' | 'external_id', input: unknown): Invalid => ({
   loc: ['body', field],
-  msg: field === 'email' ? 'There is already a customer with this e-mail address.' : 'There is already a customer with this external id.',
+  msg: field === 'email' ? 'A customer with this e-mail address already exists.' : 'A customer with this external id already exists.',
   type: 'value_error',
   input,
 })
@@ -321,8 +323,8 @@ const unique = async <T>(row: Pick<CustomerRow, 'email' | 'external_id'>, write:
   try {
     return await write()
   } catch (error) {
-    if (isTwin(error, 'customers_email')) throw new InvalidRequest(twin('email', row.email))
-    if (isTwin(error, 'customers_external_id')) throw new InvalidRequest(twin('external_id', row.external_id))
+    if (isUniqueViolation(error, 'customers_email')) throw new InvalidRequest(twin('email', row.email))
+    if (isUniqueViolation(error, 'customers_external_id')) throw new InvalidRequest(twin('external_id', row.external_id))
     throw error
   }
 }

@@ -1,7 +1,7 @@
 import type { exportCustomers, Parsed } from '@bursar/contract'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
 import { among, exportOf, moment, plain, text, type Column, type Export } from '../../../platform/postgres/exports.sql.ts'
-import { enabled } from './customers.sql.ts'
+import { enabled } from '../records/customer-rows.sql.ts'
 
 const address = (part: string) => text(`(c.billing_address ->> '${part}')`)
 
@@ -21,16 +21,16 @@ const columns: readonly Column[] = [
   { header: 'Metadata', cell: text('c.metadata::text') },
 ]
 
-/** The customers that are, as the phase of their organization shows them, as a file. */
-export const customersExport = (reach: Reach, query: Parsed<typeof exportCustomers, 'query'>): Export => {
-  const organizations = organizationIds(reach, query.organization_id)
+/** Returns the CSV export of the customers that exist in their organization's member phase. */
+export const customersExport = (scope: TenantScope, query: Parsed<typeof exportCustomers, 'query'>): Export => {
+  const organizations = organizationIds(scope, query.organization_id)
   return exportOf({ table: 'customers', alias: 'c', newest: 'c.created_at', always: 'c.deleted_at is null' }, columns, {
     organizations,
     timezone: 'UTC',
     filters: [
-      // The lens on existence, in words that take no values.
+      // The same condition as `exists`, written as SQL text, because COPY accepts no parameters.
       {
-        ...among('c.organization_id', 'uuid[]', 'enabled', enabled(reach)),
+        ...among('c.organization_id', 'uuid[]', 'enabled', enabled(scope)),
         holds: (asked) => `(not c.pure_holder or c.organization_id <> all(${asked}::uuid[]))`,
       },
     ],

@@ -8,7 +8,7 @@ beforeAll(async () => {
 })
 afterAll(() => world.close())
 
-test('the file holds the customers that are, newest first, with their addresses and metadata', async () => {
+test('exports existing customers, newest first, with their addresses and metadata', async () => {
   const { api } = await world.shop()
   const anna = await api.call(createCustomer, {
     body: {
@@ -37,7 +37,7 @@ test('the file holds the customers that are, newest first, with their addresses 
   )
 })
 
-test('whoever only holds seats is in it until the member model is on', async () => {
+test('exports pure seat holders only before phase 2', async () => {
   const { api, organization, phase } = await world.shop()
   await api.call(createCustomer, { body: { email: 'buyer@people.test' } })
   const holder = await api.call(createCustomer, { body: { email: 'holder@people.test' } })

@@ -2,10 +2,10 @@ import type { Address, TaxIDFormat } from '@bursar/contract'
 import { stdnum } from 'stdnum'
 
 type Country = Address['country']
-/** A number that the library knows, by its name there; or, where check digits are not public or do not exist, its form. */
+/** Name of a validator of the `stdnum` library, or a pattern for formats without public check digits. */
 type Rule = string | RegExp
 
-/** The tax numbers of each country, in the order in which they are tried. */
+/** Tax number formats of each country, in the order in which they are tried. */
 const known: Partial<Record<Country, Partial<Record<TaxIDFormat, Rule>>>> = {
   AD: { ad_nrt: 'nrt' },
   AE: { ae_trn: /^\d{15}$/ },
@@ -94,10 +94,10 @@ const known: Partial<Record<Country, Partial<Record<TaxIDFormat, Rule>>>> = {
   ZA: { za_vat: 'vat' },
 }
 
-/** Numbers that carry their country, and are known by it abroad. */
+/** Formats that are written with their country code. */
 const prefixed: readonly TaxIDFormat[] = ['eu_vat', 'gb_vat', 'mk_vat']
 
-/** Finds out which tax number of a country a text is, and writes it the one way it is written. Nothing: it is none. */
+/** Recognizes and normalizes a tax number of a country. Returns undefined if the text is not a valid tax number. */
 export const readTaxId = (text: string, country: Country): readonly [string, TaxIDFormat] | undefined => {
   for (const [name, rule] of Object.entries(known[country] ?? {})) {
     const format = name as TaxIDFormat
@@ -116,17 +116,17 @@ const compactForm = (text: string, form: RegExp) => {
 
 const compactNumber = (text: string, country: Country, name: string) => {
   const number = stdnum[country]?.[name]
-  if (!number) throw new Error(`there is no tax number ${name} of ${country}`)
+  if (!number) throw new Error(`there is no tax number of the type ${name} in ${country}`)
   try {
     const read = number.validate(text)
     return read.isValid ? read.compact.toUpperCase() : undefined
   } catch {
-    // Some of its checks stumble over a text without digits.
+    // Some validators of the library throw on text without digits.
     return undefined
   }
 }
 
-/** Every pair of country and format that is recognised, for the tests. */
+/** All recognized pairs of country and format, for tests. */
 export const taxFormats = Object.entries(known).flatMap(([country, rules]) =>
   Object.entries(rules).map(([format, rule]) => ({ country: country as Country, format: format as TaxIDFormat, named: typeof rule === 'string' })),
 )

@@ -25,42 +25,47 @@ import {
   type PageRequest,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import { within, type Reach } from '../../../kernel/actors.ts'
+import { within, type TenantScope } from '../../../kernel/actors.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import { read, write } from '../../handlers.ts'
 import { confine } from '../../organizations/index.ts'
-import type { Naming } from '../customers/customers.sql.ts'
-import { find as findCustomer, hold } from '../customers/customers.ts'
-import { findCustomerOf, listMembers as list, type MemberNaming } from './members.sql.ts'
-import { add, find, present, remove, update, type NewMember } from './members.ts'
+import type { Naming } from '../records/customers.sql.ts'
+import { findCustomer, requireLockedCustomer } from '../records/customers.ts'
+import { findCustomerOf, listMembers as list, type MemberNaming } from '../records/members.sql.ts'
+import * as members from './members.ts'
+import type { NewMember } from './members.ts'
 
 type Listing = PageRequest & { sorting: readonly string[]; role?: MemberRole | undefined }
 
-const listOf = async (db: Db, reach: Reach, naming: Naming, query: Listing) => {
-  const { organization_id, id: customer_id } = await findCustomer(db, reach, naming)
-  const there = within(organization_id, reach.organizations.get(organization_id)!, reach.phases.get(organization_id)!)
+const listOf = async (db: Db, scope: TenantScope, naming: Naming, query: Listing) => {
+  const { organization_id, id: customer_id } = await findCustomer(db, scope, naming)
+  const there = within(organization_id, scope.organizations.get(organization_id)!, scope.phases.get(organization_id)!)
   const { items, total, next_cursor } = await list(db, there, { ...query, customer_id })
-  return paginate(query, items.map(present), total, next_cursor)
+  return paginate(query, items.map(members.presentMember), total, next_cursor)
 }
 const addTo = async (
   tx: Tx,
-  reach: Reach,
+  scope: TenantScope,
   naming: Naming,
   body: { email: string; name?: string | null | undefined; external_id?: string | null | undefined; role: NewMember['role'] },
-) => present(await add(tx, await hold(tx, reach, naming), { ...body, name: body.name ?? null, external_id: body.external_id ?? null }))
-const get = async (db: Db, reach: Reach, naming: Naming, member: MemberNaming) => present(await find(db, await findCustomer(db, reach, naming), member))
-const updateOf = async (tx: Tx, reach: Reach, naming: Naming, member: MemberNaming, body: z.output<typeof MemberUpdate>) => {
-  const customer = await hold(tx, reach, naming)
-  return present(await update(tx, customer, await find(tx, customer, member), body))
+) =>
+  members.presentMember(
+    await members.addMember(tx, await requireLockedCustomer(tx, scope, naming), { ...body, name: body.name ?? null, external_id: body.external_id ?? null }),
+  )
+const get = async (db: Db, scope: TenantScope, naming: Naming, member: MemberNaming) =>
+  members.presentMember(await members.requireMember(db, await findCustomer(db, scope, naming), member))
+const updateOf = async (tx: Tx, scope: TenantScope, naming: Naming, member: MemberNaming, body: z.output<typeof MemberUpdate>) => {
+  const customer = await requireLockedCustomer(tx, scope, naming)
+  return members.presentMember(await members.updateMember(tx, customer, await members.requireMember(tx, customer, member), body))
 }
-const removeFrom = async (tx: Tx, reach: Reach, naming: Naming, member: MemberNaming) => {
-  const customer = await hold(tx, reach, naming)
-  await remove(tx, customer, await find(tx, customer, member))
+const removeFrom = async (tx: Tx, scope: TenantScope, naming: Naming, member: MemberNaming) => {
+  const customer = await requireLockedCustomer(tx, scope, naming)
+  await members.deleteMember(tx, customer, await members.requireMember(tx, customer, member))
 }
 
-/** Older addresses leave out whose member it is: the member says so, or the query does. */
-const customerOf = async (db: Db, reach: Reach, member_id: string): Promise<Naming> => {
-  const customer = await findCustomerOf(db, reach, member_id)
+/** Finds the customer of a member, for legacy endpoints whose path contains no customer. */
+const customerOf = async (db: Db, scope: TenantScope, member_id: string): Promise<Naming> => {
+  const customer = await findCustomerOf(db, scope, member_id)
   if (!customer) throw new ResourceNotFound()
   return customer
 }
@@ -72,38 +77,38 @@ const customerNamed = (
   if (external_customer_id && !customer_id) return { external_id: external_customer_id }
   throw new InvalidRequest({
     loc: [from, 'customer_id'],
-    msg: `Name the customer once, by customer_id or by external_customer_id: received ${customer_id ? 'both' : 'neither'}.`,
+    msg: `Give either customer_id or external_customer_id: received ${customer_id ? 'both' : 'neither'}.`,
     type: 'value_error',
   })
 }
 
 export const operations = [
-  read(listMembers, async (db, { reach, query }) => {
-    const { items, total, next_cursor } = await list(db, confine(reach, 'customers:read'), query)
-    return paginate(query, items.map(present), total, next_cursor)
+  read(listMembers, async (db, { scope, query }) => {
+    const { items, total, next_cursor } = await list(db, confine(scope, 'customers:read'), query)
+    return paginate(query, items.map(members.presentMember), total, next_cursor)
   }),
-  read(listCustomerMembers, (db, { reach, params, query }) => listOf(db, reach, params, query)),
-  read(listExternalCustomerMembers, (db, { reach, params, query }) => listOf(db, reach, params, query)),
-  write(createMember, (tx, { reach, params, body }) => addTo(tx, reach, params, body)),
-  write(createExternalMember, (tx, { reach, params, body }) => addTo(tx, reach, params, body)),
-  read(getMember, (db, { reach, params: { id, member_id } }) => get(db, reach, { id }, { id: member_id })),
-  read(getExternalMember, (db, { reach, params: { external_id, member_external_id } }) => get(db, reach, { external_id }, { external_id: member_external_id })),
-  write(updateMember, (tx, { reach, params: { id, member_id }, body }) => updateOf(tx, reach, { id }, { id: member_id }, body)),
-  write(updateExternalMember, (tx, { reach, params: { external_id, member_external_id }, body }) =>
-    updateOf(tx, reach, { external_id }, { external_id: member_external_id }, body),
+  read(listCustomerMembers, (db, { scope, params, query }) => listOf(db, scope, params, query)),
+  read(listExternalCustomerMembers, (db, { scope, params, query }) => listOf(db, scope, params, query)),
+  write(createMember, (tx, { scope, params, body }) => addTo(tx, scope, params, body)),
+  write(createExternalMember, (tx, { scope, params, body }) => addTo(tx, scope, params, body)),
+  read(getMember, (db, { scope, params: { id, member_id } }) => get(db, scope, { id }, { id: member_id })),
+  read(getExternalMember, (db, { scope, params: { external_id, member_external_id } }) => get(db, scope, { external_id }, { external_id: member_external_id })),
+  write(updateMember, (tx, { scope, params: { id, member_id }, body }) => updateOf(tx, scope, { id }, { id: member_id }, body)),
+  write(updateExternalMember, (tx, { scope, params: { external_id, member_external_id }, body }) =>
+    updateOf(tx, scope, { external_id }, { external_id: member_external_id }, body),
   ),
-  write(deleteMember, (tx, { reach, params: { id, member_id } }) => removeFrom(tx, reach, { id }, { id: member_id })),
-  write(deleteExternalMember, (tx, { reach, params: { external_id, member_external_id } }) =>
-    removeFrom(tx, reach, { external_id }, { external_id: member_external_id }),
+  write(deleteMember, (tx, { scope, params: { id, member_id } }) => removeFrom(tx, scope, { id }, { id: member_id })),
+  write(deleteExternalMember, (tx, { scope, params: { external_id, member_external_id } }) =>
+    removeFrom(tx, scope, { external_id }, { external_id: member_external_id }),
   ),
 
-  write(createFlatMember, (tx, { reach, body: { customer_id, external_customer_id, ...body } }) =>
-    addTo(tx, reach, customerNamed('body', { customer_id, external_customer_id }), body),
+  write(createFlatMember, (tx, { scope, body: { customer_id, external_customer_id, ...body } }) =>
+    addTo(tx, scope, customerNamed('body', { customer_id, external_customer_id }), body),
   ),
-  read(getFlatMember, async (db, { reach, params }) => get(db, reach, await customerOf(db, reach, params.id), params)),
-  write(updateFlatMember, async (tx, { reach, params, body }) => updateOf(tx, reach, await customerOf(tx, reach, params.id), params, body)),
-  write(deleteFlatMember, async (tx, { reach, params }) => removeFrom(tx, reach, await customerOf(tx, reach, params.id), params)),
-  read(getFlatExternalMember, (db, { reach, params, query }) => get(db, reach, customerNamed('query', query), params)),
-  write(updateFlatExternalMember, (tx, { reach, params, query, body }) => updateOf(tx, reach, customerNamed('query', query), params, body)),
-  write(deleteFlatExternalMember, (tx, { reach, params, query }) => removeFrom(tx, reach, customerNamed('query', query), params)),
+  read(getFlatMember, async (db, { scope, params }) => get(db, scope, await customerOf(db, scope, params.id), params)),
+  write(updateFlatMember, async (tx, { scope, params, body }) => updateOf(tx, scope, await customerOf(tx, scope, params.id), params, body)),
+  write(deleteFlatMember, async (tx, { scope, params }) => removeFrom(tx, scope, await customerOf(tx, scope, params.id), params)),
+  read(getFlatExternalMember, (db, { scope, params, query }) => get(db, scope, customerNamed('query', query), params)),
+  write(updateFlatExternalMember, (tx, { scope, params, query, body }) => updateOf(tx, scope, customerNamed('query', query), params, body)),
+  write(deleteFlatExternalMember, (tx, { scope, params, query }) => removeFrom(tx, scope, customerNamed('query', query), params)),
 ]

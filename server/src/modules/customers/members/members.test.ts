@@ -38,7 +38,7 @@ const team = async () => {
   return { ...shop, customer, owner: owner!, add }
 }
 
-test('who pays is a customer, who uses is a member; the owner comes with the customer [S1-10] [S2-03] [S6-05]', async () => {
+test('a new customer has an owner, and further members can be created, found and listed [S1-10] [S2-03] [S6-05]', async () => {
   const { api, customer, owner, events, add } = await team()
   expect(owner).toMatchObject({
     customer_id: customer.id,
@@ -64,7 +64,7 @@ test('who pays is a customer, who uses is a member; the owner comes with the cus
   expect((await events('member.created')).map(({ data }) => data)).toEqual([owner, made, second])
 })
 
-test('an address is one member: added again, it is answered as it is, and nobody is told twice', async () => {
+test('adding a member with an existing address returns the existing member and emits no second event', async () => {
   const { api, customer, add, events } = await team()
   const first = await add('one@people.test', { name: 'One' })
   expect(await add('ONE@people.test', { name: 'Other', role: 'billing_manager' })).toEqual(first)
@@ -74,7 +74,7 @@ test('an address is one member: added again, it is answered as it is, and nobody
   expect((await api.sendRaw(createMember, { params: { id: customer.id }, body: { email: 'three@people.test', role: 'owner' } })).status).toBe(422)
 })
 
-test('a person has members only as a team', async () => {
+test('only a team can have members besides its owner', async () => {
   const { api } = await world.shop()
   const customer = await api.call(createCustomer, { body: { email: 'solo@people.test' } })
   const params = { id: customer.id }
@@ -84,7 +84,7 @@ test('a person has members only as a team', async () => {
   expect((await api.send(createMember, { params, body: { email: 'friend@people.test' } })).status).toBe(201)
 })
 
-test('every change of a member is told once, the owner who hands over included [S6-06]', async () => {
+test('every change of a member emits one event, and a transfer of ownership also emits one for the previous owner [S6-06]', async () => {
   const { api, customer, owner, add, events } = await team()
   const heir = await add('heir@people.test', { external_id: 'heir' })
   const change = (member_id: string, body: object) => api.sendRaw(updateMember, { params: { id: customer.id, member_id }, body })
@@ -104,7 +104,7 @@ test('every change of a member is told once, the owner who hands over included [
   expect(await api.call(updateExternalMember, { params: external, body: { name: 'Again' } })).toMatchObject({ name: 'Again' })
 })
 
-test('the address of a person is one, whether customer or owner', async () => {
+test('an individual customer and its owner always have the same address', async () => {
   const { api, events } = await world.shop()
   const customer = await api.call(createCustomer, { body: { email: 'old@people.test' } })
   const [owner] = (await api.call(listCustomerMembers, { params: { id: customer.id } })).items
@@ -119,7 +119,7 @@ test('the address of a person is one, whether customer or owner', async () => {
   ])
 })
 
-test('a member that is removed is told of once; the owner stays as long as the customer [S6-07]', async () => {
+test('removing a member emits one event, and the owner cannot be removed [S6-07]', async () => {
   const { api, customer, owner, add, events } = await team()
   const [one, two] = [await add('one@people.test', { external_id: 'one' }), await add('two@people.test')]
   expect((await api.send(deleteMember, { params: { id: customer.id, member_id: owner.id } })).status).toBe(422)
@@ -134,7 +134,7 @@ test('a member that is removed is told of once; the owner stays as long as the c
   expect((await api.call(listMembers, {})).items).toEqual([])
 })
 
-test("a customer's members are not found under another customer", async () => {
+test('answers 404 for a member of another customer', async () => {
   const { api, customer, add } = await team()
   const member = await add('mine@people.test', { external_id: 'mine' })
   const other = await api.call(createCustomer, { body: { type: 'team', email: 'other@people.test', external_id: 'other' } })
@@ -149,7 +149,7 @@ test("a customer's members are not found under another customer", async () => {
   expect((await api.call(listCustomerMembers, { params: { id: customer.id } })).items).toHaveLength(2)
 })
 
-test('older addresses of members lead to the same rooms', async () => {
+test('legacy member endpoints return the same members as the current endpoints', async () => {
   const { api, customer } = await team()
   const made = await api.call(createFlatMember, { body: { customer_id: customer.id, email: 'flat@people.test', external_id: 'flat' } })
   expect(await api.call(createFlatMember, { body: { external_customer_id: 'works', email: 'FLAT@people.test' } })).toEqual(made)

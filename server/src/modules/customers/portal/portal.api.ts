@@ -2,6 +2,7 @@ import {
   addPortalMember,
   checkEmailUpdate,
   getPortalCustomer,
+  getPortalUser,
   listPortalMembers,
   listPortalPaymentMethods,
   paginate,
@@ -12,12 +13,13 @@ import {
   verifyEmailUpdate,
 } from '@bursar/contract'
 import { job, read, write } from '../../handlers.ts'
-import { listMethods } from '../customers/customers.sql.ts'
-import { listMembers } from '../members/members.sql.ts'
+import { listMethods } from '../records/customers.sql.ts'
+import { listMembers } from '../records/members.sql.ts'
 import {
   addToTeam,
   checkEmailChange,
   findOwn,
+  findPerson,
   mailEmailChange,
   mailEmailChanged,
   presentOwn,
@@ -31,29 +33,41 @@ import {
 import { allow } from './roles.ts'
 
 export const operations = [
-  read(getPortalCustomer, async (db, { actor, reach }) => presentOwn(await findOwn(db, reach, actor), actor.role)),
-  write(updatePortalCustomer, async (tx, { actor, reach, body }) => presentOwn(await updateOwn(tx, reach, actor, body), actor.role)),
-  read(listPortalPaymentMethods, async (db, { actor, reach, query }) => {
+  read(getPortalCustomer, async (db, { actor, scope }) => presentOwn(await findOwn(db, scope, actor), actor.role)),
+  write(updatePortalCustomer, async (tx, { actor, scope, body }) => presentOwn(await updateOwn(tx, scope, actor, body), actor.role)),
+  read(getPortalUser, async (db, { actor, scope }) => {
+    const { name, email } = await findPerson(db, scope, actor)
+    const { customer_id, member_id } = actor
+    return {
+      type: member_id === null ? ('customer' as const) : ('member' as const),
+      name,
+      email,
+      customer_id,
+      member_id,
+      role: member_id === null ? null : actor.role,
+    }
+  }),
+  read(listPortalPaymentMethods, async (db, { actor, scope, query }) => {
     allow(actor.role, 'billing:read')
-    const { items, total, next_cursor } = await listMethods(db, await findOwn(db, reach, actor), query)
+    const { items, total, next_cursor } = await listMethods(db, await findOwn(db, scope, actor), query)
     return paginate(query, items, total, next_cursor)
   }),
-  write(requestEmailUpdate, async (tx, { actor, reach, body }) => {
-    await requestEmailChange(tx, reach, actor, body.email)
+  write(requestEmailUpdate, async (tx, { actor, scope, body }) => {
+    await requestEmailChange(tx, scope, actor, body.email)
     return {}
   }),
   read(checkEmailUpdate, (db, { query, platform }) => checkEmailChange(db, platform, query.token)),
   write(verifyEmailUpdate, async (tx, { body, platform }) => ({ token: (await verifyEmailChange(tx, platform, body.token))?.reveal() ?? '' })),
 
-  read(listPortalMembers, async (db, { actor, reach, query }) => {
+  read(listPortalMembers, async (db, { actor, scope, query }) => {
     allow(actor.role, 'team:manage')
-    refuseIndividual(await findOwn(db, reach, actor))
-    const { items, total, next_cursor } = await listMembers(db, reach, { ...query, sorting: ['-created_at'], customer_id: actor.customer_id })
+    refuseIndividual(await findOwn(db, scope, actor))
+    const { items, total, next_cursor } = await listMembers(db, scope, { ...query, sorting: ['-created_at'], customer_id: actor.customer_id })
     return paginate(query, items, total, next_cursor)
   }),
-  write(addPortalMember, (tx, { actor, reach, body }) => addToTeam(tx, reach, actor, body)),
-  write(updatePortalMember, (tx, { actor, reach, params, body }) => updateInTeam(tx, reach, actor, params.id, body)),
-  write(removePortalMember, (tx, { actor, reach, params }) => removeFromTeam(tx, reach, actor, params.id)),
+  write(addPortalMember, (tx, { actor, scope, body }) => addToTeam(tx, scope, actor, body)),
+  write(updatePortalMember, (tx, { actor, scope, params, body }) => updateInTeam(tx, scope, actor, params.id, body)),
+  write(removePortalMember, (tx, { actor, scope, params }) => removeFromTeam(tx, scope, actor, params.id)),
 ]
 
 export const jobs = [job('mail.customer_email_change', mailEmailChange), job('mail.customer_email_changed', mailEmailChanged)]

@@ -38,7 +38,7 @@ afterAll(() => world.close())
 
 const roles = ['owner', 'billing_manager', 'member'] as const
 
-/** A team with one of each role, and the portal as each of them sees it. */
+/** A team with one member of each role, and a portal client for each of them. */
 const team = async () => {
   const shop = await world.shop()
   const { api } = shop
@@ -61,7 +61,7 @@ const team = async () => {
   return { ...shop, customer, people: of(members), portal: of(sessions.map(({ token }) => world.client({ token }))) }
 }
 
-test('who pays sees and keeps the billing details; a plain member sees whom they belong to and no more', async () => {
+test('payers see and edit billing details, and a plain member sees only which customer they belong to', async () => {
   const { portal, customer, events } = await team()
   for (const role of ['owner', 'billing_manager'] as const)
     expect(await portal[role].call(getPortalCustomer, {})).toMatchObject({
@@ -101,7 +101,7 @@ test('who pays sees and keeps the billing details; a plain member sees whom they
   expect((await portal.owner.call(listPortalPaymentMethods, {})).items).toEqual([])
 })
 
-test('a plain member is refused every operation of the team, and never sees a colleague, what is paid, or an address', async () => {
+test('a plain member is refused every team operation and never sees colleagues, payments or addresses', async () => {
   const { portal, people, customer } = await team()
   const own = new Set([
     'customer_portal:customers:get',
@@ -113,7 +113,7 @@ test('a plain member is refused every operation of the team, and never sees a co
     'customer_portal:downloadables:list',
     'customer_portal:license_keys:list',
   ])
-  // Everybody has things of their own; a colleague's is as absent as none.
+  // These operations are allowed for a member's own records. A colleague's record gets 404, like an unknown one.
   const ofOthers = new Set([
     'customer_portal:benefit-grants:get',
     'customer_portal:benefit-grants:update',
@@ -153,7 +153,7 @@ test('a plain member is refused every operation of the team, and never sees a co
   expect(await portal.member.call(getPortalUser, {})).toMatchObject({ name: 'Paula', email: 'plain@people.test', customer_id: customer.id })
 })
 
-test('owners and billing managers manage the team, within bounds', async () => {
+test('owners and billing managers manage the team within their permissions', async () => {
   const { portal, people, events } = await team()
   for (const role of ['owner', 'billing_manager'] as const)
     expect((await portal[role].call(listPortalMembers, { query: { limit: '2' } })).pagination).toMatchObject({ total_count: 3, max_page: 2 })
@@ -177,7 +177,7 @@ test('owners and billing managers manage the team, within bounds', async () => {
   expect(await drop('owner', added.id)).toBe(204)
   expect(await drop('owner', added.id)).toBe(404)
   expect(await change('owner', people.member.id, { role: 'owner' })).toMatchObject({ status: 200, body: { role: 'owner' } })
-  // The one who handed over has lost the right with it, in the same session.
+  // After the transfer, the previous owner's existing session no longer has the permission.
   expect(await change('owner', people.billing_manager.id, { role: 'owner' })).toMatchObject({ status: 403 })
   expect(await portal.owner.call(getPortalUser, {})).toMatchObject({ role: 'billing_manager' })
   const other = await team()
@@ -187,7 +187,7 @@ test('owners and billing managers manage the team, within bounds', async () => {
   }
 })
 
-test('a customer that is one person has no team; a session without a member manages none', async () => {
+test('an individual customer has no team, and a session without a member cannot manage one', async () => {
   const { api, phase } = await world.shop()
   const solo = await api.call(createCustomer, { body: { email: 'solo@people.test' } })
   const portal = world.client({ token: (await api.call(createCustomerSession, { body: { customer_id: solo.id } })).token })
@@ -199,7 +199,7 @@ test('a customer that is one person has no team; a session without a member mana
   expect(await legacy.call(getPortalCustomer, {})).toMatchObject({ email: 'solo@people.test' })
 })
 
-test('a role that is taken away is gone with the next request', async () => {
+test('a change of a member’s role and a deletion of the member take effect with the next request of an existing session', async () => {
   const { api, portal, people, customer } = await team()
   await api.call(updateMember, { params: { id: customer.id, member_id: people.billing_manager.id }, body: { role: 'member' } })
   expect((await portal.billing_manager.send(listPortalMembers, {})).status).toBe(403)
@@ -216,7 +216,7 @@ const allowChange = (shop: Awaited<ReturnType<typeof team>>) =>
   })
 const tokenIn = (text: string) => /token=(\S+)/.exec(text)![1]!
 
-test('the address changes when its new owner says so, once, and the old one is told', async () => {
+test('changes the customer’s email address once, after the link sent to the new address is opened, and notifies the old address', async () => {
   const shop = await team()
   const { api, portal, customer, events } = shop
   const wish = { body: { email: 'fresh@people.test' } }
@@ -233,7 +233,7 @@ test('the address changes when its new owner says so, once, and the old one is t
   const tries = await Promise.all(Array.from({ length: 4 }, () => open.send(verifyEmailUpdate, { body: { token } })))
   expect(tries.map(({ status }) => status).toSorted((a, b) => a - b)).toEqual([200, 401, 401, 401])
   const { body } = tries.find(({ status }) => status === 200)!
-  // The team's address is nobody's own: whoever reads it has proved no more than that.
+  // No member has the new address of the team. The link proves only access to the mailbox, so no session is opened.
   expect(body.token).toBe('')
   expect(await api.call(getCustomer, { params: { id: customer.id } })).toMatchObject({ email: 'fresh@people.test', email_verified: true })
   expect((await world.mail.next('billing@people.test')).subject).toContain('was changed')
@@ -241,7 +241,7 @@ test('the address changes when its new owner says so, once, and the old one is t
   expect((await events('customer.updated')).map(({ data }) => data.email)).toEqual(['fresh@people.test'])
 })
 
-test('a person’s own address changes with the customer’s; a link runs out, and ends with the right to ask', async () => {
+test('an address change also applies to an individual’s owner, and its link is rejected after an hour or if the requester lost permission', async () => {
   const shop = await team()
   const { api, portal, customer, people } = shop
   await allowChange(shop)
@@ -263,7 +263,7 @@ test('a person’s own address changes with the customer’s; a link runs out, a
   expect((await world.client().send(verifyEmailUpdate, { body: { token: late } })).status).toBe(401)
 })
 
-test('a link ends with what it was asked by: a session that leaks, an address that changes, a seller who says no, a customer who goes', async () => {
+test('rejects an address change link after a leaked session, another address change, a setting that forbids changes, or a deleted customer', async () => {
   const shop = await team()
   const { api, organization } = shop
   await allowChange(shop)
@@ -299,7 +299,7 @@ test('a link ends with what it was asked by: a session that leaks, an address th
   await dead(refused.token)
 })
 
-test('nobody sends mail to whom they like without end', async () => {
+test('limits the number of requested email address changes per customer and hour', async () => {
   const shop = await team()
   await allowChange(shop)
   for (let round = 0; round < 5; round++) await shop.portal.owner.call(requestEmailUpdate, { body: { email: `target-${round}@people.test` } })
@@ -307,7 +307,7 @@ test('nobody sends mail to whom they like without end', async () => {
   expect([answer.status, answer.headers.get('retry-after')]).toEqual([429, '3600'])
 })
 
-test('whether an address is taken shows only to its owner', async () => {
+test('a request for a new email address does not reveal whether it is taken, and only the mailed link does', async () => {
   const shop = await team()
   const { api, portal } = shop
   await allowChange(shop)
@@ -330,7 +330,7 @@ test('whether an address is taken shows only to its owner', async () => {
   expect(await world.client().send(verifyEmailUpdate, { body: { token } })).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'token'] }] } })
 })
 
-test('anybody sees a seller and what is on sale, by its slug', async () => {
+test('shows a seller and its public products by slug, without authentication', async () => {
   const { api, organization } = await world.shop()
   const price = [{ amount_type: 'fixed' as const, price_amount: 1000 }]
   const shown = await api.call(createProduct, { body: { name: 'Public', prices: price } })
@@ -345,7 +345,7 @@ test('anybody sees a seller and what is on sale, by its slug', async () => {
   expect((await open.send(getPortalOrganization, { params: { slug: organization.slug } })).status).toBe(404)
 })
 
-test('the portal answers the pages of any site, without their cookies', async () => {
+test('the portal allows cross-origin requests from any site, without credentials', async () => {
   const answer = await exchange(world.port, 'GET', '/v1/customer-portal/customers/me', { origin: 'https://shop.test' })
   expect([answer.status, answer.headers.get('access-control-allow-origin'), answer.headers.get('access-control-allow-credentials')]).toEqual([401, '*', null])
 })

@@ -1,8 +1,8 @@
 import { sql } from 'kysely'
-import type { Reach } from '../../../kernel/actors.ts'
-import { withinReach } from '../../../platform/postgres/parts.sql.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
+import { inScope } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
-import { exists } from '../customers/customers.sql.ts'
+import { exists } from '../records/customer-rows.sql.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
@@ -14,8 +14,6 @@ declare module '../../../platform/postgres/postgres.ts' {
       created_at: Date
       expires_at: Date
       hash: string | null
-      tries_left: number
-      requests: number
     }
   }
 }
@@ -28,7 +26,7 @@ export interface SessionRow {
   created_at: Date
   expires_at: Date
   return_url: string | null
-  /** It came of an address that was only typed. */
+  /** True if the session's address was only typed, not verified. */
   unproved: boolean
 }
 
@@ -43,7 +41,7 @@ export const deleteSession = async (tx: Tx, organization_id: string, id: string)
   await tx.q.deleteFrom('customer_sessions').where('organization_id', '=', organization_id).where('id', '=', id).execute()
 }
 
-/** Removes the sessions of a customer that came of an address that was only typed. */
+/** Deletes a customer's sessions that were opened with a typed, unverified address. Returns their ids. */
 export const deleteUnproved = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }): Promise<string[]> => {
   const gone = await tx.q
     .deleteFrom('customer_sessions')
@@ -55,7 +53,7 @@ export const deleteUnproved = async (tx: Tx, { organization_id, id }: { organiza
   return gone.map((session) => session.id)
 }
 
-/** Whom to tell that a session of theirs has leaked. */
+/** Returns the person and the seller of a session, for the mail about its leak. */
 export const holderOf = (db: Db, organization_id: string, session_id: string) =>
   db.q
     .selectFrom('customer_sessions as s')
@@ -74,11 +72,11 @@ export interface Match {
   readonly email: string
 }
 
-/** Everyone in an organization who signs in with this address: members, or the customers themselves before the member model. */
-export const findMatches = async (db: Db, reach: Reach, organization_id: string, email: string): Promise<Match[]> => {
+/** Returns the accounts that can sign in with this email address: members in phase 2, and customers before phase 2. */
+export const findMatches = async (db: Db, scope: TenantScope, organization_id: string, email: string): Promise<Match[]> => {
   const wanted = email.toLowerCase()
-  const living = db.q.selectFrom('customers').select(['id', 'name', 'email']).where('organization_id', '=', withinReach(reach)).where(exists(reach))
-  if (reach.phases.get(organization_id) !== 'phase2') {
+  const living = db.q.selectFrom('customers').select(['id', 'name', 'email']).where('organization_id', '=', inScope(scope)).where(exists(scope))
+  if (scope.phases.get(organization_id) !== 'phase2') {
     const found = await living
       .where('organization_id', '=', organization_id)
       .where(sql`lower(email)`, '=', wanted)
@@ -110,33 +108,10 @@ export const setCodeHash = async (tx: Tx, organization_id: string, id: string, h
   await tx.q.updateTable('customer_session_codes').set({ hash }).where('organization_id', '=', organization_id).where('id', '=', id).execute()
 }
 
-/** Spends one try on the code of this organization and address, whoever asks and whether or not one was mailed: tries run out however many guess at once, and a known address costs no more time than an unknown one. */
-export const spendTry = (tx: Tx, organization_id: string, email: string, now: Date) =>
-  tx.q
-    .updateTable('customer_session_codes')
-    .set((row) => ({ tries_left: row('tries_left', '-', 1) }))
-    .where('organization_id', '=', organization_id)
-    .where(sql`lower(email)`, '=', email.toLowerCase())
-    .where('tries_left', '>', 0)
-    .where('expires_at', '>', now)
-    .returning(['id', 'hash'])
-    .executeTakeFirst()
-
-/** The code was right and its owner has something to choose: the try did not count. */
-export const returnTry = async (tx: Tx, organization_id: string, id: string): Promise<void> => {
-  await tx.q
-    .updateTable('customer_session_codes')
-    .set((row) => ({ tries_left: row('tries_left', '+', 1) }))
-    .where('organization_id', '=', organization_id)
-    .where('id', '=', id)
-    .execute()
-}
-
-export const deleteCode = async (tx: Tx, organization_id: string, id: string): Promise<void> => {
-  await tx.q.deleteFrom('customer_session_codes').where('organization_id', '=', organization_id).where('id', '=', id).execute()
-}
-
-/** Removes what has run out, at most so many of each, and hands back what its secrets opened. */
+/**
+ * Deletes expired codes, up to `most` expired sessions and up to `most` expired address changes. The caller must delete
+ * the credentials of the returned ids.
+ */
 export const deleteExpired = async (tx: Tx, now: Date, most: number): Promise<string[]> => {
   const ended = async (table: 'customer_sessions' | 'customer_email_changes', before: Date) => {
     const { rows } = await sql<{ id: string }>`
@@ -144,12 +119,12 @@ export const deleteExpired = async (tx: Tx, now: Date, most: number): Promise<st
       returning id`.execute(tx.q)
     return rows.map(({ id }) => id)
   }
-  // Kept for an hour after it was first asked for: the row also counts how often.
+  // Codes are kept for an hour after the request, because the rate limit counts the rows of the last hour.
   await tx.q
     .deleteFrom('customer_session_codes')
     .where('expires_at', '<=', now)
     .where('created_at', '<=', new Date(now.getTime() - 3_600_000))
     .execute()
-  // A change is kept for a day more: whoever had the address before must be told, also when the mail is late.
+  // Address changes are kept one more day, so that the previous address is notified even if the mail is late.
   return [...(await ended('customer_sessions', now)), ...(await ended('customer_email_changes', new Date(now.getTime() - 86_400_000)))]
 }

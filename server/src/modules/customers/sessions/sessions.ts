@@ -1,20 +1,35 @@
 import { CustomerSessionCodeInvalidOrExpired, InvalidRequest, ResourceNotFound, Unauthorized, type CustomerSessionCreate, type Invalid } from '@bursar/contract'
 import type { z } from 'zod'
-import { phaseOf, within, type MemberPhase, type Reach } from '../../../kernel/actors.ts'
+import { phaseOf, within, type MemberPhase, type TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
-import { newCode, newToken, sameText, Secret, type TokenKind } from '../../../kernel/secrets.ts'
-import { hours, later, minutes } from '../../../platform/clock.ts'
+import { newCode, newToken, Secret, type TokenKind } from '../../../kernel/secrets.ts'
+import { hours, later } from '../../../platform/clock.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
-import { replaceCode } from '../../../platform/postgres/codes.sql.ts'
+import { deleteUsedCodes, type Mailbox } from '../../../platform/postgres/codes.sql.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means, Platform } from '../../handlers.ts'
-import { addCredential, forgetSubjects, InvalidToken, resolve, takeSubject } from '../../identity/index.ts'
-import { findSeller } from '../../organizations/index.ts'
-import { lockCustomers, type CustomerRow, type Marked } from '../customers/customers.sql.ts'
-import { change, find as findCustomer, withdrawEmailChange } from '../customers/customers.ts'
-import { findMember, findOwner, type MemberRow } from '../members/members.sql.ts'
+import type { Deps, Platform } from '../../handlers.ts'
 import {
-  deleteCode,
+  addCredential,
+  codeBrowserOf,
+  forgetSubjects,
+  InvalidToken,
+  keepCodeBrowser,
+  matchCode,
+  originOf,
+  recogniseBrowser,
+  requestMailedCode,
+  resolve,
+  takeSubject,
+  type Caller,
+} from '../../identity/index.ts'
+import { findSeller } from '../../organizations/index.ts'
+import { lockCustomers } from '../records/customers.sql.ts'
+import { type CustomerRow, type Marked } from '../records/customer-rows.sql.ts'
+import { changeCustomer, withdrawEmailChange } from '../customers/customers.ts'
+import { findCustomer } from '../records/customers.ts'
+import { findMember, findOwnerOf } from '../records/members.sql.ts'
+import type { MemberRow } from '../records/member-rows.sql.ts'
+import {
   deleteExpired,
   deleteSession,
   deleteUnproved,
@@ -23,16 +38,11 @@ import {
   findSession,
   holderOf,
   insertSession,
-  returnTry,
   setCodeHash,
-  spendTry,
   type SessionRow,
 } from './sessions.sql.ts'
 
 const sessionLife = 1 * hours
-const codeLife = 15 * minutes
-const tries = 5
-const codesPerHour = 10
 const atOnce = 1000
 
 export interface Opened {
@@ -40,8 +50,8 @@ export interface Opened {
   readonly token: Secret
 }
 
-/** Opens a session for one member, or for the customer itself where there is no member model. Only the secret's hash is kept. */
-export const open = async (
+/** Opens a portal session for a member, or for the customer itself if `member_id` is null. Stores only the hash of the token. */
+export const openCustomerSession = async (
   tx: Tx,
   platform: Platform,
   whose: Pick<SessionRow, 'organization_id' | 'customer_id' | 'member_id'>,
@@ -71,33 +81,37 @@ const issue = async (tx: Tx, platform: Platform, session: SessionRow, kind: Toke
   return secret
 }
 
-/** A session for whom the merchant names: a member of the customer, or where none is named, the one person it can only mean. */
-export const create = async (
+/**
+ * Creates a session for the member that the seller names. If the seller names none, the phase decides. Before phase 2,
+ * the session belongs to the customer itself. In phase 2, it belongs to the owner of an individual customer. For a team
+ * in phase 2, a member is required.
+ */
+export const createCustomerSession = async (
   tx: Tx,
-  reach: Reach,
+  scope: TenantScope,
   platform: Platform,
   body: z.output<typeof CustomerSessionCreate>,
 ): Promise<Opened & { customer: CustomerRow; code: Secret }> => {
-  const customer = await chooseCustomer(tx, reach, body)
-  const member = await chooseMember(tx, customer, phaseOf(reach, customer.organization_id), body)
-  if (!member && (customer.type === 'team' || customer.buys_seats)) reach.notice?.(customer.organization_id, 'session_without_member')
+  const customer = await chooseCustomer(tx, scope, body)
+  const member = await chooseMember(tx, customer, phaseOf(scope, customer.organization_id), body)
+  if (!member && (customer.type === 'team' || customer.buys_seats)) scope.notice?.(customer.organization_id, 'session_without_member')
   const whose = { organization_id: customer.organization_id, customer_id: customer.id, member_id: member?.id ?? null }
-  const { session, token } = await open(tx, platform, whose, { return_url: body.return_url ?? null })
+  const { session, token } = await openCustomerSession(tx, platform, whose, { return_url: body.return_url ?? null })
   return { session, token, customer, code: await issue(tx, platform, session, 'portal_code') }
 }
 
-type Wish = z.output<typeof CustomerSessionCreate>
+type SessionRequest = z.output<typeof CustomerSessionCreate>
 
-const chooseCustomer = async (tx: Tx, reach: Reach, body: Wish): Promise<CustomerRow & Marked> => {
+const chooseCustomer = async (tx: Tx, scope: TenantScope, body: SessionRequest): Promise<CustomerRow & Marked> => {
   const external = body.external_customer_id ?? body.customer_external_id
   if (!body.customer_id && !external)
-    throw new InvalidRequest({ loc: ['body', 'customer_id'], msg: 'Say whose session it is: give customer_id or external_customer_id.', type: 'missing' })
+    throw new InvalidRequest({ loc: ['body', 'customer_id'], msg: 'Give customer_id or external_customer_id.', type: 'missing' })
   const other = body.external_customer_id ? 'external_customer_id' : 'customer_external_id'
   const field = body.customer_id ? 'customer_id' : other
   try {
-    const customer = await findCustomer(tx, reach, body.customer_id ? { id: body.customer_id } : { external_id: external! }, 'customers:manage')
+    const customer = await findCustomer(tx, scope, body.customer_id ? { id: body.customer_id } : { external_id: external! }, 'customers:manage')
     if (external && customer.external_id !== external)
-      throw new InvalidRequest(problem(other, 'This is not the external id of the customer that customer_id names: give one of them.', external))
+      throw new InvalidRequest(problem(other, 'customer_id and external_customer_id belong to different customers. Give one of them.', external))
     return customer
   } catch (error) {
     if (!(error instanceof ResourceNotFound)) throw error
@@ -105,9 +119,14 @@ const chooseCustomer = async (tx: Tx, reach: Reach, body: Wish): Promise<Custome
   }
 }
 
-const chooseMember = async (tx: Tx, customer: CustomerRow, phase: MemberPhase, { member_id, external_member_id }: Wish): Promise<MemberRow | undefined> => {
+const chooseMember = async (
+  tx: Tx,
+  customer: CustomerRow,
+  phase: MemberPhase,
+  { member_id, external_member_id }: SessionRequest,
+): Promise<MemberRow | undefined> => {
   if (member_id && external_member_id)
-    throw new InvalidRequest(problem('external_member_id', 'Name the member once: by member_id or by external_member_id, not both.', external_member_id))
+    throw new InvalidRequest(problem('external_member_id', 'Received member_id and external_member_id. Give only one of them.', external_member_id))
   const naming = member_id ? { id: member_id } : external_member_id ? { external_id: external_member_id } : undefined
   if (naming) {
     const member = await findMember(tx, customer, naming)
@@ -118,18 +137,18 @@ const chooseMember = async (tx: Tx, customer: CustomerRow, phase: MemberPhase, {
   if (customer.type === 'team')
     throw new InvalidRequest({
       loc: ['body', 'member_id'],
-      msg: 'This customer is a team: say which member the session is for, by member_id or external_member_id.',
+      msg: 'This customer is a team. Choose a member by member_id or external_member_id.',
       type: 'missing',
     })
-  const owner = await findOwner(tx, customer)
-  // Gone while we looked: a living customer has an owner.
+  const owner = await findOwnerOf(tx, customer)
+  // An existing customer always has an owner. Without one, the customer was deleted meanwhile.
   if (!owner) throw new InvalidRequest(problem('customer_id', 'There is no such customer.', customer.id))
   return owner
 }
 
 const problem = (field: string, msg: string, input: unknown): Invalid => ({ loc: ['body', field], msg, type: 'value_error', input })
 
-/** The code of a portal address opens its session once: taking it decides between two at once. */
+/** Exchanges a portal code for its session. A code works once: it is deleted atomically, so only one concurrent request succeeds. */
 export const exchange = async (tx: Tx, platform: Platform, code: string): Promise<Opened> => {
   const subject = await takeSubject(tx, platform.hasher, new Secret(code), 'portal_code')
   const session = subject?.organization_id ? await findSession(tx, subject.organization_id, subject.subject_id) : undefined
@@ -145,29 +164,35 @@ export const exchange = async (tx: Tx, platform: Platform, code: string): Promis
   return { session, token }
 }
 
-/** Ends a session with every secret that opens it. */
-export const end = async (tx: Tx, organization_id: string, session_id: string): Promise<void> => {
+/** Ends a session and deletes all its credentials. */
+export const endCustomerSession = async (tx: Tx, organization_id: string, session_id: string): Promise<void> => {
   await forgetSubjects(tx, [session_id])
   await deleteSession(tx, organization_id, session_id)
 }
 
-/** Whoever has only typed an address sees no more of its owner as soon as anybody else comes with it: that may be its owner. */
+/** Ends the customer's sessions whose address is not verified. Called when another person uses the address, who may be its owner. */
 export const endUnproved = async (tx: Tx, customer: Pick<CustomerRow, 'organization_id' | 'id'>): Promise<void> =>
   forgetSubjects(tx, await deleteUnproved(tx, customer))
 
-/** Asks for a code. What happens is the same for every address; whether mail goes out is decided later. */
-export const requestCode = async (tx: Tx, organization_id: string, email: string): Promise<void> => {
-  if (!(await findSeller(tx, { id: organization_id }))) return
-  const wall = tx.clock.wall()
-  const code = { organization_id, id: newId(wall), email, created_at: wall, expires_at: later(wall, codeLife), tries_left: tries }
-  // Ten codes an hour, five tries each: nobody's mailbox is flooded, and nobody guesses a code that way.
-  if (await replaceCode(tx, 'customer_session_codes', code, codesPerHour))
-    await enqueue(tx, 'mail.customer_session_code', { organization_id, code_id: code.id })
+const mailboxOf = (organization_id: string, email: string): Mailbox => ({ table: 'customer_session_codes', organization_id, email })
+
+/**
+ * Requests a sign-in code. The response does not reveal whether the email address is known or rate limited. The mail job
+ * decides whether mail is sent. Returns the cookie that binds the code to the requesting browser.
+ */
+export const requestCode = async (tx: Tx, platform: Platform, caller: Caller, { organization_id, email }: { organization_id: string; email: string }) => {
+  const browser = codeBrowserOf(platform, caller)
+  if (await findSeller(tx, { id: organization_id })) {
+    const mailbox = mailboxOf(organization_id, email)
+    const code_id = await requestMailedCode(tx, mailbox, originOf(platform, mailbox, caller, browser), email)
+    if (code_id !== null) await enqueue(tx, 'mail.customer_session_code', { organization_id, code_id })
+  }
+  return keepCodeBrowser(platform, browser)
 }
 
-/** Makes the code, keeps its hash, and mails it to the address as we know it, if anyone here has it. */
+/** Creates a sign-in code, stores its hash and mails the code. Does nothing if no customer or member has the email address. */
 export const mailCode = async (
-  { db, transact, gateways, platform }: Means,
+  { db, transact, gateways, platform }: Deps,
   { organization_id, code_id }: { organization_id: string; code_id: string },
 ): Promise<void> => {
   const request = await findCode(db, organization_id, code_id)
@@ -180,52 +205,55 @@ export const mailCode = async (
   await gateways.mail.send({
     to: match.email,
     subject: `Your code for ${organization.name}`,
-    text: `${code.reveal()} is your code to open your account with ${organization.name}.\n\nIt works once, for 15 minutes. If you did not ask for it, you can ignore this message.`,
+    text: `${code.reveal()} is your code to open your account with ${organization.name}.\n\nThe code works once, for 15 minutes. If you did not ask for it, you can ignore this message.`,
   })
 }
 
-export type Authenticated = { readonly opened: Opened } | { readonly choices: readonly { id: string; name: string | null }[] }
+export type Authenticated = { readonly opened: Opened; readonly recognised: string } | { readonly choices: readonly { id: string; name: string | null }[] }
 
 /**
- * Trades a code for a session. Each attempt costs one of five tries before the code is looked at; only who has proved
- * to own the address learns which customers it belongs to. Null: refused, and the try is spent.
+ * Exchanges a sign-in code for a session. Only a correct code reveals which customers have the email address. Returns
+ * null if the code is wrong or expired. A wrong code counts as an attempt.
  */
 export const authenticate = async (
   tx: Tx,
   platform: Platform,
+  caller: Caller,
   wish: { organization_id: string; email: string; code: Secret; customer_id?: string | null | undefined },
 ): Promise<Authenticated | null> => {
   const { organization_id, email } = wish
-  const request = await spendTry(tx, organization_id, email, tx.clock.wall())
-  if (!request || !platform.hasher.candidates(bound(request.id, wish.code)).some((hash) => sameText(hash, request.hash ?? ''))) return null
+  const mailbox = mailboxOf(organization_id, email)
+  const origin = originOf(platform, mailbox, caller)
+  const matched = await matchCode(tx, platform, mailbox, origin, (id) => bound(id, wish.code))
+  if (!matched) return null
   const organization = await findSeller(tx, { id: organization_id })
   if (!organization) return null
-  const reach = within(organization_id, 'portal', organization.member_phase)
-  const matches = await findMatches(tx, reach, organization_id, email)
+  const scope = within(organization_id, 'portal', organization.member_phase)
+  const matches = await findMatches(tx, scope, organization_id, email)
   if (matches.length === 0) return null
   if (matches.length > 1 && !wish.customer_id) {
-    await returnTry(tx, organization_id, request.id)
+    await matched.returnTry()
     return { choices: matches.map(({ customer_id, name }) => ({ id: customer_id, name })) }
   }
   const match = wish.customer_id ? matches.find(({ customer_id }) => customer_id === wish.customer_id) : matches[0]
-  if (!match) throw new InvalidRequest(problem('customer_id', 'This address does not belong to such a customer.', wish.customer_id))
-  await deleteCode(tx, organization_id, request.id)
-  const [customer] = await lockCustomers(tx, reach, { id: match.customer_id })
+  if (!match) throw new InvalidRequest(problem('customer_id', 'No customer with this id has this address.', wish.customer_id))
+  await deleteUsedCodes(tx, mailbox, origin, matched.id)
+  const [customer] = await lockCustomers(tx, scope, { id: match.customer_id })
   if (!customer) return null
-  if (customer.email?.toLowerCase() === email.toLowerCase()) await change(tx, reach, customer, { email_verified: true })
+  if (customer.email?.toLowerCase() === email.toLowerCase()) await changeCustomer(tx, scope, customer, { email_verified: true })
   await endUnproved(tx, customer)
-  return { opened: await open(tx, platform, { organization_id, ...match }) }
+  return { opened: await openCustomerSession(tx, platform, { organization_id, ...match }), recognised: recogniseBrowser(platform, mailbox, caller) }
 }
 
-/** The customer of a portal session, held. It needs no permission of the organization's: it is its own. */
-export const holdOwn = async (tx: Tx, reach: Reach, id: string): Promise<Locked<CustomerRow>> => {
-  const [customer] = await lockCustomers(tx, reach, { id })
+/** Locks the customer of a portal session. Checks no permission of the organization, because the session itself authorizes access. */
+export const holdOwn = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<CustomerRow>> => {
+  const [customer] = await lockCustomers(tx, scope, { id })
   if (!customer) throw new Unauthorized('This session has ended.')
   return customer
 }
 
-/** Removes sessions, codes and wishes that have run out, so that nothing expired is kept. */
-export const purge = async ({ transact, platform }: Means): Promise<void> => {
+/** Deletes expired sessions, codes and address changes. */
+export const purge = async ({ transact, platform }: Deps): Promise<void> => {
   for (;;) {
     const ended = await transact(async (tx) => {
       const ids = await deleteExpired(tx, platform.clock.wall(), atOnce)
@@ -236,21 +264,21 @@ export const purge = async ({ transact, platform }: Means): Promise<void> => {
   }
 }
 
-/** Whoever holds the session is told that it leaked and has ended; what was asked for with it is withdrawn. */
+/** Notifies the person whose session token leaked. Closes an open request to change the email address. */
 export const mailLeak = async (
-  { db, transact, gateways }: Means,
+  { db, transact, gateways }: Deps,
   { organization_id, session_id }: { organization_id: string; session_id: string },
 ): Promise<void> => {
   const holder = await holderOf(db, organization_id, session_id)
-  // Whoever had the session may have asked for another address with it.
+  // The leaked session may have been used to request a change of the email address.
   if (holder) await transact((tx) => withdrawEmailChange(tx, { organization_id, id: holder.customer_id }))
   if (holder?.email)
     await gateways.mail.send({
       to: holder.email,
       subject: `Your session with ${holder.organization_name} was ended`,
-      text: `A link or token that opens your account with ${holder.organization_name} was found in a public place, and has been ended.\n\nNothing else has changed. Sign in again when you need to.`,
+      text: `A link or token that opens your account with ${holder.organization_name} was found in a public place. We have ended the session.\n\nNothing else has changed. Sign in again when you need to.`,
     })
 }
 
-/** The code counts only together with the request it was made for. */
+/** Returns the text to hash for a sign-in code. The text contains the request id, so the hash is valid for that request only. */
 const bound = (id: string, code: Secret) => new Secret(`portal:${id}:${code.reveal()}`)

@@ -1,25 +1,25 @@
 import { advanceTestClock, createTestClock, getTestClock, listTestClocks, paginate } from '@bursar/contract'
 import { read, write } from '../../handlers.ts'
 import { confine } from '../../organizations/index.ts'
-import { listClocks } from './test-clocks.sql.ts'
-import { advance, create, find, present, refuseOutside } from './test-clocks.ts'
+import { listClocks } from '../records/test-clocks.sql.ts'
+import * as testClocks from './test-clocks.ts'
 
 export const operations = [
-  read(listTestClocks, async (db, { reach, query, platform }) => {
-    refuseOutside(platform.config)
-    const { items, total, next_cursor } = await listClocks(db, confine(reach, 'customers:read'), query)
-    return paginate(query, items.map(present), total, next_cursor)
+  read(listTestClocks, async (db, { scope, query, platform }) => {
+    testClocks.refuseOutside(platform.config)
+    const { items, total, next_cursor } = await listClocks(db, confine(scope, 'customers:read'), query)
+    return paginate(query, items.map(testClocks.presentTestClock), total, next_cursor)
   }),
-  write(createTestClock, async (tx, { reach, body, platform }) => {
-    refuseOutside(platform.config)
-    return present(await create(tx, reach, body))
+  write(createTestClock, async (tx, { scope, body, platform }) => {
+    testClocks.refuseOutside(platform.config)
+    return testClocks.presentTestClock(await testClocks.createTestClock(tx, scope, body))
   }),
-  read(getTestClock, async (db, { reach, params, platform }) => {
-    refuseOutside(platform.config)
-    return present(await find(db, reach, params.id))
+  read(getTestClock, async (db, { scope, params, platform }) => {
+    testClocks.refuseOutside(platform.config)
+    return testClocks.presentTestClock(await testClocks.requireTestClock(db, scope, params.id))
   }),
-  write(advanceTestClock, async (tx, { reach, params, body, platform }) => {
-    refuseOutside(platform.config)
-    return present(await advance(tx, reach, params.id, body))
+  write(advanceTestClock, async (tx, { scope, params, body, platform }) => {
+    testClocks.refuseOutside(platform.config)
+    return testClocks.presentTestClock(await testClocks.advance(tx, scope, params.id, body))
   }),
 ]

@@ -25,7 +25,7 @@ import {
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readBooks } from '../../../../test/harness/books.ts'
 import { openTravels } from '../../../../test/harness/clocks.ts'
-import { Died, openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { Died, openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { days, hours, later } from '../../../platform/clock.ts'
@@ -52,7 +52,7 @@ const ascending = (dates: readonly string[]) => dates.toSorted((a, b) => (a < b 
 let serial = 0
 const start = '2026-01-31T10:00:00.000Z'
 
-/** A shop that sells a plan by the month, and people on clocks who buy it. */
+/** A shop with a monthly plan, and customers on test clocks who buy it. */
 const open = async (more: Record<string, unknown> = {}) => {
   const shop = await world.shop()
   const { api } = shop
@@ -85,7 +85,7 @@ const open = async (more: Record<string, unknown> = {}) => {
     ordersOf: async (customer_id: string) => (await api.call(listOrders, { query: { customer_id: [customer_id], limit: 100 } })).items,
     paymentsOf: async (customer_id: string) => (await api.call(listPayments, { query: { customer_id: [customer_id], limit: 100 } })).items,
     subscriptionOf: async (customer_id: string) => (await api.call(listSubscriptions, { query: { customer_id: [customer_id] } })).items[0]!,
-    /** What was told about a customer, and when it says that it happened. */
+    /** Returns the events about a customer with their timestamps. */
     toldOf: async (customer_id: string) => {
       const { rows } = await world.database.owner((owner) =>
         owner.query<{ kind: string; said: string; wall_at: Date }>(
@@ -98,7 +98,7 @@ const open = async (more: Record<string, unknown> = {}) => {
   }
 }
 
-/** The last days of months whose anchor is the 31st, at ten. */
+/** Renewal dates of a subscription that is anchored on the 31st at 10:00. */
 const monthly = [
   '2026-02-28',
   '2026-03-31',
@@ -114,7 +114,7 @@ const monthly = [
   '2027-01-31',
 ].map((day) => `${day}T10:00:00.000Z`)
 
-test('clocks are made, listed, looked at and sent on, forward only and one way at a time', async () => {
+test('creates, lists, reads and advances test clocks, only forward and one advance at a time', async () => {
   const { api, clock } = await open()
   const before = world.clock.wall()
   const present = await api.call(createTestClock, { body: {} })
@@ -132,11 +132,11 @@ test('clocks are made, listed, looked at and sent on, forward only and one way a
   expect(sent).toMatchObject({ now: start, target: plus(start, 1 * days), status: 'advancing' })
   expect(errorOf(await api.send(advanceTestClock, { params, body: { to: plus(start, 2 * days) } }))).toBe('409 ClockAlreadyAdvancing')
   await deployment.sweep()
-  // Nothing was due: it went there in one step.
+  // No work was due, so the clock advanced in one step.
   expect(await api.call(getTestClock, { params })).toMatchObject({ now: plus(start, 1 * days), target: null, status: 'ready' })
 })
 
-test('a clock is nobody else’s, and who may not manage customers may not move it', async () => {
+test('hides test clocks from other sellers, and lets only roles that may manage customers advance them', async () => {
   const { api, clock, organization } = await open()
   const { id } = await clock()
   const stranger = await world.shop()
@@ -161,7 +161,7 @@ test('a clock is nobody else’s, and who may not manage customers may not move 
   expect(await api.call(getTestClock, { params: { id } })).toMatchObject({ status: 'ready', now: start })
 })
 
-test('in production there are no clocks, and nobody lives by one', async () => {
+test('rejects test clocks in production', async () => {
   const production = await openWorld({ environment: 'production' })
   try {
     const { api } = await production.shop()
@@ -179,7 +179,7 @@ test('in production there are no clocks, and nobody lives by one', async () => {
   }
 })
 
-test('a customer lives by its clock from the first day, and so does everything that is written about it', async () => {
+test('a customer on a test clock and all its records and events use the time of that clock', async () => {
   const { api, clock, toldOf } = await open()
   const { id: test_clock_id } = await clock()
   const stranger = await open()
@@ -210,7 +210,7 @@ test('a customer lives by its clock from the first day, and so does everything t
   expect(Math.abs(Date.parse(seen.created_at) - world.clock.wall().getTime())).toBeLessThan(1 * hours)
 })
 
-test('a year on a clock: twelve renewals, each at its own instant, while the wall hardly moves', async () => {
+test('advancing a test clock by a year makes twelve renewals, each dated at its due time, in under a minute of wall-clock time', async () => {
   const { api, clock, customer, buy, ordersOf, paymentsOf, subscriptionOf, toldOf, organization } = await open()
   const { id } = await clock()
   const anna = await customer(id)
@@ -220,7 +220,7 @@ test('a year on a clock: twelve renewals, each at its own instant, while the wal
   expect(await subscriptionOf(anna.id)).toMatchObject({ started_at: start, current_period_start: start, current_period_end: monthly[0]! })
   const arrived = await travel(api, id, '2027-01-31T10:00:00.000Z')
   expect(arrived).toMatchObject({ now: '2027-01-31T10:00:00.000Z', target: null, status: 'ready' })
-  // Beside the time that it took.
+  // The wall clock of the test runs in real time, so the duration of the test is subtracted.
   expect(world.clock.wall().getTime() - wallBefore - (performance.now() - began)).toBeLessThan(60_000)
   const orders = await ordersOf(anna.id)
   expect(ascending(orders.map(({ created_at }) => created_at))).toEqual([start, ...monthly])
@@ -231,12 +231,12 @@ test('a year on a clock: twelve renewals, each at its own instant, while the wal
   const told = await toldOf(anna.id)
   expect(told.filter(({ kind }) => kind === 'order.paid').map(({ said }) => said)).toEqual([start, ...monthly])
   expect(told.filter(({ kind }) => kind === 'subscription.cycled').map(({ said }) => said)).toEqual(monthly)
-  // When it was written down is another matter.
+  // `wall_at` is the real time of the write.
   for (const { wall_at } of told) expect(wall_at.getTime()).toBeGreaterThanOrEqual(wallBefore - 60_000)
   expect(await subscriptionOf(anna.id)).toMatchObject({ status: 'active', current_period_end: '2027-02-28T10:00:00.000Z' })
 })
 
-test('clocks side by side do not disturb each other, nor anybody on the wall', async () => {
+test('test clocks affect neither each other nor customers on the wall clock', async () => {
   const { api, clock, customer, buy, ordersOf, subscriptionOf } = await open()
   const still = await clock()
   const [resting, wall] = [await customer(still.id), await customer(null)]
@@ -256,14 +256,14 @@ test('clocks side by side do not disturb each other, nor anybody on the wall', a
   expect(await ordersOf(resting.id)).toHaveLength(1)
   expect(await ordersOf(wall.id)).toHaveLength(1)
   expect(Date.parse((await subscriptionOf(wall.id)).started_at!)).toBeGreaterThan(later(world.clock.wall(), -1 * hours).getTime())
-  // Long after its period on the wall, and still it rests.
+  // The wall clock is far beyond the period, but this customer's clock stands still.
   world.clock.advance(60 * days)
   await deployment.sweep()
   expect(await ordersOf(resting.id)).toHaveLength(1)
   expect(await ordersOf(wall.id)).toHaveLength(2)
 })
 
-test('a checkout on a clock expires when the clock says so, and only then', async () => {
+test('a checkout of a customer on a test clock expires by that clock, not by the wall clock', async () => {
   const { api, clock, customer, checkout, confirm, toldOf } = await open()
   const { id } = await clock()
   const anna = await customer(id)
@@ -274,7 +274,7 @@ test('a checkout on a clock expires when the clock says so, and only then', asyn
   await deployment.sweep()
   expect((await api.call(getCheckout, { params: { id: made.id } })).status).toBe('open')
   expect((await world.client().call(getClientCheckout, { params })).status).toBe('open')
-  // A payment that fails in between leaves it in its time.
+  // After a failed payment, the checkout still uses the test clock.
   expect(errorOf(await confirm(made.client_secret, 'tok_insufficient_funds'))).toBe('400 PaymentError')
   await deployment.work()
   await travel(api, id, plus(start, 23 * hours))
@@ -286,7 +286,7 @@ test('a checkout on a clock expires when the clock says so, and only then', asyn
   expect(errorOf(await confirm(made.client_secret))).toBe('410 ExpiredCheckoutError')
 })
 
-test('a trial and a discount count by the clock', async () => {
+test('trials and discounts of a customer on a test clock end by that clock', async () => {
   const { api, clock, customer, buy, ordersOf, subscriptionOf, checkout } = await open({ trial_interval: 'day', trial_interval_count: 10 })
   const { id } = await clock()
   const early = await api.call(createDiscount, {
@@ -299,7 +299,7 @@ test('a trial and a discount count by the clock', async () => {
   await travel(api, id, plus(start, 11 * days))
   const [renewal] = (await ordersOf(anna.id)).filter(({ billing_reason }) => billing_reason === 'subscription_cycle')
   expect(renewal).toMatchObject({ created_at: plus(start, 10 * days), net_amount: 1450, status: 'paid' })
-  // On the wall it was over long ago; here it ended six days ago.
+  // On the wall clock the discount ended long ago. On this clock it ended six days ago.
   const late = await customer(id)
   const refused = await api.send(createCheckout, {
     body: { products: [(await subscriptionOf(anna.id)).product_id], customer_id: late.id, discount_id: early.id },
@@ -307,7 +307,7 @@ test('a trial and a discount count by the clock', async () => {
   expect(locs(refused)).toEqual(['body.discount_id'])
 })
 
-test('refunds and corrections of an order are dated by the clock of who bought', async () => {
+test('refunds and updates of an order are dated by the buyer’s test clock', async () => {
   const { api, clock, customer, buy, ordersOf, toldOf } = await open()
   const { id } = await clock()
   const anna = await customer(id)
@@ -323,7 +323,7 @@ test('refunds and corrections of an order are dated by the clock of who bought',
   expect(told.map(({ said }) => said)).toEqual(Array(3).fill(moment))
 })
 
-test('a purchase by address puts what is bought on the clock of whoever has that address', async () => {
+test('a purchase with a typed email address uses the test clock of the customer with that address', async () => {
   const { api, clock, customer, plan, confirm, subscriptionOf, ordersOf } = await open()
   const { id } = await clock()
   const anna = await customer(id)
@@ -334,13 +334,13 @@ test('a purchase by address puts what is bought on the clock of whoever has that
   expect((await ordersOf(anna.id))[0]!.created_at).toEqual(start)
 })
 
-test('a clock stands still while a purchase is not fulfilled and while money is on its way', async () => {
+test('a test clock does not advance while a purchase is not fulfilled or a payment is pending', async () => {
   const { api, clock, customer, checkout, confirm, ordersOf, subscriptionOf } = await open()
   const { id } = await clock()
   const anna = await customer(id)
   const made = await checkout(anna.id)
   expect((await confirm(made.client_secret)).status).toBe(200)
-  // Paid, and nobody has given them anything yet.
+  // The checkout is paid, but its job has not fulfilled it yet.
   await api.call(advanceTestClock, { params: { id }, body: { to: monthly[0]! } })
   await deployment.sweep()
   expect(await api.call(getTestClock, { params: { id } })).toMatchObject({ now: start, status: 'advancing' })
@@ -349,7 +349,7 @@ test('a clock stands still while a purchase is not fulfilled and while money is 
   world.clock.advance(1000)
   await deployment.sweep()
   expect(await api.call(getTestClock, { params: { id } })).toMatchObject({ now: monthly[0]!, status: 'ready' })
-  // A bank that takes a minute for every renewal: the clock waits for it each time.
+  // With this card, every payment is pending for a minute, and the test clock waits for each of them.
   const slow = await customer((await clock()).id)
   const { clock_id } = (await world.database.owner((owner) => owner.query<{ clock_id: string }>('select clock_id from customers where id = $1', [slow.id])))
     .rows[0]!
@@ -362,7 +362,7 @@ test('a clock stands still while a purchase is not fulfilled and while money is 
   expect(orders.map(({ modified_at, created_at }) => modified_at ?? created_at)).toEqual(orders.map(({ created_at }) => created_at))
 })
 
-test('a worker that dies anywhere on the way is followed by another, and nothing is lost or double', async () => {
+test('if a worker crashes at any point of an advance, another worker continues without lost or duplicate effects', async () => {
   const { api, clock, customer, buy, ordersOf, paymentsOf, organization } = await open()
   const set = async () => {
     const { id } = await clock()

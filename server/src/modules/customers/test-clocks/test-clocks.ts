@@ -1,4 +1,5 @@
 import {
+  accountLimits,
   ClockAlreadyAdvancing,
   invalidAt,
   InvalidRequest,
@@ -9,36 +10,36 @@ import {
   type TestClockCreate,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import type { Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { days, later, seconds } from '../../../platform/clock.ts'
 import type { Config } from '../../../platform/config.ts'
 import { unleased } from '../../../platform/jobs/leases.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import { chooseOrganization, permit } from '../../organizations/index.ts'
-import { changeClock, findClock, insertClock, lockClock, type CountedClock } from './test-clocks.sql.ts'
+import { changeClock, findClock, insertClock, lockClock, type CountedClock } from '../records/test-clocks.sql.ts'
 
-/** Beyond these, dates could not be written any more the way everybody writes them. */
+/** Earliest and latest time of a test clock. Later dates, with five-digit years, have no plain ISO 8601 form. */
 const earliest = new Date('1970-01-01T00:00:00Z')
 const latest = new Date('9000-01-01T00:00:00Z')
 
-/** In production time is what it is. */
+/** Rejects test clocks outside the sandbox. */
 export const refuseOutside = ({ environment }: Config): void => {
   if (environment !== 'sandbox') throw new SandboxOnly()
 }
 
-/** The clock as the wire shows it. */
-export const present = ({ now_at, target_at, ...row }: CountedClock): TestClock => ({
+/** Presents the clock in the API's format. */
+export const presentTestClock = ({ now_at, target_at, ...row }: CountedClock): TestClock => ({
   ...row,
   now: now_at,
   target: target_at,
   status: target_at === null ? 'ready' : 'advancing',
 })
 
-/** A clock stands where it starts until it is sent on. */
-export const create = async (tx: Tx, reach: Reach, body: z.output<typeof TestClockCreate>): Promise<CountedClock> => {
-  const organization_id = chooseOrganization(reach, body.organization_id ?? undefined)
-  permit(reach, organization_id, 'customers:manage')
+/** Creates a test clock. Its time does not change until it is advanced. */
+export const createTestClock = async (tx: Tx, scope: TenantScope, body: z.output<typeof TestClockCreate>): Promise<CountedClock> => {
+  const organization_id = chooseOrganization(scope, body.organization_id ?? undefined)
+  permit(scope, organization_id, 'customers:manage')
   const wall = tx.clock.wall()
   const now_at = body.now ?? wall
   if (now_at < earliest || now_at > latest) throw new InvalidRequest(invalidAt(['body', 'now'], beyond, body.now))
@@ -58,28 +59,28 @@ export const create = async (tx: Tx, reach: Reach, body: z.output<typeof TestClo
 
 const beyond = `Choose a time between ${earliest.getUTCFullYear()} and ${latest.getUTCFullYear()}.`
 
-/** The one clock that a caller means, if the caller may see it. */
-export const find = async (db: Db, reach: Reach, id: string): Promise<CountedClock> => {
-  const clock = await findClock(db, reach, id)
+/** Returns the test clock with this id. Throws if there is none in scope, or if the caller lacks the permission. */
+export const requireTestClock = async (db: Db, scope: TenantScope, id: string): Promise<CountedClock> => {
+  const clock = await findClock(db, scope, id)
   if (!clock) throw new ResourceNotFound()
-  permit(reach, clock.organization_id, 'customers:read')
+  permit(scope, clock.organization_id, 'customers:read')
   return clock
 }
 
-/** So far at once: a mistyped year does not keep a worker busy for days. */
-const farthest = 3653 * days
+/** Maximum duration of one advance. Otherwise a mistyped year would occupy a worker for days. */
+const farthest = accountLimits.days_per_test_clock_advance * days
 
-/** Sends a clock on its way, forward only and one way at a time: the clock is held. A worker leads it there. */
-export const advance = async (tx: Tx, reach: Reach, id: string, body: z.output<typeof TestClockAdvance>): Promise<CountedClock> => {
-  const clock = await lockClock(tx, reach, id)
+/** Starts to advance a test clock, which a worker then performs. Locks the clock, so that only one advance runs at a time. */
+export const advance = async (tx: Tx, scope: TenantScope, id: string, body: z.output<typeof TestClockAdvance>): Promise<CountedClock> => {
+  const clock = await lockClock(tx, scope, id)
   if (!clock) throw new ResourceNotFound()
-  permit(reach, clock.organization_id, 'customers:manage')
+  permit(scope, clock.organization_id, 'customers:manage')
   if (clock.target_at !== null) throw new ClockAlreadyAdvancing()
   const [field, target_at] = 'to' in body ? (['to', body.to] as const) : (['by_seconds', later(clock.now_at, body.by_seconds * seconds)] as const)
   const wrong = (msg: string) => new InvalidRequest(invalidAt(['body', field], msg, 'to' in body ? body.to : body.by_seconds))
-  if (target_at <= clock.now_at) throw wrong(`A clock goes forward only, and this one shows ${clock.now_at.toISOString()} already. Choose a later time.`)
+  if (target_at <= clock.now_at) throw wrong(`A test clock only moves forward, and this one is at ${clock.now_at.toISOString()}. Choose a later time.`)
   if (target_at > latest) throw wrong(beyond)
-  if (target_at > later(clock.now_at, farthest)) throw wrong('A clock travels ten years at a time: go on from there.')
+  if (target_at > later(clock.now_at, farthest)) throw wrong('A test clock advances at most ten years per request. Continue with another request.')
   await changeClock(tx, clock, { target_at, due_at: tx.clock.wall(), modified_at: tx.clock.wall() })
-  return find(tx, reach, id)
+  return requireTestClock(tx, scope, id)
 }

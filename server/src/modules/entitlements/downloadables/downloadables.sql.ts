@@ -1,10 +1,11 @@
 import type { PageRequest } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
-import { organizationIds, type PortalActor, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type PortalActor, type TenantScope } from '../../../kernel/actors.ts'
 import { listKeys, listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { anyOf, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { anyOf, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
-import { ownGrant, stands } from '../grants/grants.sql.ts'
+import { ownGrant } from '../records/grant-lists.sql.ts'
+import { stands } from '../records/grants.sql.ts'
 
 export interface DownloadableTable {
   organization_id: string
@@ -23,10 +24,10 @@ declare module '../../../platform/postgres/postgres.ts' {
   }
 }
 
-/** A statement has a limited number of values. */
+/** Rows per insert. PostgreSQL limits the number of parameters of a statement. */
 const atOnce = 5000
 
-/** What a grant has already, it keeps with its counts. */
+/** Inserts downloadables. Keeps existing rows of the same grant and file, with their download counts. */
 export const insertDownloadables = async (tx: Tx, rows: readonly DownloadableTable[]): Promise<void> => {
   for (let from = 0; from < rows.length; from += atOnce)
     await tx.q
@@ -36,7 +37,7 @@ export const insertDownloadables = async (tx: Tx, rows: readonly DownloadableTab
       .execute()
 }
 
-/** The files of a benefit, in its order. */
+/** Returns the files of a benefit, in the order that the seller set. */
 export const filesOfBenefit = (db: Db, organization_id: string, benefit_id: string): Promise<{ file_id: string; is_archived: boolean }[]> =>
   db.q
     .selectFrom('benefit_files')
@@ -46,7 +47,7 @@ export const filesOfBenefit = (db: Db, organization_id: string, benefit_id: stri
     .orderBy('position')
     .execute()
 
-/** What these grants let their recipients download of a benefit, in its order: what was taken out of it, nobody has any more. */
+/** Returns the files that these grants give access to, in the benefit's order. Files removed from the benefit are excluded. */
 export const filesOfGrants = async (db: Db, organization_id: string, grant_ids: readonly string[]): Promise<{ grant_id: string; file_id: string }[]> => {
   const { rows } = await sql<{ grant_id: string; file_id: string }>`
     select d.grant_id, d.file_id from downloadables d
@@ -55,7 +56,7 @@ export const filesOfGrants = async (db: Db, organization_id: string, grant_ids: 
   return rows
 }
 
-/** A file that is there, and still belongs to the benefit. */
+/** Condition that the file is ready, not deleted, and still part of the benefit. */
 const there = sql.raw(`
   exists (select from benefit_files b where b.organization_id = downloadables.organization_id and b.benefit_id = downloadables.benefit_id and b.file_id = downloadables.file_id)
   and exists (select from files f where f.organization_id = downloadables.organization_id and f.id = downloadables.file_id and f.deleted_at is null and f.state = 'ready')`)
@@ -68,14 +69,14 @@ const list = {
   sortable: { created_at: { expression: 'created_at', type: 'timestamptz' } },
 } as const satisfies ListSpec<string>
 
-/** What whoever stands in the portal can download now: by grants that they see there, and that are granted. */
-export const listOwnDownloadables = (db: Db, reach: Reach, actor: PortalActor, query: PageRequest & { readonly benefit_id: readonly string[] }) => {
+/** Lists the files that a portal user can download now: those of active grants that the user sees in the portal. */
+export const listOwnDownloadables = (db: Db, scope: TenantScope, actor: PortalActor, query: PageRequest & { readonly benefit_id: readonly string[] }) => {
   const filters: RawBuilder<unknown>[] = [
-    sql`grant_id in (select id from benefit_grants where organization_id = ${actor.organization_id} and granted_at is not null and ${ownGrant(reach, actor)})`,
+    sql`grant_id in (select id from benefit_grants where organization_id = ${actor.organization_id} and granted_at is not null and ${ownGrant(scope, actor)})`,
   ]
   filters.push(...anyOf('benefit_id', query.benefit_id))
-  return listRows(db, list, organizationIds(reach), { ...query, sorting: ['-created_at'] }, filters, (found) =>
-    db.q.selectFrom('downloadables').selectAll().where('organization_id', '=', withinReach(reach)).where('id', 'in', found).execute(),
+  return listRows(db, list, organizationIds(scope), { ...query, sorting: ['-created_at'] }, filters, (found) =>
+    db.q.selectFrom('downloadables').selectAll().where('organization_id', '=', inScope(scope)).where('id', '=', oneOf(found)).execute(),
   )
 }
 
@@ -87,8 +88,9 @@ export interface Counted {
 }
 
 /**
- * Counts a download and says what is downloaded, if it still may be: the grant is there and to be there, whoever has it
- * is, and the file is. All of that is asked in the statement that counts.
+ * Counts a download and returns its file, if the download is still allowed. The grant must be in force, its recipient
+ * must exist, and the file must be available. The update statement checks these conditions itself, so there is no race
+ * with a revocation.
  */
 export const countDownload = async (tx: Tx, { organization_id, id }: { organization_id: string; id: string }): Promise<Counted | undefined> => {
   const { rows } = await sql<Counted>`
@@ -109,11 +111,11 @@ const inBenefit = {
   sortable: { position: { expression: 'position', type: 'bigint' } },
 } as const satisfies ListSpec<string>
 
-/** The keys of a benefit's files, a page at a time, in its order. */
+/** Lists the ids of a benefit's files, one page at a time, in the order that the seller set. */
 export const listBenefitFiles = (db: Db, { organization_id, id }: { organization_id: string; id: string }, query: PageRequest) =>
   listKeys(db, inBenefit, [organization_id], { ...query, sorting: ['position'] }, [sql`benefit_id = ${id}`])
 
-/** How often each file of a benefit was downloaded, and by how many of those who have or had it. */
+/** Counts for each file of a benefit its downloads and the recipients who downloaded it. Former recipients are included. */
 export const countsOf = async (
   db: Db,
   { organization_id, id }: { organization_id: string; id: string },

@@ -47,7 +47,7 @@ describe.each(stores)('downloads from %s', (store) => {
 
   const listed = async (client: Client, query: object = {}) => (await client.call(listDownloadables, { query })).items
   const names = async (client: Client) => (await listed(client)).map(({ file }) => file.name).toSorted()
-  /** Follows a link of the portal, as anybody who has it can. */
+  /** Requests a portal link without authentication, because the link itself proves the access. */
   const redeem = async (url: string) => {
     const { pathname } = new URL(url)
     const { status, headers, text } = await exchange(world.port, 'GET', pathname)
@@ -58,7 +58,7 @@ describe.each(stores)('downloads from %s', (store) => {
     return { status: answer.status, text: await answer.text(), saved: answer.headers.get('content-disposition') ?? '' }
   }
 
-  test('whoever has the benefit downloads its files, and each download is counted', async () => {
+  test('a recipient of a downloads benefit downloads its files, and each download is counted', async () => {
     const { api, file, album, product, buy, portal, grants } = await open()
     const [a, b] = [await file('one'), await file('zwei – 2')]
     const benefit = await album([a, b])
@@ -88,7 +88,7 @@ describe.each(stores)('downloads from %s', (store) => {
         saved: expect.stringMatching(/^attachment;.*filename\*=UTF-8''zwei%20%E2%80%93%202\.txt/) as string,
       })
     }
-    // The address at the store says for itself how long it lives.
+    // The URL of the object store contains its own expiry.
     const direct = new URL((await redeem(url)).location!)
     const until = direct.searchParams.get('expires')
     const lives = until === null ? Number(direct.searchParams.get('X-Amz-Expires')) : Number(until) - world.clock.wall().getTime() / 1000
@@ -104,7 +104,7 @@ describe.each(stores)('downloads from %s', (store) => {
     expect(await listed(await portal((await buy((await product([])).id)).customer_id))).toEqual([])
   })
 
-  test('a link is good for as long as the grant is: redeemed after it ended, it is refused', async () => {
+  test('refuses a download link after its grant was revoked or its file was deleted', async () => {
     const { api, file, album, product, buy, portal, grants } = await open()
     const [a, b] = [await file('kept'), await file('deleted')]
     const benefit = await album([a, b])
@@ -127,7 +127,7 @@ describe.each(stores)('downloads from %s', (store) => {
     expect(await listed(client)).toEqual([])
     expect((await api.call(listFilesOfBenefit, { params: { id: benefit.id } })).items).toMatchObject([{ downloads: 1, downloaders: 1 }])
 
-    // Given again, it is the same, and goes on counting.
+    // When a benefit is granted again, its downloadable and its download count are kept.
     const by = await api.call(createBenefitGrant, { body: { customer_id, benefit_id: benefit.id } })
     const [again] = await listed(client)
     expect((await redeem(again!.file.download.url)).status).toBe(302)
@@ -137,12 +137,12 @@ describe.each(stores)('downloads from %s', (store) => {
     expect((await listed(client))[0]!.id).toBe(again!.id)
     expect((await redeem(again!.file.download.url)).status).toBe(302)
     expect((await api.call(listFilesOfBenefit, { params: { id: benefit.id } })).items).toMatchObject([{ downloads: 3, downloaders: 1 }])
-    // Whoever is gone downloads nothing, even before everything of theirs has been taken away.
+    // A deleted customer cannot download, even before the jobs have revoked their grants.
     await api.call(deleteCustomer, { params: { id: customer_id } })
     expect((await redeem(again!.file.download.url)).status).toBe(410)
   })
 
-  test('the benefit of a grant is deleted, or the file is taken out of it: the link is refused', async () => {
+  test('refuses a download link after its benefit was deleted or its file was removed from the benefit', async () => {
     const { api, file, album, edit, product, buy, portal } = await open()
     const [a, b] = [await file('stays'), await file('leaves')]
     const benefit = await album([a, b])
@@ -157,7 +157,7 @@ describe.each(stores)('downloads from %s', (store) => {
     expect((await redeem(before.get('stays.txt')!)).status).toBe(410)
   })
 
-  test('a file that is added comes to everybody, one that is archived stays with those who have it', async () => {
+  test('a file added to a benefit is available to all recipients, and an archived file only to those who already have it', async () => {
     const { file, album, edit, product, buy, portal, told, grants } = await open()
     const [a, b, c] = [await file('old'), await file('archived'), await file('new')]
     const benefit = await album([a, b])
@@ -174,7 +174,7 @@ describe.each(stores)('downloads from %s', (store) => {
     })
   })
 
-  test('a link that was not made here is not found, and one that is old is gone', async () => {
+  test('returns 404 for a forged download link and 410 for an expired one', async () => {
     const { file, album, product, buy, portal } = await open()
     const benefit = await album([await file('timed')])
     const client = await portal((await buy((await product([benefit])).id)).customer_id)
@@ -190,7 +190,7 @@ describe.each(stores)('downloads from %s', (store) => {
     ])
       expect(await redeem(wrong)).toMatchObject({ status: 404, error: 'ResourceNotFound' })
     expect((await redeem(url)).status).toBe(302)
-    // A token of an hour, made an hour ago.
+    // Builds a link whose token has just expired.
     const old = world.platform.sealer.seal(new Secret(`${one!.file.organization_id} ${one!.id} ${world.clock.wall().getTime() - 1}`), 'download')
     expect(await redeem(`${world.config.public_url.origin}/v1/customer-portal/downloadables/${Buffer.from(old).toString('base64url')}`)).toMatchObject({
       status: 410,
@@ -198,7 +198,7 @@ describe.each(stores)('downloads from %s', (store) => {
     })
   })
 
-  test('each holder of a seat downloads their own, and what a grant gives moves with it into the member model [S2-10]', async () => {
+  test('each seat holder downloads their own files, and downloadables stay with the grant in the member model [S2-10]', async () => {
     const { api, organization, phase, file, album, product, buy, seat, revokeSeat, portal } = await open('phase1')
     const benefit = await album([await file('team')])
     const bought = await buy((await product([benefit], { seats: true })).id, { seats: 3 })
@@ -218,7 +218,7 @@ describe.each(stores)('downloads from %s', (store) => {
     expect((await redeem(moved!.file.download.url)).status).toBe(302)
     expect((await redeem(annas!.file.download.url)).status).toBe(302)
     expect((await api.call(listFilesOfBenefit, { params: { id: benefit.id } })).items).toMatchObject([{ downloads: 5, downloaders: 2 }])
-    // One seat less: its link is dead, the colleague's is not.
+    // After one seat is revoked, the download link of its holder stops working. The link of the other seat holder still works.
     await revokeSeat(anna)
     expect((await redeem(annas!.file.download.url)).status).toBe(410)
     expect((await redeem(bens!.file.download.url)).status).toBe(302)

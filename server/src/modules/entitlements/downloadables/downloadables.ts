@@ -1,28 +1,28 @@
 import { ResourceNotFound, ResourceUnavailable, type DownloadableRead } from '@bursar/contract'
-import type { Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { Secret } from '../../../kernel/secrets.ts'
 import { hours, later } from '../../../platform/clock.ts'
 import { referred } from '../../../platform/postgres/lists.sql.ts'
-import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means, Platform } from '../../handlers.ts'
+import type { BusinessTx, Db, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Deps, Platform } from '../../handlers.ts'
 import { longestDownload } from '../../../gateways/storage/storage.ts'
 import { findBenefit, loadFiles, presentFileBase, type BenefitTable } from '../../catalog/index.ts'
 import { permit } from '../../organizations/index.ts'
-import { saveGrants, type GrantRow } from '../grants/grants.sql.ts'
+import { saveGrants, type GrantRow } from '../records/grants.sql.ts'
 import { countDownload, filesOfBenefit, filesOfGrants, insertDownloadables, type Counted, type DownloadableTable } from './downloadables.sql.ts'
 
-interface Given {
+interface GrantWithBenefit {
   readonly grant: GrantRow
   readonly benefit: BenefitTable
 }
 
 /**
- * Whoever has a grant of the kind can download each file of its benefit that is not archived, and those that they could
- * before. Asked again, after the benefit changed or the grant came back, what is missing is added; nothing is counted
- * anew. The grant names what it gives.
+ * Gives recipients of downloadable benefits access to each file that is not archived. Recipients keep access to
+ * archived files that they already have. Idempotent: adds missing files and keeps all download counts. Lists the files
+ * in the properties of the grant.
  */
-export const provideDownloads = async (tx: Tx, given: readonly Given[]): Promise<Given[]> => {
+export const provideDownloads = async (tx: BusinessTx, given: readonly GrantWithBenefit[]): Promise<GrantWithBenefit[]> => {
   const mine = given.filter(({ benefit }) => benefit.type === 'downloadables')
   if (mine.length === 0) return [...given]
   const named = new Map<string, string[]>()
@@ -59,11 +59,14 @@ export const provideDownloads = async (tx: Tx, given: readonly Given[]): Promise
   return provided
 }
 
-/** How long a link of the portal can be used; whether it still may is asked when it is. */
+/** Validity of a download link in the portal. The grant is checked again when the link is used. */
 const life = 1 * hours
 const purpose = 'download'
 
-/** A file with a link of its own for whoever asked. The link says what it opens and until when, and nobody can write one. */
+/**
+ * Presents files, each with its own download link. The link's token is sealed, so that it cannot be forged. The token
+ * contains the downloadable's id and the link's expiry.
+ */
 export const presentDownloadables = async (db: Db, { sealer, clock, config }: Platform, rows: readonly DownloadableTable[]): Promise<DownloadableRead[]> => {
   const files = new Map(
     (
@@ -78,7 +81,7 @@ export const presentDownloadables = async (db: Db, { sealer, clock, config }: Pl
     const sealed = sealer.seal(new Secret(`${organization_id} ${id} ${expires_at.getTime()}`), purpose)
     const token = Buffer.from(sealed).toString('base64url')
     const url = new URL(`/v1/customer-portal/downloadables/${token}`, config.public_url).href
-    // The database's own keys hold it: it is there.
+    // A foreign key guarantees that the file exists.
     const file = files.get(file_id)!
     return { id, benefit_id, file: { ...presentFileBase(file), service: file.service, download: { url, headers: {}, expires_at } } }
   })
@@ -93,7 +96,7 @@ const read = ({ sealer }: Platform, token: string): { organization_id: string; i
   }
 }
 
-/** A link is good for as long as the grant is: that is asked anew, where the download is counted. */
+/** Redeems a download link and counts the download. Checks the grant again, so that the link stops working when the grant is revoked. */
 export const redeem = async (tx: Tx, platform: Platform, token: string): Promise<{ path: string; name: string; mime_type: string }> => {
   const { organization_id, id, until } = read(platform, token)
   if (until <= tx.clock.wall().getTime()) throw new ResourceUnavailable()
@@ -103,14 +106,14 @@ export const redeem = async (tx: Tx, platform: Platform, token: string): Promise
   return { path, name, mime_type }
 }
 
-/** An address at the store that is soon worth nothing to anybody else. */
-export const lead = async ({ gateways }: Means, { path, name, mime_type }: Pick<Counted, 'path' | 'name' | 'mime_type'>): Promise<string> =>
+/** Returns a presigned URL of the object store. The URL expires soon, which limits sharing. */
+export const lead = async ({ gateways }: Deps, { path, name, mime_type }: Pick<Counted, 'path' | 'name' | 'mime_type'>): Promise<string> =>
   (await gateways.storage.private.presignDownload({ key: path, name, content_type: mime_type, expires_in: longestDownload })).url
 
-/** A benefit whose files are asked for. */
-export const findWithFiles = async (db: Db, reach: Reach, id: string): Promise<BenefitTable> => {
-  const benefit = await findBenefit(db, reach, id)
+/** Returns a benefit whose files the caller may read. */
+export const findWithFiles = async (db: Db, scope: TenantScope, id: string): Promise<BenefitTable> => {
+  const benefit = await findBenefit(db, scope, id)
   if (!benefit) throw new ResourceNotFound()
-  permit(reach, benefit.organization_id, 'products:read')
+  permit(scope, benefit.organization_id, 'products:read')
   return benefit
 }

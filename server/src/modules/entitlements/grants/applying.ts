@@ -1,46 +1,45 @@
 import type { Benefit } from '@bursar/contract'
 import { CommunityRefusal, CommunitySilent, type Communities, type Place } from '../../../gateways/communities/communities.ts'
-import { within, type Reach } from '../../../kernel/actors.ts'
+import { within, type TenantScope } from '../../../kernel/actors.ts'
 import { hours, later, minutes } from '../../../platform/clock.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { checkLease, releaseLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
-import type { Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means } from '../../handlers.ts'
+import type { BusinessTx, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Deps } from '../../handlers.ts'
 import { loadBenefits, type BenefitTable } from '../../catalog/index.ts'
 import { clockOf } from '../../customers/index.ts'
 import { holdPhase } from '../../organizations/index.ts'
 import { accountMissing, accountOf, ended, isOutside, withoutAccess } from './giving.ts'
-import { findGrant, isShared, saveGrants, wakeSharing, type GrantRow } from './grants.sql.ts'
-import { tell, type News } from './presenting.ts'
+import { findGrant, isShared, saveGrants, wakeSharing, type GrantRow } from '../records/grants.sql.ts'
+import { emitGrantEvents, type News } from './presenting.ts'
 
 const tries = 20
-/** A minute, then twice as long each time, up to six hours. */
+/** Backoff: one minute, doubled with each attempt, up to six hours. */
 const pause = (attempts: number): number => Math.min(minutes * 2 ** (attempts - 1), 6 * hours)
 
-/** Something to be asked of somebody outside; `spared`: it needs no asking, because the account is to stay there for another grant. */
+/** A pending call to an external community. If `spared` is true, the call is skipped because another grant still needs the account there. */
 interface Errand {
   readonly call: 'admit' | 'dismiss'
   readonly place: string
   readonly account: string
   readonly spared: boolean
-  /** Whether the account is known to have been let in. */
+  /** True if the grant's properties record that the account was admitted. */
   readonly entered: boolean
 }
 
-interface Held {
-  readonly tx: Tx
-  readonly reach: Reach
+interface LockedGrant {
+  readonly tx: BusinessTx
+  readonly scope: TenantScope
   readonly grant: GrantRow
   readonly benefit: BenefitTable
 }
 
 /**
- * Brings the world outside to where a grant says it is: its account is let in where it is to be, and shown out where it
- * is not to be any more. Where and who is written down before anybody is let in, so that whoever comes after a crash
- * knows whom to show out; letting in and showing out can be repeated. What happens is per account and place: showing one
- * out leaves everybody else where they are.
+ * Synchronizes an external community with a grant: admits the grant's account to its place, or removes the account. Saves
+ * place and account before the call. After a crash, the next worker then knows which account to remove. Both calls are
+ * idempotent. A call affects one account in one place, so all other accounts keep their access.
  */
-export const apply = async ({ transact, gateways }: Means, lease: Lease): Promise<void> => {
+export const applyGrant = async ({ transact, gateways }: Deps, lease: Lease): Promise<void> => {
   for (;;) {
     const errand = await transact(async (tx) => begin(await hold(tx, lease), lease))
     if (!errand) return
@@ -50,17 +49,17 @@ export const apply = async ({ transact, gateways }: Means, lease: Lease): Promis
   }
 }
 
-const hold = async (wall: Tx, lease: Lease): Promise<Held> => {
+const hold = async (wall: Tx, lease: Lease): Promise<LockedGrant> => {
   const { organization_id, id } = lease
-  const reach = within(organization_id, 'machine', await holdPhase(wall, organization_id))
+  const scope = within(organization_id, 'machine', await holdPhase(wall, organization_id))
   await checkLease(wall, lease)
-  const grant = (await findGrant(wall, reach, id))!
+  const grant = (await findGrant(wall, scope, id))!
   const [benefit] = await loadBenefits(wall, [{ tenant: organization_id, id: grant.benefit_id }])
-  return { tx: await inTimeOf(wall, await clockOf(wall, { organization_id, customer_id: grant.buyer_customer_id })), reach, grant, benefit: benefit! }
+  return { tx: await inTimeOf(wall, await clockOf(wall, { organization_id, customer_id: grant.buyer_customer_id })), scope, grant, benefit: benefit! }
 }
 
-/** What is to be done first; nothing, where everything is as it should be. */
-const begin = async ({ tx, reach, grant, benefit }: Held, lease: Lease): Promise<Errand | undefined> => {
+/** Returns the next call to make. If none is needed, finishes the grant, releases the lease and returns undefined. */
+const begin = async ({ tx, scope, grant, benefit }: LockedGrant, lease: Lease): Promise<Errand | undefined> => {
   const place = grant.is_wanted ? placeOf(benefit) : null
   const account = accountOf(grant)
   if (grant.place !== null && grant.account !== null && !(grant.place === place && grant.account === account))
@@ -72,15 +71,15 @@ const begin = async ({ tx, reach, grant, benefit }: Held, lease: Lease): Promise
   const now = tx.clock.business()
   const news: News[] = []
   await saveGrants(tx, [grant.is_wanted ? waiting(grant, now, news) : ended(grant, now, news)])
-  await tell(tx, reach, news)
+  await emitGrantEvents(tx, scope, news)
   await releaseLease(tx, lease, null)
   return undefined
 }
 
-/** Nobody says whom to let in: it waits for that. */
+/** Clears place and account of a grant whose recipient has not named an account yet. Sets the error that the account is missing. */
 const waiting = (grant: GrantRow, now: Date, news: News[]): GrantRow => lost({ ...grant, place: null, account: null, error: accountMissing(now) }, now, news)
 
-/** It is to be there and is not: whoever heard that it was hears of it. */
+/** Marks a wanted grant as not granted and removes its access properties. Adds an `updated` event if these properties existed. */
 const lost = (grant: GrantRow, now: Date, news: News[]): GrantRow => {
   const { rest, said } = withoutAccess(grant.properties)
   const after = { ...grant, granted_at: null, modified_at: now, properties: rest }
@@ -93,16 +92,17 @@ const ask = async (communities: Communities, { call, place, account, entered }: 
     await communities[call](JSON.parse(place) as Place, account)
     return undefined
   } catch (error) {
-    // Nobody can be shown out of what is not there. One that was let in and is unknown may only have another name by now.
+    // A removal succeeds if the place does not exist. An unknown account counts as removed only if it was never
+    // admitted, because an admitted account may have been renamed.
     if (call === 'dismiss' && error instanceof CommunityRefusal && (error.code === 'absent' || (error.code === 'unknown_account' && !entered))) return undefined
     if (error instanceof CommunityRefusal || error instanceof CommunitySilent) return error
     throw error
   }
 }
 
-/** Writes down what came of it; true when nothing is left to do for now. */
+/** Records the outcome of the call. Returns false if `applyGrant` must continue with the next call at once. */
 const finish = async (
-  { tx, reach, grant, benefit }: Held,
+  { tx, scope, grant, benefit }: LockedGrant,
   lease: Lease,
   errand: Errand,
   trouble: CommunityRefusal | CommunitySilent | undefined,
@@ -110,15 +110,15 @@ const finish = async (
   const now = tx.clock.business()
   const news: News[] = []
   const asked = grant.is_wanted && placeOf(benefit) === errand.place && accountOf(grant) === errand.account
-  // Somebody thought otherwise meanwhile: then this is only where it starts from.
+  // The grant changed during the call, so `applyGrant` starts again from the new state of the grant.
   if (trouble ? asked !== (errand.call === 'admit') : errand.call === 'admit' && !asked) return false
   if (trouble) {
     const attempts = grant.attempts + 1
     const failed = { ...grant, attempts, error: errorOf(errand, trouble, now) }
-    // Who was let in before is still there; who could not be let in is not.
+    // If a repeated admission fails, the account keeps its access. If the first admission fails, the grant is marked as not granted.
     await saveGrants(tx, [errand.call === 'admit' && grant.granted_at === null ? lost(failed, now, news) : { ...failed, modified_at: now }])
-    await tell(tx, reach, news)
-    // Whoever is to be shown out is, however long it takes.
+    await emitGrantEvents(tx, scope, news)
+    // Removals are retried without limit. Admissions stop after `tries` attempts.
     await releaseLease(tx, lease, attempts < tries || errand.call === 'dismiss' ? later(tx.clock.wall(), pause(attempts)) : null)
     return true
   }
@@ -126,7 +126,7 @@ const finish = async (
     const out = { ...grant, place: null, account: null, granted_at: grant.is_wanted ? null : grant.granted_at, attempts: 0 }
     await saveGrants(tx, [grant.is_wanted ? out : ended({ ...out, modified_at: now }, now, news)])
     if (!errand.spared) await wakeSharing(tx, grant, errand.place, errand.account)
-    await tell(tx, reach, news)
+    await emitGrantEvents(tx, scope, news)
     if (!grant.is_wanted) await releaseLease(tx, lease, null)
     return !grant.is_wanted
   }
@@ -144,7 +144,7 @@ const finish = async (
   if (!withoutAccess(grant.properties).said) news.push({ grant: given, became: 'created' })
   else if (changed) news.push({ grant: given, became: 'updated', before: grant.properties })
   await saveGrants(tx, [given])
-  await tell(tx, reach, news)
+  await emitGrantEvents(tx, scope, news)
   await releaseLease(tx, lease, null)
   return true
 }
@@ -153,7 +153,7 @@ const sorted = (record: Readonly<Record<string, unknown>>) => Object.entries(rec
 
 type Properties<K extends Benefit['type']> = Extract<Benefit, { type: K }>['properties']
 
-/** Where a benefit lets people in, as one text that names the place. */
+/** Returns the external place that a benefit gives access to, serialized as JSON. Returns null if the benefit is internal or deleted. */
 const placeOf = (benefit: BenefitTable): string | null => {
   if (!isOutside(benefit) || benefit.deleted_at !== null) return null
   const place = ((): Place => {
@@ -171,7 +171,7 @@ const placeOf = (benefit: BenefitTable): string | null => {
   return JSON.stringify(place)
 }
 
-/** What the grant remembers of where its recipient was let in. */
+/** Properties that a grant stores about the place its account was admitted to. */
 const seenOf = (benefit: BenefitTable, granted_account_id: string): Readonly<Record<string, unknown>> => {
   if (benefit.type === 'discord') {
     const { guild_id, role_id } = benefit.properties as Properties<'discord'>
@@ -187,6 +187,6 @@ const seenOf = (benefit: BenefitTable, granted_account_id: string): Readonly<Rec
 
 const errorOf = ({ call }: Errand, trouble: CommunityRefusal | CommunitySilent, now: Date) => ({
   type: trouble instanceof CommunityRefusal ? 'BenefitRefusedError' : 'BenefitRetriableError',
-  message: `${call === 'admit' ? 'Letting the account in' : 'Showing the account out'} failed: ${trouble.message}`,
+  message: `${call === 'admit' ? 'Admitting the account' : 'Removing the account'} failed: ${trouble.message}`,
   timestamp: now.toISOString(),
 })

@@ -1,35 +1,36 @@
 import type { Benefit, GrantProperties } from '@bursar/contract'
-import type { Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { unleased } from '../../../platform/jobs/leases.sql.ts'
-import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { BusinessTx, Locked } from '../../../platform/postgres/postgres.ts'
 import type { BenefitTable } from '../../catalog/index.ts'
-import { giveKeys, takeKeys, type Locksmith } from '../license-keys/giving.ts'
+import { giveKeys, takeKeys, type Locksmith } from '../issuing/license-keys.ts'
 import { provideDownloads } from '../downloadables/downloadables.ts'
-import { insertCredits, saveGrants, type Credit, type GrantError, type GrantRow } from './grants.sql.ts'
-import { tell, type News } from './presenting.ts'
+import { insertCredits, saveGrants, type Credit, type GrantError, type GrantRow } from '../records/grants.sql.ts'
+import type { LoadedGrant } from '../records/grant-lists.sql.ts'
+import { emitGrantEvents, type News } from './presenting.ts'
 
-/** Kinds that somebody outside has to let people in for. */
+/** Benefit types that give access to an external community. */
 const outside: readonly Benefit['type'][] = ['github_repository', 'discord', 'slack_shared_channel']
 export const isOutside = ({ type }: BenefitTable): boolean => outside.includes(type)
 
-/** Whom a grant is for: the account that its recipient gave. */
+/** Returns the external account that the grant's recipient has named. */
 export const accountOf = ({ properties }: GrantRow): string | null => {
   const { account_id, invited_email } = properties as Outside
   return account_id ?? invited_email ?? null
 }
 type Outside = GrantProperties['discord'] & GrantProperties['slack_shared_channel']
 
-/** The properties of somebody who is not let in, and whether they say that somebody is. */
+/** Removes the properties that record the account's access to a place. `said` is true if there were any. */
 export const withoutAccess = (properties: GrantRow['properties']): { rest: GrantRow['properties']; said: boolean } => {
   const { granted_account_id, channel_id, channel_name: _, ...rest } = properties as Outside
   return { rest, said: granted_account_id !== undefined || channel_id !== undefined }
 }
 
-/** Nothing can be done before its recipient says who they are there. */
+/** Error of a grant whose recipient has not named an external account yet. */
 export const accountMissing = (now: Date): GrantError => ({
   type: 'BenefitActionRequiredError',
-  message: 'Whom to let in is not known: its recipient names an account in the customer portal (account_id of the grant).',
+  message: 'The account to admit is unknown. The recipient must choose an account in the customer portal (account_id of the grant).',
   timestamp: now.toISOString(),
 })
 
@@ -38,8 +39,8 @@ type Belonging = Pick<
   'organization_id' | 'benefit_id' | 'subscription_id' | 'order_id' | 'seat_id' | 'buyer_customer_id' | 'holder_customer_id' | 'member_id'
 >
 
-/** A grant that is nobody's yet. */
-export const newGrant = (tx: Tx, belonging: Belonging): GrantRow => ({
+/** Builds a grant that is neither wanted nor granted yet. */
+export const newGrant = (tx: BusinessTx, belonging: Belonging): GrantRow => ({
   ...unleased,
   clock_id: null,
   id: newId(tx.clock.wall()),
@@ -59,19 +60,31 @@ export const newGrant = (tx: Tx, belonging: Belonging): GrantRow => ({
   ...belonging,
 })
 
-interface Given {
+interface GrantWithBenefit {
   readonly grant: GrantRow
   readonly benefit: BenefitTable
 }
 
+/** Grants after a change, and those of them that an event has shown, with their related records. */
+interface ChangedGrants {
+  readonly grants: readonly GrantRow[]
+  readonly told: readonly LoadedGrant[]
+}
+
 /**
- * From now on these grants are to be there. What needs nobody outside is there at once, and that is told; for the rest
- * somebody outside is asked soon, and it is told when they have done it.
+ * Marks grants as wanted. Grants of internal benefits are given at once and emit `created`. Grants of external benefits
+ * become due for a sweep. The sweep calls the community and emits the event when the call has succeeded.
  */
-export const want = async (tx: Tx, reach: Reach, platform: Locksmith, given: readonly Given[], period_start: Date | null): Promise<GrantRow[]> => {
-  if (given.length === 0) return []
+export const want = async (
+  tx: BusinessTx,
+  scope: TenantScope,
+  platform: Locksmith,
+  given: readonly GrantWithBenefit[],
+  period_start: Date | null,
+): Promise<ChangedGrants> => {
+  if (given.length === 0) return { grants: [], told: [] }
   const now = tx.clock.business()
-  const wanted = given.map(({ grant, benefit }): Given => {
+  const wanted = given.map(({ grant, benefit }): GrantWithBenefit => {
     const again = grant.revoked_at !== null || grant.granted_at !== null || grant.place !== null
     const fresh = { ...grant, modified_at: again ? now : null, is_wanted: true, revoked_at: null, attempts: 0 }
     if (!isOutside(benefit)) return { benefit, grant: { ...fresh, granted_at: now, error: null, cycled_for: period_start } }
@@ -90,17 +103,17 @@ export const want = async (tx: Tx, reach: Reach, platform: Locksmith, given: rea
     tx,
     keyed.filter(({ benefit }) => benefit.type === 'license_keys').map(({ grant }) => grant),
   )
-  await tell(
+  const told = await emitGrantEvents(
     tx,
-    reach,
+    scope,
     keyed.flatMap(({ grant, benefit }) => (isOutside(benefit) ? [] : [{ grant, became: 'created' as const }])),
     keyed.map(({ grant }) => grant),
   )
-  return keyed.map(({ grant }) => grant)
+  return { grants: keyed.map(({ grant }) => grant), told }
 }
 
-/** Units on meters, once for each period, whoever asks how often. */
-export const credit = async (tx: Tx, given: readonly Given[], period_start: Date | null): Promise<Given[]> => {
+/** Credits the meter units of a benefit once per grant and billing period. Idempotent. */
+export const credit = async (tx: BusinessTx, given: readonly GrantWithBenefit[], period_start: Date | null): Promise<GrantWithBenefit[]> => {
   const now = tx.clock.business()
   const credits = given.flatMap(({ grant, benefit }): Credit[] => {
     if (benefit.type !== 'meter_credit') return []
@@ -129,16 +142,16 @@ export const credit = async (tx: Tx, given: readonly Given[], period_start: Date
 }
 
 /**
- * From now on these grants are not to be there. Where nobody was let in outside they are gone at once; elsewhere they are
- * gone when their account has been shown out. Each is one recipient's: nobody else loses anything.
+ * Marks grants as unwanted. Grants without external access end at once. Grants with external access end when the
+ * account has been removed from the community. Each grant has one recipient, so no other recipient loses access.
  */
 export const unwant = async (
-  tx: Tx,
-  reach: Reach,
+  tx: BusinessTx,
+  scope: TenantScope,
   grants: readonly Locked<GrantRow>[],
   changes: Partial<Pick<GrantRow, 'is_withheld'>> = {},
-): Promise<GrantRow[]> => {
-  if (grants.length === 0) return []
+): Promise<ChangedGrants> => {
+  if (grants.length === 0) return { grants: [], told: [] }
   const now = tx.clock.business()
   const news: News[] = []
   const gone = grants.map((grant): GrantRow => {
@@ -148,11 +161,10 @@ export const unwant = async (
   })
   await saveGrants(tx, gone)
   await takeKeys(tx, gone)
-  await tell(tx, reach, news, gone)
-  return gone
+  return { grants: gone, told: await emitGrantEvents(tx, scope, news, gone) }
 }
 
-/** It is gone. That is told, unless nobody ever heard that it was there. */
+/** Ends a grant. Adds a `revoked` event only if an earlier event reported the grant as given. */
 export const ended = (grant: GrantRow, now: Date, news: News[]): GrantRow => {
   const { rest, said } = withoutAccess(grant.properties)
   const after = { ...grant, granted_at: null, revoked_at: grant.revoked_at ?? now, error: null, due_at: null, properties: rest }

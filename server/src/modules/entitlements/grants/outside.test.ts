@@ -20,7 +20,7 @@ afterAll(async () => {
   await world.close()
 })
 
-/** Somebody who has bought one benefit for which somebody outside is needed. */
+/** A buyer of one benefit that gives access to an external community. */
 const open = async (kind: 'discord' | 'github_repository' = 'discord', changes: object = {}) => {
   const shop = await people.open()
   const benefit = await shop.benefit(kind, changes)
@@ -43,13 +43,13 @@ const open = async (kind: 'discord' | 'github_repository' = 'discord', changes: 
   }
 }
 
-/** Time passes on the wall, and what is due by then is tried. */
+/** Advances the wall clock and runs the work that is due by then. */
 const after = async (milliseconds: number) => {
   world.clock.advance(milliseconds)
   await people.pass()
 }
 
-test('without an account nobody is let in: it says what is missing, says it of nobody as given, and waits', async () => {
+test('a grant of an external benefit without an account waits, reports the missing account and emits no event', async () => {
   const { seen, link, types, inside } = await open()
   expect(await seen()).toMatchObject({
     is_granted: false,
@@ -65,14 +65,14 @@ test('without an account nobody is let in: it says what is missing, says it of n
 })
 
 test.each(['before', 'after'] as const)(
-  'silence %s the deed is an error that shows, is tried again later and later, and ends in one admission that is told once',
+  'a timeout %s the admission takes effect is reported and retried with backoff, and results in one admission and one event',
   async (when) => {
     const { seen, link, types, inside, deeds } = await open('github_repository')
     people.misbehave(() => when)
     await link('ada')
     expect(await seen()).toMatchObject({ is_granted: false, error: { type: 'BenefitRetriableError', message: expect.stringContaining('no answer') as string } })
     expect(await types()).toEqual([])
-    // Not before its time.
+    // The call is not retried before the backoff has passed.
     const first = (await seen()).error!.timestamp
     await after(30_000)
     expect((await seen()).error!.timestamp).toBe(first)
@@ -87,7 +87,7 @@ test.each(['before', 'after'] as const)(
   },
 )
 
-test('whoever may have been let in is shown out, also where nobody heard of it', async () => {
+test('removes an account whose admission timed out, because the community may have admitted it', async () => {
   const { seen, link, types, inside, api, id } = await open()
   people.misbehave(() => 'after')
   await link('ada')
@@ -97,11 +97,11 @@ test('whoever may have been let in is shown out, also where nobody heard of it',
   await people.pass()
   expect(inside()).toEqual([])
   expect(await seen()).toMatchObject({ is_granted: false, is_revoked: true, error: null })
-  // Nobody was told that it was there.
+  // No event reported the grant as given, so its end causes no event either.
   expect(await types()).toEqual([])
 })
 
-test('who cannot be shown out still has it, which shows, and it is gone when they are', async () => {
+test('a grant whose account cannot be removed keeps an error, and is revoked after the removal succeeds', async () => {
   const { seen, link, types, inside, api, id } = await open()
   await link('ada')
   for (const when of ['before', 'after'] as const) {
@@ -117,12 +117,12 @@ test('who cannot be shown out still has it, which shows, and it is gone when the
   expect([await types(), inside()]).toEqual([['created', 'revoked'], []])
 })
 
-test('what is refused is tried twenty times and then rests, until its seller or its recipient changes something', async () => {
+test('stops after 20 refused admissions and resumes when the seller edits the benefit or the recipient names another account', async () => {
   const { seen, link, types, api, benefit, guild, organization, inside } = await open()
   await link('absent-minded')
   expect(await seen()).toMatchObject({
     is_granted: false,
-    error: { type: 'BenefitRefusedError', message: expect.stringContaining('nobody of this name') as string },
+    error: { type: 'BenefitRefusedError', message: expect.stringContaining('no account with this name') as string },
   })
   for (let tries = 1; tries < 20; tries++) await after(6 * hours)
   const [row] = await people.query<{ attempts: number; due_at: Date | null }>('select attempts, due_at from benefit_grants where organization_id = $1', [
@@ -131,7 +131,7 @@ test('what is refused is tried twenty times and then rests, until its seller or 
   expect(row).toEqual({ attempts: 20, due_at: null })
   await link('ada')
   expect(await seen()).toMatchObject({ is_granted: true, error: null })
-  // Its seller names a server that is not there: ada is nowhere, and that is said.
+  // The seller moves the benefit to a server that does not exist. Ada loses access, and the grant shows the error.
   const move = async (id: string) => {
     const { role_id, kick_member } = benefit.properties as { role_id: string; kick_member: boolean }
     const moved = await api.call(updateBenefit, {
@@ -150,7 +150,7 @@ test('what is refused is tried twenty times and then rests, until its seller or 
   expect(await types()).toEqual(['created', 'updated', 'created'])
 })
 
-test('another account: the old one is shown out and the new one let in, and giving it back leaves nobody inside', async () => {
+test('a newly named account replaces the old one in the community, and clearing the account removes access', async () => {
   const { seen, link, types, inside, told, id, deeds } = await open('github_repository')
   await link('ada')
   expect(await link('ada')).toMatchObject({ is_granted: true })
@@ -167,7 +167,7 @@ test('another account: the old one is shown out and the new one let in, and givi
   await link('ada')
   expect(inside()).toEqual(['ada'])
   expect(await types()).toEqual(['created', 'updated', 'updated', 'created'])
-  // Changed while nobody answers: what is wanted last is what comes of it.
+  // The recipient changes the account while the community does not answer. Only the last named account is admitted.
   people.misbehave(() => 'after')
   await link('bob')
   people.misbehave(() => undefined)
@@ -176,7 +176,7 @@ test('another account: the old one is shown out and the new one let in, and givi
   expect(await seen()).toMatchObject({ is_granted: true, properties: { account_id: 'carl', granted_account_id: 'carl' } })
 })
 
-test('an account that two grants let in stays until the last of them is gone, and whoever is shown out by mistake is let in again', async () => {
+test('an account shared by two grants stays until the last grant ends, and is admitted again if a grant returns during its removal', async () => {
   const shop = await people.open()
   const benefit = await shop.benefit('discord')
   const team = await shop.buy((await shop.product([benefit], { seats: true })).id, { seats: 3 })
@@ -195,7 +195,7 @@ test('an account that two grants let in stays until the last of them is gone, an
   expect(people.inside(benefit)).toEqual([])
   expect(await shop.grants({ is_granted: true })).toEqual([])
 
-  // Bert is let in while anna's account is on its way out: he is inside in the end.
+  // Bert's grant is given again while the shared account is being removed for Anna's grant. The account is admitted again.
   const back = await shop.seat(team, { again: anna })
   expect(people.inside(benefit)).toEqual(['shared'])
   people.meanwhile('dismiss', () => shop.seat(team, { again: bert }))
@@ -205,7 +205,7 @@ test('an account that two grants let in stays until the last of them is gone, an
   expect(people.inside(benefit)).toEqual(['shared'])
 })
 
-test('one who is let in just before the same account is shown out for another grant is let in once more', async () => {
+test('admits an account again if it was removed for another grant right after its admission', async () => {
   const shop = await people.open()
   const benefit = await shop.benefit('discord')
   const { id: product_id } = await shop.product([benefit])
@@ -219,9 +219,9 @@ test('one who is let in just before the same account is shown out for another gr
     body: { benefit_type: 'discord', properties: { account_id: 'shared' } } as never,
   })
 
-  const { means } = people.deployment
+  const { deps } = people.deployment
   const { run } = dueWork.find(({ name }) => name === 'entitlements.apply')!
-  const leases = await claim(means.transact, 'benefit_grants', { holder: 'test', limit: 100, lease_ms: sweeps['entitlements.apply'].lease_ms })
+  const leases = await claim(deps.transact, 'benefit_grants', { holder: 'test', limit: 100, lease_ms: sweeps['entitlements.apply'].lease_ms })
   const [admitted, goesOn] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   let second: Promise<unknown> | undefined
   const communities: Communities = {
@@ -239,7 +239,7 @@ test('one who is let in just before the same account is shown out for another gr
   }
   const work = (id: string) =>
     run(
-      { ...means, gateways: { ...means.gateways, communities } },
+      { ...deps, gateways: { ...deps.gateways, communities } },
       leases.find((lease) => lease.id === id)!,
     )
   await work(leaving!.id)
@@ -252,7 +252,7 @@ test('one who is let in just before the same account is shown out for another gr
   expect([people.inside(benefit), (await look()).is_granted]).toEqual([['shared'], true])
 })
 
-test('what is taken away is gone from the state of its customer at once, also where nobody answers who could show them out', async () => {
+test('a revoked grant leaves the customer state at once, even if the community does not answer', async () => {
   const { link, seen, api, id, bought, events } = await open()
   const told = async () => {
     await after(1001)
@@ -270,7 +270,7 @@ test('what is taken away is gone from the state of its customer at once, also wh
   expect(await seen()).toMatchObject({ is_granted: true, error: { type: 'BenefitRetriableError' } })
 })
 
-test('whoever is to be shown out is, however long it takes', async () => {
+test('retries the removal of an account without limit', async () => {
   const { link, inside, seen, api, id, types } = await open()
   await link('ada')
   people.misbehave(() => 'before')
@@ -284,15 +284,15 @@ test('whoever is to be shown out is, however long it takes', async () => {
   expect([inside(), await types(), (await seen()).is_revoked]).toEqual([[], ['created', 'revoked'], true])
 })
 
-test('an account that is unknown when it is to be shown out was let in under another name, or never', async () => {
+test('an unknown account counts as removed only if it was never admitted', async () => {
   const { link, inside, seen, api, id } = await open('github_repository')
-  // Nobody was let in: another account is.
+  // The community does not know this account, which was never admitted. Naming another account therefore succeeds.
   await link('absent-minded')
   expect(await seen()).toMatchObject({ is_granted: false, error: { type: 'BenefitRefusedError' } })
   await link('ada')
   expect([inside(), await seen()]).toMatchObject([['ada'], { is_granted: true, error: null }])
   people.misbehave(() => {
-    throw new CommunityRefusal('unknown_account', 'There is nobody of this name.')
+    throw new CommunityRefusal('unknown_account', 'There is no account with this name.')
   })
   await api.call(revokeBenefitGrant, { params: { grant_id: id } })
   await people.pass()
@@ -302,7 +302,7 @@ test('an account that is unknown when it is to be shown out was let in under ano
   expect([inside(), await seen()]).toMatchObject([[], { is_granted: false, is_revoked: true, error: null }])
 })
 
-test('what is taken away while its account is being let in does not stay', async () => {
+test('a grant that is revoked during the admission of its account leaves no access', async () => {
   const { link, seen, inside, types, api, id } = await open()
   people.meanwhile('admit', () => api.call(revokeBenefitGrant, { params: { grant_id: id } }))
   await link('ada')
@@ -310,7 +310,7 @@ test('what is taken away while its account is being let in does not stay', async
   expect(await seen()).toMatchObject({ is_granted: false, is_revoked: true })
 })
 
-test('a worker that lost its lease changes nothing, and the next one does it', async () => {
+test('a worker that lost its lease changes nothing, and the next worker adds the account to the community', async () => {
   const { link, seen, inside, types, organization } = await open()
   const { deployment } = people
   await people.query(`update benefit_grants set properties = '{"account_id": "ada"}', due_at = $2 where organization_id = $1`, [
@@ -318,14 +318,14 @@ test('a worker that lost its lease changes nothing, and the next one does it', a
     world.clock.wall(),
   ])
   const run = dueWork.find(({ name }) => name === 'entitlements.apply')!.run
-  const take = () => claim(deployment.means.transact, 'benefit_grants', { holder: 'test', limit: 100, lease_ms: sweeps['entitlements.apply'].lease_ms })
+  const take = () => claim(deployment.deps.transact, 'benefit_grants', { holder: 'test', limit: 100, lease_ms: sweeps['entitlements.apply'].lease_ms })
   const [stale] = (await take()).filter((lease) => lease.organization_id === organization.id)
   world.clock.advance(2 * minutes)
   const [fresh] = (await take()).filter((lease) => lease.organization_id === organization.id)
-  await expect(run(deployment.means, stale!)).rejects.toThrow(LeaseLost)
+  await expect(run(deployment.deps, stale!)).rejects.toThrow(LeaseLost)
   expect([await types(), inside()]).toEqual([[], []])
-  await run(deployment.means, fresh!)
-  await expect(run(deployment.means, fresh!)).rejects.toThrow(LeaseLost)
+  await run(deployment.deps, fresh!)
+  await expect(run(deployment.deps, fresh!)).rejects.toThrow(LeaseLost)
   expect([await types(), inside()]).toEqual([['created'], ['ada']])
   await link('bob')
   expect(await seen()).toMatchObject({ properties: { granted_account_id: 'bob' } })

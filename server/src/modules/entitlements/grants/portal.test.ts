@@ -27,7 +27,7 @@ afterAll(async () => {
 const ids = async (client: Client, query: object = {}) =>
   (await client.call(listPortalBenefitGrants, { query: { limit: 100, ...query } })).items.map(({ id }) => id).toSorted()
 
-test('a member sees what is theirs, the owner also what is the customer’s own, and nobody what is a colleague’s', async () => {
+test('members see their own grants, the owner also sees the customer’s own grants, and no member sees a colleague’s', async () => {
   const shop = await people.open()
   const benefit = await shop.benefit('custom')
   const team = await shop.buy((await shop.product([benefit], { seats: true })).id, { seats: 5 })
@@ -53,12 +53,12 @@ test('a member sees what is theirs, the owner also what is the customer’s own,
     benefit: { properties: { note: 'Psst' }, organization: { id: shop.organization.id } },
   })
   expect(seen).not.toHaveProperty('member')
-  // Whose it is changes with the owner, and the row does not.
+  // After an ownership transfer the grant belongs to the new owner, although its row is unchanged.
   await shop.api.call(updateMember, { params: { id: team.customer_id, member_id: anna.member_id }, body: { role: 'owner' } })
   const handed = await shop.portal(team.customer_id, anna.member_id)
   expect(await ids(handed)).toEqual([...(await own(anna)), direct.id].filter((id, at, all) => all.indexOf(id) === at).toSorted())
   expect(await ids(await shop.portal(team.customer_id, owner_id))).toEqual([])
-  // A colleague's is as absent as none, to look at and to change.
+  // A colleague's grant returns 404 for reads and writes, like one that does not exist.
   const [ofBert] = await own(bert)
   const nothing = (await handed.send(getPortalBenefitGrant, { params: { id: newId(world.clock.wall()) } })).body
   const stranger = await people.open()
@@ -71,7 +71,7 @@ test('a member sees what is theirs, the owner also what is the customer’s own,
   for (const client of [world.client(), shop.api]) expect((await client.send(listPortalBenefitGrants, {})).status).toBe(401)
 })
 
-test.each(['before', 'phase1'] as const)('in %s whoever holds a seat as a customer sees it there, and who paid does not', async (phase) => {
+test.each(['before', 'phase1'] as const)('in %s the customer that holds a seat sees its grants, and the buyer does not', async (phase) => {
   const shop = await people.open(phase)
   const team = await shop.buy((await shop.product([await shop.benefit('custom')], { seats: true })).id, { seats: 5 })
   const [anna, bert] = [await shop.seat(team), await shop.seat(team)]
@@ -81,7 +81,7 @@ test.each(['before', 'phase1'] as const)('in %s whoever holds a seat as a custom
   expect(await ids(await shop.portal(team.customer_id))).toEqual([])
 })
 
-test('what was taken away and what the seller keeps to itself is not shown; a note only to who has it', async () => {
+test('hides benefits that are not public, and shows a note only while the benefit is granted', async () => {
   const shop = await people.open()
   const [note, flag, gone] = [await shop.benefit('custom'), await shop.benefit('feature_flag', { visibility: 'private' }), await shop.benefit('custom')]
   const bought = await shop.buy((await shop.product([note, flag, gone])).id)
@@ -94,7 +94,7 @@ test('what was taken away and what the seller keeps to itself is not shown; a no
   expect(await portal.call(getPortalBenefitGrant, { params: { id: shown!.id } })).toMatchObject({ is_granted: false, benefit: { properties: { note: null } } })
 })
 
-test('every filter finds what it says, and every sorting sorts', async () => {
+test('filters portal grants by every parameter, and sorts them in every order', async () => {
   const shop = await people.open()
   const [first, second] = [await shop.benefit('feature_flag', { description: 'Alpha' }), await shop.benefit('custom', { description: 'Beta' })]
   const plan = await shop.buy((await shop.product([first, second])).id)
@@ -119,7 +119,7 @@ test('every filter finds what it says, and every sorting sorts', async () => {
   expect(await found({ sorting: 'organization' })).toHaveLength(3)
 })
 
-test('a change names the type that the benefit has, and what is not to be said is refused', async () => {
+test('rejects an update of a grant without the benefit’s type or with invalid properties', async () => {
   const shop = await people.open()
   const benefit = await shop.benefit('discord')
   const bought = await shop.buy((await shop.product([benefit])).id)

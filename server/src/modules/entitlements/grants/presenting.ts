@@ -6,71 +6,15 @@ import {
   type BenefitGrant,
   type BenefitGrantWebhook,
 } from '@bursar/contract'
-import { phaseOf, type Reach } from '../../../kernel/actors.ts'
-import { emit } from '../../../platform/outbox/outbox.sql.ts'
-import { referred } from '../../../platform/postgres/lists.sql.ts'
-import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
-import { loadBenefits, presentBenefit, type BenefitTable } from '../../catalog/index.ts'
-import {
-  loadCustomers,
-  loadMembers,
-  loadOwners,
-  presentCustomer,
-  presentMember,
-  shownCustomer,
-  touchState,
-  type CustomerRow,
-  type MemberRow,
-} from '../../customers/index.ts'
-import type { GrantRow } from './grants.sql.ts'
+import { phaseOf, type TenantScope } from '../../../kernel/actors.ts'
+import { emitEach, type Subject } from '../../../platform/outbox/outbox.sql.ts'
+import type { BusinessTx } from '../../../platform/postgres/postgres.ts'
+import { presentBenefit } from '../../catalog/index.ts'
+import { presentCustomer, presentMember, shownCustomer, touchStates } from '../../customers/index.ts'
+import { loadGrants, type LoadedGrant } from '../records/grant-lists.sql.ts'
+import type { GrantRow } from '../records/grants.sql.ts'
 
-/** A grant, with all that is shown of it. */
-export interface LoadedGrant {
-  readonly grant: GrantRow
-  readonly benefit: BenefitTable
-  /** Whose it is shown to be. */
-  readonly customer: CustomerRow
-  /** Who has it by a seat; null where it is the customer's own. */
-  readonly member: MemberRow | null
-  /** Who has what is the customer's own. */
-  readonly owner: MemberRow | null
-}
-
-/** Grants with all that is shown of them, in their order. Whoever had them and what they were of may be gone: they are shown all the same. */
-export const loadGrants = async (db: Db, reach: Reach, rows: readonly GrantRow[]): Promise<LoadedGrant[]> => {
-  if (rows.length === 0) return []
-  const whose = (row: GrantRow) => shownCustomer(row, phaseOf(reach, row.organization_id))
-  const named = (idOf: (row: GrantRow) => string | null) => referred(rows, idOf).map(({ tenant, id }) => ({ organization_id: tenant, id }))
-  const [benefits, customers, members, owners] = await Promise.all([
-    loadBenefits(
-      db,
-      referred(rows, ({ benefit_id }) => benefit_id),
-    ),
-    loadCustomers(db, reach, rows.map(whose)),
-    loadMembers(
-      db,
-      named(({ member_id }) => member_id),
-    ),
-    loadOwners(
-      db,
-      named((row) => (row.member_id === null ? whose(row) : null)),
-    ),
-  ])
-  const benefit = new Map(benefits.map((one) => [one.id, one]))
-  const customer = new Map(customers.map((one) => [one.id, one]))
-  const member = new Map(members.map((one) => [one.id, one]))
-  const owner = new Map(owners.map((one) => [one.customer_id, one]))
-  return rows.map((grant) => ({
-    grant,
-    // The database's own keys hold them: they are there.
-    benefit: benefit.get(grant.benefit_id)!,
-    customer: customer.get(whose(grant))!,
-    member: grant.member_id === null ? null : member.get(grant.member_id)!,
-    owner: owner.get(whose(grant)) ?? null,
-  }))
-}
-
-/** What every reader of a grant sees of it. */
+/** Fields of a grant that all readers see. */
 export const commonOf = ({ grant, customer, member, owner, benefit }: LoadedGrant) => ({
   id: grant.id,
   created_at: grant.created_at,
@@ -89,9 +33,9 @@ export const commonOf = ({ grant, customer, member, owner, benefit }: LoadedGran
   properties: grant.properties,
 })
 
-/** The grant as the wire shows it. */
+/** Presents the grant in the API's format. */
 export const presentGrant = (loaded: LoadedGrant): BenefitGrant =>
-  // The kind of the benefit decides what the properties are: only the pairing is lost on the compiler.
+  // The benefit's type determines the type of its properties. TypeScript loses this pairing, hence the cast.
   ({
     ...commonOf(loaded),
     customer: presentCustomer(loaded.customer),
@@ -99,7 +43,7 @@ export const presentGrant = (loaded: LoadedGrant): BenefitGrant =>
     benefit: presentBenefit(loaded.benefit),
   }) as BenefitGrant
 
-/** What became of a grant, and what its properties were before, where they changed. */
+/** A change of a grant. `before` holds the previous properties if they changed. */
 export interface News {
   readonly grant: GrantRow
   readonly became: 'created' | 'updated' | 'cycled' | 'revoked'
@@ -107,29 +51,38 @@ export interface News {
 }
 
 /**
- * Says what became of grants, each to whom it is shown to be; and that the state of those customers is another, as it is of
- * those who have the `quiet` ones, of which nothing else is to be said yet.
+ * Emits an event for each changed grant, on behalf of the customer that the grant is shown with. Marks the state of
+ * these customers as changed. Grants in `quiet` only mark the state, because they have no event to emit yet. Returns the
+ * changed grants with their related records.
  */
-export const tell = async (tx: Tx, reach: Reach, news: readonly News[], quiet: readonly GrantRow[] = []): Promise<void> => {
+export const emitGrantEvents = async (tx: BusinessTx, scope: TenantScope, news: readonly News[], quiet: readonly GrantRow[] = []): Promise<LoadedGrant[]> => {
   const loaded = await loadGrants(
     tx,
-    reach,
+    scope,
     news.map(({ grant }) => grant),
   )
-  const touched = new Map<string, string>()
-  for (const grant of quiet)
-    touched.set(shownCustomer(grant, phaseOf(reach, grant.organization_id)), grant.organization_id).set(grant.buyer_customer_id, grant.organization_id)
+  const runs: { became: News['became']; events: [Subject, BenefitGrantWebhook][] }[] = []
   for (const [at, { became, before = null }] of news.entries()) {
     const one = loaded[at]!
-    const { organization_id, id, buyer_customer_id } = one.grant
-    const about = { organization_id, resource_id: id, customer_id: one.customer.id }
-    const data = { ...presentGrant(one), previous_properties: before } as BenefitGrantWebhook
-    if (became === 'created') await emit(tx, benefitGrantCreated, about, data)
-    else if (became === 'updated') await emit(tx, benefitGrantUpdated, about, data)
-    else if (became === 'cycled') await emit(tx, benefitGrantCycled, about, data)
-    else await emit(tx, benefitGrantRevoked, about, data)
-    touched.set(one.customer.id, organization_id).set(buyer_customer_id, organization_id)
+    const subject = { organization_id: one.grant.organization_id, resource_id: one.id, customer_id: one.customer.id }
+    if (runs.at(-1)?.became !== became) runs.push({ became, events: [] })
+    runs.at(-1)!.events.push([subject, { ...presentGrant(one), previous_properties: before } as BenefitGrantWebhook])
   }
-  // In one order, so that two who tell of the same customers do not wait for each other.
-  for (const [customer_id, organization_id] of [...touched].toSorted(([a], [b]) => (a < b ? -1 : 1))) await touchState(tx, { organization_id, customer_id })
+  // Consecutive events of one kind are inserted by one statement. Their order stays the same.
+  for (const { became, events } of runs)
+    if (became === 'created') await emitEach(tx, benefitGrantCreated, events)
+    else if (became === 'updated') await emitEach(tx, benefitGrantUpdated, events)
+    else if (became === 'cycled') await emitEach(tx, benefitGrantCycled, events)
+    else await emitEach(tx, benefitGrantRevoked, events)
+  await touchStates(tx, [
+    ...quiet.flatMap((grant) => touchedBy(grant, shownCustomer(grant, phaseOf(scope, grant.organization_id)))),
+    ...loaded.flatMap(({ grant, customer }) => touchedBy(grant, customer.id)),
+  ])
+  return loaded
 }
+
+/** The customers whose state a grant changes: the one that it is shown with, and the buyer. */
+const touchedBy = ({ organization_id, buyer_customer_id }: GrantRow, shown: string) => [
+  { organization_id, customer_id: shown },
+  { organization_id, customer_id: buyer_customer_id },
+]

@@ -1,44 +1,44 @@
-import { within, type Reach } from '../../../kernel/actors.ts'
+import { within, type TenantScope } from '../../../kernel/actors.ts'
 import { days, later } from '../../../platform/clock.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import type { Payload } from '../../../platform/jobs/catalogue.ts'
 import { checkLease, releaseLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
-import type { Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means } from '../../handlers.ts'
+import type { BusinessTx, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Deps } from '../../handlers.ts'
 import { claimedSeats, claimedSeatsOf, holdContainer, readSeat, type Container, type ContainerKey } from '../../billing/index.ts'
 import { holdBenefits, holdBenefitsOf, type BenefitTable } from '../../catalog/index.ts'
 import { findMember, loadCustomers, lockCustomers } from '../../customers/index.ts'
 import { findLivingOrganization, holdPhase } from '../../organizations/index.ts'
-import type { Locksmith } from '../license-keys/giving.ts'
+import type { Locksmith } from '../issuing/license-keys.ts'
 import { newGrant, unwant, want } from './giving.ts'
-import { findGrant, keepGrace, lockGrant, lockGrantsOf, lockWanted, saveGrants, type GrantRow, type Recipient } from './grants.sql.ts'
+import { findGrant, keepGrace, lockGrant, lockGrantsOf, lockWanted, saveGrants, type GrantRow, type Recipient } from '../records/grants.sql.ts'
 
 const atOnce = 200
 
-/** What one purchase gives at this moment, in the time of whoever bought it. */
+/** One purchase with the benefits that it gives now. `tx` uses the buyer's clock. */
 interface Giving {
-  readonly tx: Tx
+  readonly tx: BusinessTx
   readonly platform: Locksmith
-  readonly reach: Reach
+  readonly scope: TenantScope
   readonly container: Container
-  /** What it gives; nothing, where it gives nothing any more. */
+  /** Benefits that the purchase gives. Empty if the purchase no longer gives benefits. */
   readonly benefits: readonly BenefitTable[]
   readonly period_start: Date | null
 }
 
-/** How far one has come: first everything is taken away that is not to be there, then what is missing is given. */
+/** Progress of a reconciliation. The reconciliation first revokes all outdated grants, then gives the missing ones. */
 interface Progress {
   readonly step: 'taking' | 'giving'
   readonly after: string | null
 }
 
 /**
- * Whoever is to have something through a purchase has it, and nobody else: what should be there is worked out anew from
- * what was bought and who holds its seats, and the difference is made up. Asked twice, it changes nothing the second time.
- * Everybody, or the one person whose seat is named; many a few hundred at a time.
+ * Reconciles the grants of a purchase. Computes the expected grants from the purchase and its seat holders, then
+ * applies the difference. Idempotent. Covers all recipients, or only the holder of `seat_id`. Processes a few hundred
+ * grants per transaction.
  */
 export const reconcile = async (
-  { transact, platform }: Pick<Means, 'transact' | 'platform'>,
+  { transact, platform }: Pick<Deps, 'transact' | 'platform'>,
   { seat_id, ...key }: Payload<'entitlements.reconcile'>,
 ): Promise<void> => {
   let progress: Progress | null = { step: 'taking', after: null }
@@ -53,34 +53,37 @@ export const reconcile = async (
 
 const look = async (wall: Tx, platform: Locksmith, key: ContainerKey): Promise<Giving | undefined> => {
   const { organization_id } = key
-  const reach = within(organization_id, 'machine', await holdPhase(wall, organization_id))
-  const container = await holdContainer(wall, reach, key)
+  const scope = within(organization_id, 'machine', await holdPhase(wall, organization_id))
+  const container = await holdContainer(wall, scope, key)
   if (!container) return undefined
-  const buyer = (await loadCustomers(wall, reach, [container.customer_id]))[0]!
+  const buyer = (await loadCustomers(wall, scope, [container.customer_id]))[0]!
   const tx = await inTimeOf(wall, buyer)
   const gives = (await entitles(tx, container)) && buyer.deleted_at === null && container.product_id !== null
   if (container.subscription) await keepGrace(tx, organization_id, container.subscription.id, await graceOf(tx, container), buyer.clock_id)
   return {
     tx,
     platform,
-    reach,
+    scope,
     container,
     benefits: gives ? await holdBenefitsOf(tx, organization_id, container.product_id) : [],
     period_start: container.subscription?.current_period_start ?? null,
   }
 }
 
-/** A refund alone takes nothing away: that is said with it. */
+/** Statuses of orders that give benefits. A refund revokes benefits only if the refund request says so. */
 const soldOrder = ['paid', 'partially_refunded', 'refunded']
 
-export const entitles = async (tx: Tx, container: Container): Promise<boolean> => {
+export const entitles = async (tx: BusinessTx, container: Container): Promise<boolean> => {
   const { subscription, order } = container
   if (order) return order.subscription_id === null && soldOrder.includes(order.status) && order.benefits_revoked_at === null
   return ['trialing', 'active'].includes(subscription!.status) || (await graceOf(tx, container)) !== null
 }
 
-/** Until when a subscription goes on giving although its payment failed: as many days as its seller grants; null where that is over, or is not the matter. */
-const graceOf = async (tx: Tx, { organization_id, subscription }: Container): Promise<Date | null> => {
+/**
+ * Returns the end of the grace period of a past-due subscription. The seller configures its length in days. Returns
+ * null if the subscription is not past due or the grace period is over.
+ */
+const graceOf = async (tx: BusinessTx, { organization_id, subscription }: Container): Promise<Date | null> => {
   if (subscription?.status !== 'past_due' || subscription.past_due_at === null) return null
   const seller = await findLivingOrganization(tx, { id: organization_id })
   const end = later(subscription.past_due_at, (seller?.subscription_settings.benefit_revocation_grace_period ?? 0) * days)
@@ -110,29 +113,32 @@ const proceed = async (giving: Giving, seat_id: string | null, { step, after }: 
   return !people && seats.length === atOnce ? { step, after: seats.at(-1)!.id } : null
 }
 
-/** Takes away what its recipient is not to have any more; hands back how far it came, where there may be more. */
-const takeAway = async ({ tx, reach, container, benefits }: Giving, after: string | null, people: readonly Recipient[] | undefined): Promise<string | null> => {
+/**
+ * Revokes grants of recipients who lost their seat, and of benefits that the purchase no longer gives. Returns the last
+ * id of the batch if there may be more grants.
+ */
+const takeAway = async ({ tx, scope, container, benefits }: Giving, after: string | null, people: readonly Recipient[] | undefined): Promise<string | null> => {
   const grants = await lockWanted(tx, container.organization_id, { container }, { after, limit: atOnce, ...(people ? { people } : {}) })
   const holders = container.seats === null ? [nobodyElse] : grants.length === 0 ? [] : await claimedSeatsOf(tx, container, grants)
   const entitled = new Set(holders.map(nameOf))
   await unwant(
     tx,
-    reach,
+    scope,
     grants.filter((grant) => !entitled.has(nameOf(grant)) || !benefits.some(({ id }) => id === grant.benefit_id)),
   )
   return grants.length === atOnce ? grants.at(-1)!.id : null
 }
 
-/** Gives what is missing: one grant for each recipient and benefit, made once and used again. */
+/** Gives the missing grants: one per recipient and benefit. A grant that was revoked earlier is reused. */
 const give = async (
-  { tx, platform, reach, container, benefits, period_start }: Giving,
+  { tx, platform, scope, container, benefits, period_start }: Giving,
   recipients: readonly (Recipient & { id: string | null })[],
 ): Promise<void> => {
   if (recipients.length === 0) return
   const { organization_id, subscription_id, order_id, customer_id: buyer_customer_id } = container
   const theirs = await lockGrantsOf(tx, container, recipients)
   const known = new Map(theirs.map((grant) => [`${nameOf(grant)} ${grant.benefit_id}`, grant]))
-  // What its seller has taken away stays away, also where the same person is named in another way.
+  // A grant that the seller revoked stays revoked, even if the same person is now identified by another id.
   const isWithheld = ({ member_id, holder_customer_id }: Recipient, benefit_id: string) =>
     theirs.some(
       (grant) =>
@@ -167,42 +173,43 @@ const give = async (
     }),
   )
   await saveGrants(tx, moved)
-  await want(tx, reach, platform, missing, period_start)
+  await want(tx, scope, platform, missing, period_start)
 }
 
 /**
- * What its seller took away from one recipient is given back, as far as it is still given: by what was bought, or by hand
- * as long as there is whom and what to give. What was bought is held before the grant.
+ * Restores a grant that the seller revoked for one recipient. A purchased grant is restored if the purchase still gives
+ * the benefit. A manual grant is restored if its customer, member and benefit still exist. Locks the purchase before
+ * the grant.
  */
 export const giveBack = async (wall: Tx, platform: Locksmith, { organization_id, id }: Pick<GrantRow, 'organization_id' | 'id'>): Promise<void> => {
-  const reach = within(organization_id, 'machine', await holdPhase(wall, organization_id))
-  const { subscription_id, order_id, is_manual, buyer_customer_id, benefit_id, member_id } = (await findGrant(wall, reach, id))!
+  const scope = within(organization_id, 'machine', await holdPhase(wall, organization_id))
+  const { subscription_id, order_id, is_manual, buyer_customer_id, benefit_id, member_id } = (await findGrant(wall, scope, id))!
   if (is_manual) {
-    const [customer] = await lockCustomers(wall, reach, { id: buyer_customer_id })
+    const [customer] = await lockCustomers(wall, scope, { id: buyer_customer_id })
     const [benefit] = await holdBenefits(wall, organization_id, [benefit_id])
-    const grant = (await lockGrant(wall, reach, id))!
+    const grant = (await lockGrant(wall, scope, id))!
     if (!customer || !benefit || grant.is_wanted || (member_id !== null && !(await findMember(wall, customer, { id: member_id })))) return
-    await want(await inTimeOf(wall, customer), reach, platform, [{ grant, benefit }], null)
+    await want(await inTimeOf(wall, customer), scope, platform, [{ grant, benefit }], null)
     return
   }
   const giving = await look(wall, platform, { organization_id, subscription_id, order_id })
-  const grant = (await lockGrant(wall, reach, id))!
+  const grant = (await lockGrant(wall, scope, id))!
   if (!giving || grant.is_wanted) return
   await saveGrants(giving.tx, [{ ...grant, is_withheld: false }])
   await proceed(giving, grant.seat_id, { step: 'giving', after: null })
 }
 
-/** The days that its seller grants are over: what a subscription gave is taken away, unless it has been paid for. */
-export const endGrace = async (means: Means, lease: Lease): Promise<void> => {
+/** Ends the grace period. Revokes the subscription's benefits, unless the subscription has been paid meanwhile. */
+export const endGrace = async (deps: Deps, lease: Lease): Promise<void> => {
   const { organization_id, id } = lease
   const key = { organization_id, subscription_id: id, order_id: null }
-  await reconcile(means, { ...key, seat_id: null })
-  await means.transact(async (wall) => {
-    const reach = within(organization_id, 'machine', await holdPhase(wall, organization_id))
-    // The subscription first, as everybody else does it.
-    const container = (await holdContainer(wall, reach, key))!
+  await reconcile(deps, { ...key, seat_id: null })
+  await deps.transact(async (wall) => {
+    const scope = within(organization_id, 'machine', await holdPhase(wall, organization_id))
+    // Locks the subscription before the lease, in the same order as all other code.
+    const container = (await holdContainer(wall, scope, key))!
     await checkLease(wall, lease)
-    const [buyer] = await loadCustomers(wall, reach, [container.customer_id])
+    const [buyer] = await loadCustomers(wall, scope, [container.customer_id])
     await releaseLease(wall, lease, await graceOf(await inTimeOf(wall, buyer!), container))
   })
 }

@@ -54,7 +54,7 @@ const day = 86_400_000
 
 const limited = { prefix: 'ACME', activations: { limit: 3, enable_customer_admin: true }, limit_usage: 10, expires: { ttl: 1, timeframe: 'month' as const } }
 
-/** A seller of keys, whose key somebody has. */
+/** A seller with a product that gives license keys. */
 const openKeys = async (properties: object = limited, { phase, recurring = false }: { phase?: 'before' | 'phase1' | 'phase2'; recurring?: boolean } = {}) => {
   const shop = await people.open(phase)
   const benefit = await shop.api.call(createBenefit, { body: { type: 'license_keys', description: 'Desktop app', properties } })
@@ -66,7 +66,7 @@ const bought = async (shop: Awaited<ReturnType<typeof openKeys>>, options: Param
   const [key] = (await shop.api.call(listLicenseKeys, { query: { customer_id: [purchase.customer_id] } })).items
   return { ...purchase, key: key!, says: { key: key!.key, organization_id: shop.organization.id } }
 }
-/** The same operation by the seller's server, and by whoever has the key. */
+/** The same operations, called by the seller's server and by an anonymous bearer of the key. */
 const doors = (shop: { api: Shop['api'] }) => {
   const anyone = world.client()
   return [
@@ -75,7 +75,7 @@ const doors = (shop: { api: Shop['api'] }) => {
   ] as const
 }
 
-test('a key is made with its grant: prefix and a random UUID in capitals, hashed and sealed, and nowhere in clear [S1-16] [S2-08]', async () => {
+test('creates a license key with its grant: a prefix and a random UUID in capitals, stored only hashed and sealed [S1-16] [S2-08]', async () => {
   const shop = await openKeys()
   const { key, customer_id } = await bought(shop)
   expect(key.key).toMatch(/^ACME-[0-9A-F]{8}-[0-9A-F]{4}-4[0-9A-F]{3}-[89AB][0-9A-F]{3}-[0-9A-F]{12}$/)
@@ -100,7 +100,7 @@ test('a key is made with its grant: prefix and a random UUID in capitals, hashed
   const other = (await bought(plain)).key
   expect(other.key).toMatch(/^[0-9A-F]{8}-/)
   expect(other).toMatchObject({ limit_activations: null, limit_usage: null, expires_at: null })
-  // Replaced and updated under an idempotency key, too: what is kept for repetitions is sealed.
+  // A rotation with an idempotency key stores the answer for replays. The stored answer is sealed, because it contains the license key.
   const again = world.client({ token: (await shop.organization.token()).secret }, { 'idempotency-key': 'once' })
   const rotated = await again.call(rotateLicenseKey, { params: { id: key.id } })
   expect(await again.call(rotateLicenseKey, { params: { id: key.id } })).toEqual(rotated)
@@ -113,7 +113,7 @@ test('a key is made with its grant: prefix and a random UUID in capitals, hashed
   for (const secret of [key.key, other.key, rotated.key]) expect(dump.toUpperCase()).not.toContain(secret.slice(-36))
 })
 
-test('a key is there as soon as its grant is, each grant has its own, and one that is asked for again is the same', async () => {
+test('each grant has its own license key, which is created with the grant and stays the same after another reconciliation', async () => {
   const shop = await openKeys()
   const first = await bought(shop)
   await shop.buy(shop.sold.id, { customer_id: first.customer_id })
@@ -123,8 +123,8 @@ test('a key is there as soon as its grant is, each grant has its own, and one th
   expect((await shop.api.call(listLicenseKeys, {})).items).toEqual(keys)
 })
 
-describe('validating', () => {
-  test('what is valid is counted, by whoever asks', async () => {
+describe('validating a license key', () => {
+  test('counts each successful validation, by the seller or by an anonymous bearer', async () => {
     const shop = await openKeys()
     const { key, says, customer_id } = await bought(shop)
     for (const [at, { api, validate }] of doors(shop).entries()) {
@@ -137,7 +137,7 @@ describe('validating', () => {
     expect(await shop.api.call(getLicenseKey, { params: { id: key.id } })).toMatchObject({ usage: 4, validations: 2, modified_at: key.modified_at })
   })
 
-  test('whatever is not valid is not there: unknown, of another seller, benefit, customer or activation, under other conditions; nothing is counted', async () => {
+  test('returns 404 if key, seller, benefit, customer, activation or conditions do not match, and counts no validation', async () => {
     const shop = await openKeys()
     const { key, says } = await bought(shop)
     const elsewhere = await openKeys()
@@ -171,27 +171,27 @@ describe('validating', () => {
       })
   })
 
-  test('usage never exceeds its limit: what would is refused and not counted', async () => {
+  test('rejects a validation beyond the usage limit without counting it', async () => {
     const shop = await openKeys({ limit_usage: 5 })
     const { key, says } = await bought(shop)
     for (const { api, validate } of doors(shop)) {
       const use = (increment_usage: number) => api.send(validate, { body: { ...says, increment_usage } })
       expect((await use(2)).status).toBe(200)
-      expect(await use(4)).toMatchObject({ status: 400, body: { error: 'BadRequest', detail: expect.stringMatching(/used [24] of 5 times: 4 more/) } })
+      expect(await use(4)).toMatchObject({ status: 400, body: { error: 'BadRequest', detail: expect.stringMatching(/has [24] of 5 uses; 4 more/) } })
     }
     const { usage, validations } = await shop.api.call(getLicenseKey, { params: { id: key.id } })
     expect({ usage, validations }).toEqual({ usage: 4, validations: 2 })
-    // Used up, it is still valid.
+    // A key that has reached its usage limit is still valid if the request does not increment the usage.
     await shop.api.call(validateLicenseKey, { body: { ...says, increment_usage: 1 } })
     expect((await shop.api.send(validateLicenseKey, { body: { ...says, increment_usage: 1 } })).status).toBe(400)
     expect((await shop.api.send(validateLicenseKey, { body: says })).status).toBe(200)
-    // Without a limit it ends where numbers do.
+    // Without a usage limit, the usage of a key can rise to 2,147,483,647, the largest 32-bit integer.
     await shop.api.call(updateLicenseKey, { params: { id: key.id }, body: { limit_usage: null, usage: 2_147_483_640 } })
     expect((await shop.api.send(validateLicenseKey, { body: { ...says, increment_usage: 8 } })).status).toBe(400)
     expect((await shop.api.send(validateLicenseKey, { body: { ...says, increment_usage: 7 } })).status).toBe(200)
   })
 
-  test('fifty at once count fifty', async () => {
+  test('counts all concurrent validations, and never exceeds the usage limit', async () => {
     const shop = await openKeys({ limit_usage: 30 })
     const { key, says } = await bought(shop)
     const answers = await Promise.all(Array.from({ length: 50 }, () => shop.api.send(validateLicenseKey, { body: { ...says, increment_usage: 1 } })))
@@ -199,7 +199,7 @@ describe('validating', () => {
     expect(await shop.api.call(getLicenseKey, { params: { id: key.id } })).toMatchObject({ usage: 30, validations: 30 })
   })
 
-  test('whoever has a key learns nothing about who pays but their name', async () => {
+  test('an anonymous bearer of a key sees only the name of the payer', async () => {
     const shop = await openKeys()
     const customer = await shop.api.call(createCustomer, {
       body: {
@@ -229,11 +229,11 @@ describe('validating', () => {
       })
       expect(JSON.stringify(answer)).not.toMatch(/Hidden Street|DE136695976|secret-tier|crm-7/)
     }
-    // The seller's own server sees whom it sold to.
+    // The seller's own server sees the full customer.
     expect((await shop.api.call(validateLicenseKey, { body: says })).customer).toMatchObject({ external_id: 'crm-7', tax_id: ['DE136695976', 'eu_vat'] })
   })
 
-  test('that a key was asked about is not written down as a deed; that it was changed is, without the key', async () => {
+  test('the audit log records changes of a license key without its secret, and records no validations', async () => {
     const shop = await openKeys()
     const { key, says } = await bought(shop)
     const logged = () =>
@@ -251,8 +251,8 @@ describe('validating', () => {
   })
 })
 
-describe('activating', () => {
-  test('a key is activated in as many places as it may, and a place that is given back is free', async () => {
+describe('activating a license key', () => {
+  test('a key can be activated up to its limit, and removing an activation allows another one', async () => {
     const shop = await openKeys()
     const { key, says } = await bought(shop)
     for (const { api, activate, deactivate, validate } of doors(shop)) {
@@ -277,7 +277,7 @@ describe('activating', () => {
     }
   })
 
-  test('none is to be where none are said, and none of what is unknown, expired, disabled or revoked', async () => {
+  test('rejects activating a key that has no activations, or that is unknown, expired, disabled or revoked', async () => {
     const shop = await openKeys({})
     const { says } = await bought(shop)
     const elsewhere = await openKeys()
@@ -287,7 +287,7 @@ describe('activating', () => {
       const label = 'Laptop'
       expect(await api.send(activate, { body: { ...says, label } })).toMatchObject({
         status: 403,
-        body: { detail: expect.stringContaining('not to be activated') },
+        body: { detail: expect.stringContaining('cannot be activated') },
       })
       expect(errorOf(await api.send(activate, { body: { ...says, key: theirs.says.key, label } }))).toBe('404 ResourceNotFound')
       expect(errorOf(await api.send(activate, { body: { ...says, organization_id: unknown(), label } }))).toBe('404 ResourceNotFound')
@@ -308,13 +308,13 @@ describe('activating', () => {
         expect(errorOf(await api.send(validate, { body: named }))).toBe('404 ResourceNotFound')
       }
     }
-    // A place can be given back whatever the key is worth.
+    // An activation of an unusable key can still be removed.
     expect((await world.client().send(deactivatePortalLicenseKey, { body: { ...named, activation_id: first.id } })).status).toBe(204)
   })
 })
 
-describe('what a key is worth', () => {
-  test('a key of an order expires, and a subscription’s does not', async () => {
+describe('settings of a license key', () => {
+  test('the key of an order expires, and the key of a subscription does not', async () => {
     const once = await openKeys()
     const clock = await once.api.call(createTestClock, { body: { now: '2027-01-31T12:00:00Z' } })
     const { key, says } = await bought(once, { clock_id: clock.id })
@@ -326,7 +326,7 @@ describe('what a key is worth', () => {
     expect((await bought(monthly)).key.expires_at).toBeNull()
   })
 
-  test('an edit of the benefit reaches every key, but for what was set for one alone, a null among it', async () => {
+  test('an edit of the benefit applies to all keys, except for settings overridden for one key, even with null', async () => {
     const shop = await openKeys()
     const [plain, own, cleared] = [await bought(shop), await bought(shop), await bought(shop)]
     const set = (id: string, body: object) => shop.api.call(updateLicenseKey, { params: { id }, body })
@@ -355,7 +355,7 @@ describe('what a key is worth', () => {
     expect(kept).toMatchObject({ limit_activations: 7, limit_usage: 70 })
     expect(Date.parse(kept.expires_at!)).toBe(inTwoDays(kept))
     expect(await read(cleared)).toMatchObject({ limit_activations: null, limit_usage: null, expires_at: null })
-    // Also what is away while the benefit is edited, and comes back.
+    // A key that was revoked during the edit gets the edited settings when it is granted again, except overridden ones.
     await set(plain.key.id, { status: 'revoked' })
     await set(own.key.id, { status: 'revoked' })
     await edit({ limit_usage: 55 })
@@ -364,11 +364,11 @@ describe('what a key is worth', () => {
     await set(own.key.id, { status: 'granted' })
     expect(await read(plain)).toMatchObject({ limit_usage: 55 })
     expect(await read(own)).toMatchObject({ limit_usage: 70 })
-    // The next one is made as the benefit says by then.
+    // New keys use the edited benefit.
     expect((await bought(shop)).key.key).toMatch(/^NEW-/)
   })
 
-  test('what is wrong about an update is said, and nothing changes', async () => {
+  test('rejects an invalid update of a key with the location of the error, and changes nothing', async () => {
     const shop = await openKeys()
     const { key } = await bought(shop)
     const wrong = (body: object) => shop.api.sendRaw(updateLicenseKey, { params: { id: key.id }, body })
@@ -391,11 +391,11 @@ describe('what a key is worth', () => {
   })
 })
 
-describe('with its grant', () => {
+describe('a license key and its grant', () => {
   test.each([
     { bought: 'once', recurring: false },
     { bought: 'by subscription', recurring: true },
-  ])('a key that is revoked takes its grant with it at once and is refused, and comes back with it: $bought', async ({ recurring }) => {
+  ])('revoking a key revokes its grant at once, and granting the key restores the grant (bought $bought)', async ({ recurring }) => {
     const shop = await openKeys(limited, { recurring })
     const { key, says, ...purchase } = await bought(shop)
     const valid = async () => (await world.client().send(validatePortalLicenseKey, { body: says })).status
@@ -403,7 +403,7 @@ describe('with its grant', () => {
     expect(await shop.api.call(updateLicenseKey, { params: { id: key.id }, body: { status: 'revoked' } })).toMatchObject({ status: 'revoked' })
     expect(await valid()).toBe(404)
     expect(await shop.grants()).toMatchObject([{ is_granted: false, is_revoked: true }])
-    // Whatever is looked at again, it stays away.
+    // Another reconciliation restores neither the key nor the grant.
     await shop.reconcile(purchase)
     expect(await valid()).toBe(404)
     expect(await shop.api.call(updateLicenseKey, { params: { id: key.id }, body: { status: 'granted' } })).toMatchObject({ status: 'granted', key: key.key })
@@ -415,7 +415,7 @@ describe('with its grant', () => {
     expect(await valid()).toBe(200)
   })
 
-  test('a key is refused with the answer that revokes its grant, whoever revokes it', async () => {
+  test('a key becomes invalid as soon as its grant is revoked, for any reason', async () => {
     const shop = await openKeys(limited, { recurring: true })
     const { says, subscription_id, customer_id } = await bought(shop)
     const valid = async (named = says) => (await world.client().send(validatePortalLicenseKey, { body: named })).status
@@ -427,10 +427,10 @@ describe('with its grant', () => {
     await shop.api.call(updateSubscription, { params: { id: second.subscription_id! }, body: { revoke: true } })
     await people.pass()
     expect(await valid(second.says)).toBe(404)
-    // What has ended does not come back by saying so of its key.
+    // A key cannot be granted again after its subscription has ended.
     expect(errorOf(await shop.api.send(updateLicenseKey, { params: { id: second.key.id }, body: { status: 'granted' } }))).toBe('403 NotPermitted')
     expect(await shop.api.call(getLicenseKey, { params: { id: second.key.id } })).toMatchObject({ status: 'revoked' })
-    // Nothing of a customer who is gone counts, before anything of theirs is taken away.
+    // A key of a deleted customer is invalid, even before the jobs have revoked it.
     const third = await bought(shop)
     await shop.api.call(deleteCustomer, { params: { id: third.customer_id } })
     expect(await valid(third.says)).toBe(404)
@@ -443,7 +443,7 @@ describe('with its grant', () => {
     expect([subscription_id, customer_id]).not.toContain(null)
   })
 
-  test('given by hand, it is a key like any other, and comes back as long as there is whom and what to give', async () => {
+  test('a manually granted key can be restored while its customer and its benefit exist', async () => {
     const shop = await openKeys()
     const customer = await shop.api.call(createCustomer, { body: { email: 'hand@people.test' } })
     const grant = await shop.api.call(createBenefitGrant, { body: { customer_id: customer.id, benefit_id: shop.benefit.id } })
@@ -461,7 +461,7 @@ describe('with its grant', () => {
     expect(await shop.grants()).toMatchObject([{ is_granted: false }])
   })
 
-  test('what a seller has disabled stays disabled, whatever becomes of its grant, until they say otherwise', async () => {
+  test('a disabled key stays disabled while its grant changes, until the seller enables it', async () => {
     const shop = await openKeys()
     const { key, says } = await bought(shop)
     const status = async () => (await shop.api.call(getLicenseKey, { params: { id: key.id } })).status
@@ -469,7 +469,7 @@ describe('with its grant', () => {
     await shop.api.call(updateLicenseKey, { params: { id: key.id }, body: { status: 'disabled' } })
     expect(await valid()).toBe(404)
     expect(await shop.grants()).toMatchObject([{ is_granted: true }])
-    // The benefit goes from the product, and comes back to it.
+    // The benefit is removed from the product and added again.
     await shop.give(shop.sold.id, [])
     await people.pass()
     expect(await shop.grants()).toMatchObject([{ is_granted: false }])
@@ -483,7 +483,7 @@ describe('with its grant', () => {
   })
 })
 
-test('a key that is replaced is refused at once; the new one has its limits, its usage and its activations', async () => {
+test('rotating a key invalidates the old secret at once, and keeps limits, usage and activations', async () => {
   const shop = await openKeys()
   const { key, says, customer_id } = await bought(shop)
   const activation = await shop.api.call(activateLicenseKey, { body: { ...says, label: 'Laptop' } })
@@ -499,7 +499,7 @@ test('a key that is replaced is refused at once; the new one has its limits, its
     type: 'benefit_grant.updated',
     data: { properties: { display_key: rotated.display_key }, previous_properties: { display_key: key.display_key } },
   })
-  // A seller replaces what they have disabled; a holder does not, and nobody what is revoked.
+  // The seller may rotate a disabled key, its holder may not. A revoked key cannot be rotated at all.
   const portal = await shop.portal(customer_id)
   await shop.api.call(updateLicenseKey, { params: { id: key.id }, body: { status: 'disabled' } })
   expect(errorOf(await portal.send(rotatePortalLicenseKey, { params: { id: key.id } }))).toBe('400 RotateNotPermitted')
@@ -508,7 +508,7 @@ test('a key that is replaced is refused at once; the new one has its limits, its
   expect(errorOf(await shop.api.send(rotateLicenseKey, { params: { id: key.id } }))).toBe('400 RotateNotPermitted')
 })
 
-test('a key is found under an older pepper, and kept under the newest from then on', async () => {
+test('finds a key hashed with an older pepper and rehashes it with the newest', async () => {
   const shop = await openKeys()
   const { key, says } = await bought(shop)
   const [fresh, old] = [
@@ -524,17 +524,17 @@ test('a key is found under an older pepper, and kept under the newest from then 
     { version: 2, key: fresh },
     { version: 1, key: old },
   ])
-  const reach = {
+  const scope = {
     organizations: new Map([[shop.organization.id, 'machine' as const]]),
     phases: new Map([[shop.organization.id, 'phase2' as const]]),
     confined: false,
   }
-  await world.transact((tx) => validate(tx, reach, { ...world.platform, hasher }, says))
+  await world.transact((tx) => validate(tx, scope, { ...world.platform, hasher }, says))
   expect(await people.query('select hash, pepper from license_keys where id = $1', [key.id])).toEqual([{ hash: hasher.hash(new Secret(says.key)), pepper: 2 }])
 })
 
-describe('lists', () => {
-  test('are filtered and sorted, and show nobody else’s', async () => {
+describe('lists of license keys', () => {
+  test('filters and sorts keys, and excludes other sellers’ keys', async () => {
     const shop = await openKeys()
     const [a, b] = [await bought(shop), await bought(shop)]
     await shop.api.call(validateLicenseKey, { body: { ...a.says, increment_usage: 5 } })
@@ -554,35 +554,38 @@ describe('lists', () => {
     expect((await stranger.api.call(listLicenseKeys, {})).items).toEqual([])
   })
 
-  test.each(['before', 'phase1', 'phase2'] as const)('in phase %s a key shows and is found by the customer that the lens shows [S2-10]', async (phase) => {
-    const shop = await openKeys(limited, { phase })
-    const { id: product_id } = await shop.product([shop.benefit], { seats: true })
-    const purchase = await shop.buy(product_id, { seats: 3 })
-    const anna = await shop.seat(purchase)
-    const bert = await shop.seat(purchase, { holder: false })
-    const keyOf = async (member_id: string) => (await shop.api.call(listLicenseKeys, { query: { member_id: [member_id] } })).items[0]!
-    const [ofAnna, ofBert] = [await keyOf(anna.member_id), await keyOf(bert.member_id)]
-    const shown = anna.holder_customer_id ?? purchase.customer_id
-    expect(ofAnna).toMatchObject({ customer_id: shown, customer: { id: shown }, member_id: anna.member_id })
-    expect(ofBert).toMatchObject({ customer_id: purchase.customer_id, member_id: bert.member_id })
-    const found = async (customer_id: string) =>
-      (await shop.api.call(listLicenseKeys, { query: { customer_id: [customer_id], sorting: ['created_at'] } })).items.map(({ id }) => id)
-    expect(await found(purchase.customer_id)).toEqual(phase === 'phase2' ? [ofAnna.id, ofBert.id] : [ofBert.id])
-    if (anna.holder_customer_id) expect(await found(anna.holder_customer_id)).toEqual([ofAnna.id])
-    const says = { key: ofAnna.key, organization_id: shop.organization.id }
-    const validAs = async (customer_id: string) => (await world.client().send(validatePortalLicenseKey, { body: { ...says, customer_id } })).status
-    expect(await validAs(shown)).toBe(200)
-    if (anna.holder_customer_id) expect(await validAs(purchase.customer_id)).toBe(404)
-    // One who loses the seat loses the key, and nobody else does; the seat back, it is the same key.
-    await shop.revokeSeat(anna)
-    expect(await validAs(shown)).toBe(404)
-    expect(await keyOf(bert.member_id)).toEqual(ofBert)
-    await shop.seat(purchase, { again: anna })
-    expect(await validAs(shown)).toBe(200)
-    expect((await keyOf(anna.member_id)).key).toBe(ofAnna.key)
-  })
+  test.each(['before', 'phase1', 'phase2'] as const)(
+    'in phase %s a key is shown with, and found by, the customer that the member phase determines [S2-10]',
+    async (phase) => {
+      const shop = await openKeys(limited, { phase })
+      const { id: product_id } = await shop.product([shop.benefit], { seats: true })
+      const purchase = await shop.buy(product_id, { seats: 3 })
+      const anna = await shop.seat(purchase)
+      const bert = await shop.seat(purchase, { holder: false })
+      const keyOf = async (member_id: string) => (await shop.api.call(listLicenseKeys, { query: { member_id: [member_id] } })).items[0]!
+      const [ofAnna, ofBert] = [await keyOf(anna.member_id), await keyOf(bert.member_id)]
+      const shown = anna.holder_customer_id ?? purchase.customer_id
+      expect(ofAnna).toMatchObject({ customer_id: shown, customer: { id: shown }, member_id: anna.member_id })
+      expect(ofBert).toMatchObject({ customer_id: purchase.customer_id, member_id: bert.member_id })
+      const found = async (customer_id: string) =>
+        (await shop.api.call(listLicenseKeys, { query: { customer_id: [customer_id], sorting: ['created_at'] } })).items.map(({ id }) => id)
+      expect(await found(purchase.customer_id)).toEqual(phase === 'phase2' ? [ofAnna.id, ofBert.id] : [ofBert.id])
+      if (anna.holder_customer_id) expect(await found(anna.holder_customer_id)).toEqual([ofAnna.id])
+      const says = { key: ofAnna.key, organization_id: shop.organization.id }
+      const validAs = async (customer_id: string) => (await world.client().send(validatePortalLicenseKey, { body: { ...says, customer_id } })).status
+      expect(await validAs(shown)).toBe(200)
+      if (anna.holder_customer_id) expect(await validAs(purchase.customer_id)).toBe(404)
+      // A member who loses the seat loses the key, and colleagues keep theirs. A new seat restores the same key.
+      await shop.revokeSeat(anna)
+      expect(await validAs(shown)).toBe(404)
+      expect(await keyOf(bert.member_id)).toEqual(ofBert)
+      await shop.seat(purchase, { again: anna })
+      expect(await validAs(shown)).toBe(200)
+      expect((await keyOf(anna.member_id)).key).toBe(ofAnna.key)
+    },
+  )
 
-  test('a key moves with its grant when the member model comes on, and back [S2-10]', async () => {
+  test('a key is shown with the payer after the switch to the member model, and with the holder again after the undo [S2-10]', async () => {
     const shop = await openKeys(limited, { phase: 'phase1' })
     const { id: product_id } = await shop.product([shop.benefit], { seats: true })
     const purchase = await shop.buy(product_id, { seats: 2 })
@@ -598,7 +601,7 @@ describe('lists', () => {
       customer: { type: 'team' },
       member_id: anna.member_id,
     })
-    // The member's key does not say how to reach who pays.
+    // A member's key does not reveal the payer's email address.
     const answer = await world.client().call(validatePortalLicenseKey, { body: { key: before.key, organization_id: shop.organization.id } })
     expect(answer.customer).toMatchObject({ id: purchase.customer_id, email: null })
     await shop.phase('phase1')
@@ -606,8 +609,8 @@ describe('lists', () => {
   })
 })
 
-describe('in the portal', () => {
-  test('each member has their own keys, the owner also the customer’s, and nobody another team’s', async () => {
+describe('license keys in the portal', () => {
+  test('members see their own keys, the owner also sees the customer’s keys, and no member sees keys of another team', async () => {
     const shop = await openKeys()
     const { id: product_id } = await shop.product([shop.benefit], { seats: true })
     const purchase = await shop.buy(product_id, { seats: 3 })
@@ -641,12 +644,12 @@ describe('in the portal', () => {
     const rotated = await portal.call(rotatePortalLicenseKey, { params: { id: shown.id } })
     expect(rotated.key).not.toBe(shown.key)
     expect((await world.client().send(validatePortalLicenseKey, { body: { key: shown.key, organization_id: shop.organization.id } })).status).toBe(404)
-    // What is taken away is not there any more.
+    // The portal no longer shows a revoked key.
     await shop.revokeSeat(anna)
     expect((await portal.send(getPortalLicenseKey, { params: { id: shown.id } })).status).not.toBe(200)
   })
 
-  test('without the member model, whoever holds the seat sees their key, and whoever pays sees their own', async () => {
+  test('before the member model, a seat holder sees the key of their seat, and the payer sees only the payer’s own keys', async () => {
     const shop = await openKeys(limited, { phase: 'before' })
     const { id: product_id } = await shop.product([shop.benefit], { seats: true })
     const purchase = await shop.buy(product_id, { seats: 2 })
@@ -659,7 +662,7 @@ describe('in the portal', () => {
   })
 })
 
-test('what somebody called their device is forgotten with them', async () => {
+test('anonymizing a customer erases the labels of their license-key activations', async () => {
   const shop = await openKeys()
   const { key, says, customer_id } = await bought(shop)
   await shop.api.call(activateLicenseKey, { body: { ...says, label: 'Zelda’s laptop', meta: { owner: 'Zelda' }, conditions: { user: 'zelda' } } })

@@ -14,12 +14,12 @@ declare module '../../../platform/postgres/postgres.ts' {
   }
 }
 
-/** Only one process at a time adds a key. */
+/** Takes an advisory lock, so that only one process at a time creates licence signing keys. */
 export const holdSigningKeys = async (tx: Tx): Promise<void> => {
   await sql`select pg_advisory_xact_lock(hashtext('licence_signing_keys'))`.execute(tx.q)
 }
 
-/** All there ever were, the newest first: a licence outlives the key that signs. */
+/** Returns all signing keys, newest first. Retired keys are included, because licences outlive the keys that signed them. */
 export const signingKeys = (db: Db): Promise<SigningKeyRow[]> =>
   db.q.selectFrom('licence_signing_keys').selectAll().orderBy('created_at', 'desc').orderBy('kid').execute()
 

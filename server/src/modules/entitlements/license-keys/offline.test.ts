@@ -51,7 +51,7 @@ const openKey = async (properties: object, { test_clock = false, recurring = tru
   return { ...shop, benefit, sold: product, bought, key: key!, sign, licence, check }
 }
 
-test('a licence says what was bought, for which place and until when, and the documented verifier reads it', async () => {
+test('a licence states the purchase, the activation and the expiry, and the documented verifier accepts it', async () => {
   const shop = await openKey({ activations: { limit: 2, enable_customer_admin: false }, limit_usage: 9 })
   const activation = await shop.api.call(activateLicenseKey, {
     body: { key: shop.key.key, organization_id: shop.organization.id, label: 'Laptop', meta: { os: 'linux' }, conditions: { disk: 'x1' } },
@@ -72,10 +72,10 @@ test('a licence says what was bought, for which place and until when, and the do
     product: { id: shop.sold.id, name: shop.sold.name, metadata: {} },
   })
   expect((claims.exp as number) - (claims.iat as number)).toBe((30 * days) / 1000)
-  // Neither the key nor what is between the application and us is in it.
+  // The licence contains neither the key nor the activation's conditions.
   expect(Buffer.from(token.split('.')[1]!, 'base64url').toString()).not.toMatch(new RegExp(`${shop.key.key}|x1`))
 
-  // Changed, of another seller, or too late, it does not count.
+  // The verifier rejects a licence that was changed, belongs to another seller or has expired.
   const keys = await published()
   const [header, payload, signature] = token.split('.') as [string, string, string]
   const forged = Buffer.from(JSON.stringify({ ...claims, exp: 9_999_999_999 })).toString('base64url')
@@ -88,7 +88,7 @@ test('a licence says what was bought, for which place and until when, and the do
   expect(shop.check(token, keys, Date.parse(expires_at) / 1000 - 1)).toEqual(claims)
 })
 
-test('a licence is for one of the activations where a key limits them, and for none where it does not', async () => {
+test('a licence requires an activation if the key limits its activations, and contains none otherwise', async () => {
   const shop = await openKey({ activations: { limit: 2, enable_customer_admin: false } })
   const other = await openKey({ activations: { limit: 2, enable_customer_admin: false } })
   const foreign = await other.api.call(activateLicenseKey, { body: { key: other.key.key, organization_id: other.organization.id, label: 'X' } })
@@ -100,7 +100,7 @@ test('a licence is for one of the activations where a key limits them, and for n
   expect(errorOf(await other.api.send(signLicenseKey, { params: { id: shop.key.id }, body: { activation_id: foreign.id } }))).toBe('404 ResourceNotFound')
 })
 
-test('nothing is signed for a key that is of no use, nor beyond its own end', async () => {
+test('rejects signing a licence for an unusable key, and never signs one beyond the key’s expiry', async () => {
   const shop = await openKey({ expires: { ttl: 10, timeframe: 'day' } }, { recurring: false })
   const { token, expires_at } = await shop.licence()
   expect(Math.abs(Date.parse(expires_at) - Date.parse(shop.key.expires_at!))).toBeLessThanOrEqual(1000)
@@ -113,17 +113,17 @@ test('nothing is signed for a key that is of no use, nor beyond its own end', as
   }
   await set({ status: 'granted', expires_at: new Date(world.clock.wall().getTime() - 1000).toISOString() })
   expect(errorOf(await shop.sign())).toBe('403 NotPermitted')
-  // Signed before, it counts until it expires: nobody is asked.
+  // A licence that was signed before the key became unusable is valid until it expires, because verification is offline.
   expect(shop.check(token, await published())).toMatchObject({ sub: shop.key.id })
 
-  // Whoever lives by a clock of the sandbox has a licence for as long from now, where applications look.
+  // With a test clock, the remaining validity counts from the wall clock, which applications check.
   const travelling = await openKey({ expires: { ttl: 10, timeframe: 'day' } }, { recurring: false, test_clock: true })
   expect(travelling.key.expires_at).toBe('2031-05-11T00:00:00.000Z')
   const left = Date.parse((await travelling.licence()).expires_at) - world.clock.wall().getTime()
   expect(Math.abs(left - 10 * days)).toBeLessThan(60_000)
 })
 
-test('what was given by hand names no product', async () => {
+test('the licence of a manual grant names no product', async () => {
   const shop = await openKey({})
   const customer = await shop.api.call(createCustomer, { body: { email: 'byhand@people.test' } })
   await shop.api.call(createBenefitGrant, { body: { customer_id: customer.id, benefit_id: shop.benefit.id } })
@@ -132,7 +132,7 @@ test('what was given by hand names no product', async () => {
   expect(shop.check(token, await published())).toMatchObject({ product: null, benefit: { id: shop.benefit.id }, customer_id: customer.id })
 })
 
-test('a new key is published before it signs, and those before stay: licences outlive them', async () => {
+test('a new licence signing key is published before it signs, and old keys stay published', async () => {
   const shop = await openKey({})
   const kidOf = (token: string) => JSON.parse(Buffer.from(token.split('.')[0]!, 'base64url').toString()) as { kid: string; alg: string; typ: string }
   const [first] = await published()
@@ -142,7 +142,7 @@ test('a new key is published before it signs, and those before stay: licences ou
   const [second, ...rest] = await published()
   expect(rest).toEqual([first])
   expect(second).toMatchObject({ kty: 'OKP', crv: 'Ed25519', alg: 'EdDSA', use: 'sig' })
-  // Whoever keeps what was published has seen it before it is used.
+  // The new key does not sign until every cached key list can contain it.
   expect(kidOf((await shop.licence()).token).kid).toBe(first!.kid)
   world.clock.advance(5 * minutes)
   const after = await shop.licence()
@@ -152,7 +152,7 @@ test('a new key is published before it signs, and those before stay: licences ou
   expect(shop.check(after.token, keys)).toMatchObject({ sub: shop.key.id })
   expect(() => shop.check(after.token, [first!])).toThrow('its key is not known')
   expect((await world.client().send(listLicenceSigningKeys, {})).headers.get('cache-control')).toBe('public, max-age=300')
-  // Signing changes nothing about the key, and its private half is sealed.
+  // Signing a licence does not change the license key. The private signing key is stored sealed.
   expect(await shop.api.call(getLicenseKey, { params: { id: shop.key.id } })).toMatchObject({ validations: 0, modified_at: null })
   const rows = await people.query<{ sealed: string; public_jwk: object }>('select sealed, public_jwk from licence_signing_keys', [])
   for (const { sealed, public_jwk } of rows) {

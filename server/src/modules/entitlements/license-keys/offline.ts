@@ -1,6 +1,6 @@
 import { createHash, createPrivateKey, generateKeyPairSync, sign, type JsonWebKey } from 'node:crypto'
-import { invalidAt, InvalidRequest, LicenceClaims, licenceType, NotPermitted } from '@bursar/contract'
-import type { Reach } from '../../../kernel/actors.ts'
+import { invalidAt, InvalidRequest, LicenceClaims, licenceType, NotPermitted, ResourceNotFound } from '@bursar/contract'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { Secret } from '../../../kernel/secrets.ts'
 import { days, minutes, seconds } from '../../../platform/clock.ts'
@@ -9,17 +9,15 @@ import { encode } from '../../../platform/encode.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Platform } from '../../handlers.ts'
 import { loadBenefits, loadProductRows } from '../../catalog/index.ts'
-import { clockOf } from '../../customers/index.ts'
-import { findGrant } from '../grants/grants.sql.ts'
-import { activationOf } from './license-keys.ts'
-import { lockKey, productOf, type LicenseKeyRow } from './license-keys.sql.ts'
+import { findGrant } from '../records/grants.sql.ts'
+import { loadUse, lockKey, productOf, type LicenseKeyRow } from '../records/license-keys.sql.ts'
 import { holdSigningKeys, insertSigningKey, signingKeys, type SigningKeyRow } from './offline.sql.ts'
-import { loadKeys, presentActivation } from './presenting.ts'
+import { presentActivation } from './presenting.ts'
 import { whyUnusable } from './using.ts'
 
-/** How long others may keep the published keys: none signs before everybody can have seen it. */
+/** Cache lifetime of the published signing keys. A new key signs only after this time, when every cached list contains the key. */
 export const keysMayBeCached = 5 * minutes
-/** For how long a licence counts without anybody being asked. */
+/** Validity of a licence. An application can verify the licence offline during this time. */
 const trusted = 30 * days
 
 type Sealing = Pick<Platform, 'sealer'>
@@ -27,7 +25,7 @@ type Sealing = Pick<Platform, 'sealer'>
 const addSigningKey = async (tx: Tx, { sealer }: Sealing): Promise<void> => {
   const { privateKey, publicKey } = generateKeyPairSync('ed25519')
   const { x } = publicKey.export({ format: 'jwk' })
-  // The thumbprint of RFC 7638: the same key has the same name everywhere.
+  // Thumbprint of RFC 7638, so that a key has the same id everywhere.
   const kid = createHash('sha256')
     .update(JSON.stringify({ crv: 'Ed25519', kty: 'OKP', x }))
     .digest('base64url')
@@ -39,13 +37,13 @@ const addSigningKey = async (tx: Tx, { sealer }: Sealing): Promise<void> => {
   })
 }
 
-/** There is always a key that signs licences. */
+/** Creates the first licence signing key if there is none. */
 export const ensureLicenceKeys = async (tx: Tx, platform: Sealing): Promise<void> => {
   await holdSigningKeys(tx)
   if ((await signingKeys(tx)).length === 0) await addSigningKey(tx, platform)
 }
 
-/** Another key signs from now on, as soon as everybody can have seen it; those before stay published. */
+/** Adds a signing key. The new key signs only after `keysMayBeCached`. Older keys stay published. */
 export const rotateLicenceKeys = async (tx: Tx, platform: Sealing): Promise<void> => {
   await holdSigningKeys(tx)
   await addSigningKey(tx, platform)
@@ -53,42 +51,44 @@ export const rotateLicenceKeys = async (tx: Tx, platform: Sealing): Promise<void
 
 export const publishedLicenceKeys = async (db: Db): Promise<SigningKeyRow['public_jwk'][]> => (await signingKeys(db)).map(({ public_jwk }) => public_jwk)
 
-/** The newest that everybody can have seen; the first of all, where it is the only one. */
+/** Returns the newest signing key that is at least `keysMayBeCached` old. Returns the oldest key if all are newer. */
 const signing = async (db: Db, now: Date): Promise<SigningKeyRow> => {
   const keys = await signingKeys(db)
   const key = keys.find(({ created_at }) => now.getTime() - created_at.getTime() >= keysMayBeCached) ?? keys.at(-1)
-  if (!key) throw new Error('there is always a key that signs licences')
+  if (!key) throw new Error('no active key to sign licences')
   return key
 }
 
 /**
- * A licence that an application checks by itself: what was bought, for which place, until when. It says what is so now,
- * and is to be trusted for a while and no longer than its key. The key is held, so that nothing is signed for one that
- * has just been revoked.
+ * Signs a licence that an application verifies offline. The licence states the purchase, the activation and the expiry
+ * as of now. It expires after 30 days, or earlier with its license key. Locks the license key, so that no licence is
+ * signed for a key that was just revoked.
  */
 export const signLicence = async (
   wall: Tx,
-  reach: Reach,
+  scope: TenantScope,
   platform: Pick<Platform, 'sealer' | 'config'>,
   found: LicenseKeyRow,
   activation_id: string | null,
 ): Promise<{ token: string; expires_at: Date }> => {
   const key = await lockKey(wall, found)
   const { organization_id } = key
-  const tx = await inTimeOf(wall, await clockOf(wall, { organization_id, customer_id: key.buyer_customer_id }))
-  const loaded = (await loadKeys(tx, reach, [key]))[0]!
-  const unusable = await whyUnusable(tx, loaded)
-  if (unusable !== null) throw new NotPermitted(`${unusable} Nothing is signed for it.`)
-  const activation = activation_id === null ? null : await activationOf(tx, key, activation_id)
+  const use = await loadUse(wall, scope, key, activation_id)
+  const tx = await inTimeOf(wall, use.clock)
+  const unusable = whyUnusable(tx, use)
+  if (unusable !== null) throw new NotPermitted(`${unusable} No licence can be signed for it.`)
+  const activation = activation_id === null ? null : use.activation
+  if (activation === undefined) throw new ResourceNotFound()
   if (activation === null && key.limit_activations !== null)
     throw new InvalidRequest(
       invalidAt(
         ['body', 'activation_id'],
-        `This license key has at most ${key.limit_activations} activations: activate it, and name the activation that the licence is for.`,
+        `This license key limits activations to ${key.limit_activations}. Activate it first, and give the activation_id of the licence.`,
       ),
     )
   const now = tx.clock.wall()
-  // What is left of the key in its own time, from this moment on the wall: there the application will look.
+  // The key's remaining validity is measured by the customer's clock, which may be a test clock. It is added to the
+  // wall clock, because applications check the wall clock.
   const left = key.expires_at === null ? trusted : Math.min(trusted, key.expires_at.getTime() - tx.clock.business().getTime())
   const iat = Math.floor(now.getTime() / seconds)
   const exp = Math.floor((now.getTime() + left) / seconds)
@@ -99,7 +99,7 @@ export const signLicence = async (
     jti: newId(now),
     iat,
     exp,
-    customer_id: loaded.customer.id,
+    customer_id: use.loaded.customer.id,
     license_key: {
       display_key: key.display_key,
       limit_activations: key.limit_activations,
@@ -107,7 +107,7 @@ export const signLicence = async (
       expires_at: key.expires_at,
     },
     activation: activation && presentActivation(activation),
-    ...(await boughtWith(tx, reach, key)),
+    ...(await boughtWith(tx, scope, key)),
   }
   const signer = await signing(tx, now)
   const secret = createPrivateKey({ key: JSON.parse(platform.sealer.open(signer.sealed, signer.kid).reveal()) as JsonWebKey, format: 'jwk' })
@@ -118,11 +118,11 @@ export const signLicence = async (
 
 const boughtWith = async (
   db: Db,
-  reach: Reach,
+  scope: TenantScope,
   { organization_id: tenant, benefit_id, grant_id }: LicenseKeyRow,
 ): Promise<Pick<LicenceClaims, 'benefit' | 'product'>> => {
   const [benefit] = await loadBenefits(db, [{ tenant, id: benefit_id }])
-  const product_id = await productOf(db, (await findGrant(db, reach, grant_id))!)
+  const product_id = await productOf(db, (await findGrant(db, scope, grant_id))!)
   const [product] = product_id === undefined ? [] : await loadProductRows(db, [{ tenant, id: product_id }])
   return { benefit: benefit!, product: product ?? null }
 }

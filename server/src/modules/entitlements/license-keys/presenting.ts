@@ -1,38 +1,12 @@
 import type { LicenseKeyRead } from '@bursar/contract'
-import { phaseOf, type PortalActor, type Reach } from '../../../kernel/actors.ts'
-import { referred } from '../../../platform/postgres/lists.sql.ts'
+import type { PortalActor, TenantScope } from '../../../kernel/actors.ts'
 import type { Db } from '../../../platform/postgres/postgres.ts'
 import type { Platform } from '../../handlers.ts'
-import { allows, avatarOf, loadCustomers, loadOwners, presentCustomer, shownCustomer, type CustomerRow } from '../../customers/index.ts'
-import { sealedFor } from './giving.ts'
-import type { ActivationRow, LicenseKeyRow } from './license-keys.sql.ts'
+import { allows, avatarOf, presentCustomer } from '../../customers/index.ts'
+import { sealedFor } from '../issuing/license-keys.ts'
+import { loadKey, type ActivationRow, type LicenseKeyRow, type LoadedKey } from '../records/license-keys.sql.ts'
 
-/** A key, with all that is shown of it. */
-export interface LoadedKey {
-  readonly key: LicenseKeyRow
-  /** Whose it is shown to be. */
-  readonly customer: CustomerRow
-  /** Who has it. */
-  readonly member_id: string | null
-}
-
-/** Keys with all that is shown of them, in their order. Whoever had them may be gone: they are shown all the same. */
-export const loadKeys = async (db: Db, reach: Reach, rows: readonly LicenseKeyRow[]): Promise<LoadedKey[]> => {
-  if (rows.length === 0) return []
-  const whose = (row: LicenseKeyRow) => shownCustomer(row, phaseOf(reach, row.organization_id))
-  const direct = referred(rows, (row) => (row.member_id === null ? whose(row) : null)).map(({ tenant, id }) => ({ organization_id: tenant, id }))
-  const [customers, owners] = await Promise.all([loadCustomers(db, reach, rows.map(whose)), loadOwners(db, direct)])
-  const customer = new Map(customers.map((one) => [one.id, one]))
-  const owner = new Map(owners.map((one) => [one.customer_id, one.id]))
-  return rows.map((key) => ({
-    key,
-    // The database's own keys hold it: it is there.
-    customer: customer.get(whose(key))!,
-    member_id: key.member_id ?? owner.get(whose(key)) ?? null,
-  }))
-}
-
-/** For whom it is shown: its seller; who pays, in the portal; or whoever has the key, which is all that is known of them. */
+/** Viewer of a key: its seller, a portal user who may read billing data, or a bearer. A bearer is any other viewer who has the key. */
 export type Viewer = 'seller' | 'payer' | 'bearer'
 export const viewerOf = ({ role }: PortalActor): Viewer => (allows(role, 'billing:read') ? 'payer' : 'bearer')
 
@@ -42,13 +16,13 @@ const presentHolder = ({ key, customer }: LoadedKey, viewer: Viewer): LicenseKey
   const seen = { ...shown, metadata: {}, external_id: null }
   if (viewer === 'payer') return seen
   const { id, name } = customer
-  // A member's key says whom they belong to, and nothing of how to reach those.
+  // The key of a member shows the name of the customer, but not the customer's email address or avatar.
   const own = key.member_id === null || customer.id === key.holder_customer_id
   const hidden = { billing_name: null, billing_address: null, tax_id: null, default_payment_method_id: null }
   return own ? { ...seen, ...hidden } : { ...seen, ...hidden, email: null, email_verified: false, avatar_url: avatarOf({ id, name, email: null }) }
 }
 
-/** The key as the wire shows it: in clear, to whoever may see it. */
+/** Presents the key in the API's format, including the key in clear text. */
 export const presentKey = ({ sealer }: Pick<Platform, 'sealer'>, loaded: LoadedKey, viewer: Viewer): LicenseKeyRead => {
   const { key, customer, member_id } = loaded
   const { hash: _hash, pepper: _pepper, key_sealed, grant_id: _grant, buyer_customer_id: _buyer, holder_customer_id: _holder, overrides: _, ...shown } = key
@@ -61,9 +35,9 @@ export const presentKey = ({ sealer }: Pick<Platform, 'sealer'>, loaded: LoadedK
   }
 }
 
-/** One key for one viewer. */
-export const showKey = async (db: Db, reach: Reach, platform: Pick<Platform, 'sealer'>, key: LicenseKeyRow, viewer: Viewer): Promise<LicenseKeyRead> =>
-  presentKey(platform, (await loadKeys(db, reach, [key]))[0]!, viewer)
+/** Loads the related records of one key and presents the key to a viewer. */
+export const showKey = async (db: Db, scope: TenantScope, platform: Pick<Platform, 'sealer'>, key: LicenseKeyRow, viewer: Viewer): Promise<LicenseKeyRead> =>
+  presentKey(platform, await loadKey(db, scope, key), viewer)
 
-/** Where a key is in use. Under which conditions is between the application and us. */
+/** Presents an activation. The activation's conditions are omitted, because only the application and this server may know them. */
 export const presentActivation = ({ organization_id: _, conditions: _conditions, label, ...shown }: ActivationRow) => ({ ...shown, label: label ?? '' })

@@ -17,12 +17,12 @@ import { eventually, openWorld, type World } from '../../../../test/harness/worl
 
 let world: World
 beforeAll(async () => {
-  // The number that counts in production; only the others are raised.
+  // Keeps the production limit of the operation under test and raises only the others.
   world = await openWorld({ settings: { BURSAR_BUDGETS: JSON.stringify({ api: [[1_000_000, 60]], failed_authentications: [[1_000_000, 60]] }) } })
 })
 afterAll(() => world.close())
 
-test('of four calls in one second from one address the fourth waits, and everything else of that address goes on [S8-08]', async () => {
+test('limits each IP address to three license-key calls per second without limiting its other requests [S8-08]', async () => {
   const { api, organization } = await world.shop()
   const benefit = await api.call(createBenefit, {
     body: { type: 'license_keys', description: 'Desktop app', properties: { activations: { limit: 3, enable_customer_admin: false } } },
@@ -34,7 +34,7 @@ test('of four calls in one second from one address the fourth waits, and everyth
   const anyone = world.client()
   const portal = world.client({ token: (await api.call(createCustomerSession, { body: { customer_id: customer.id } })).token })
 
-  // The three share one budget, whatever comes of them. A round counts if it took less than the second that it is about.
+  // The three operations share one rate limit, regardless of their outcome. A round counts only if it took less than a second.
   const asks = [
     () => anyone.send(validatePortalLicenseKey, { body: says }),
     () => anyone.send(activatePortalLicenseKey, { body: { ...says, label: 'Laptop' } }),
@@ -47,20 +47,20 @@ test('of four calls in one second from one address the fourth waits, and everyth
     const answers = await Promise.all(asks.map((ask) => ask()))
     validations += [answers[0]!, answers[3]!].filter(({ status }) => status === 200).length
     if (elapsed() < 1000) return answers
-    // What was spent counts for a second more.
+    // Waits until the rate-limit window no longer contains the calls of this round.
     await new Promise((resolve) => setTimeout(resolve, 1100))
     return false
   }
-  const answers = await eventually('four calls within a second', round)
+  const answers = await eventually('four calls finish within a second', round)
   const refused = answers.filter(({ status }) => status === 429)
   expect(answers.map(({ status }) => status).filter((status) => status === 429)).toHaveLength(1)
   expect(refused[0]).toMatchObject({ body: { error: 'TooManyRequests' } })
   expect(refused[0]!.headers.get('retry-after')).toBe('1')
-  // The same address, at the same moment: a seller's server, the portal, and what needs nobody at all.
+  // At the same moment, other requests of this address succeed: the seller's server, the portal and a public endpoint.
   expect((await api.send(validateLicenseKey, { body: says })).status).toBe(200)
   expect((await portal.send(listPortalLicenseKeys, {})).status).toBe(200)
   expect((await anyone.send(listLicenceSigningKeys, {})).status).toBe(200)
-  // Nothing was counted for the one that waits; a second later it is heard.
-  await eventually('the budget is there again', async () => (await anyone.send(validatePortalLicenseKey, { body: says })).status === 200)
+  // The rejected call is not counted as a validation. The same call succeeds a second later.
+  await eventually('the rate limit allows requests again', async () => (await anyone.send(validatePortalLicenseKey, { body: says })).status === 200)
   expect((await api.call(listLicenseKeys, {})).items[0]).toMatchObject({ validations: validations + 2 })
 })

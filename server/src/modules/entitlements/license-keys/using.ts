@@ -1,67 +1,77 @@
 import { isDeepStrictEqual } from 'node:util'
 import { BadRequest, NotPermitted, ResourceNotFound, type LicenseKeyActivate, type LicenseKeyDeactivate, type LicenseKeyValidate } from '@bursar/contract'
 import type { z } from 'zod'
-import { within, type Reach } from '../../../kernel/actors.ts'
+import { within, type TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { Secret } from '../../../kernel/secrets.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
-import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { BusinessTx, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Platform } from '../../handlers.ts'
-import { clockOf } from '../../customers/index.ts'
-import { findSeller, permit } from '../../organizations/index.ts'
+import { capabilities, permit } from '../../organizations/index.ts'
 import {
-  isHeld,
   changeKey,
   countActivations,
   deleteActivation,
-  findActivation,
   insertActivation,
+  loadUse,
   lockByHash,
   type ActivationRow,
+  type KeyUse,
   type LicenseKeyRow,
-} from './license-keys.sql.ts'
-import { loadKeys, type LoadedKey } from './presenting.ts'
+  type LoadedKey,
+  type PresentedKey,
+} from '../records/license-keys.sql.ts'
 
-/** Whoever has a key reaches the seller that it is of, and there what the key shows. */
-export const reachOfBearer = async (db: Db, organization_id: string): Promise<Reach> => {
-  const seller = await findSeller(db, { id: organization_id })
-  if (!seller) throw new ResourceNotFound()
-  return within(organization_id, 'portal', seller.member_phase)
+/** Returns the scope of a key's bearer: the seller's organization, with portal rights. */
+const scopeOfBearer = ({ key, seller }: PresentedKey): TenantScope => {
+  if (!capabilities[seller.status].api_access) throw new ResourceNotFound()
+  return within(key.organization_id, 'portal', seller.member_phase)
 }
 
-/** A seller's own server may ask about the seller's own keys. */
-export const reachOfSeller = (reach: Reach, organization_id: string): Reach => {
-  if (!reach.organizations.has(organization_id)) throw new ResourceNotFound()
-  permit(reach, organization_id, 'customers:manage')
-  return reach
+/** Returns the scope of a request by the seller's server. Requires the permission to manage customers. */
+export const scopeOfSeller = (scope: TenantScope, organization_id: string): TenantScope => {
+  if (!scope.organizations.has(organization_id)) throw new ResourceNotFound()
+  permit(scope, organization_id, 'customers:manage')
+  return scope
 }
 
-interface Held {
-  readonly tx: Tx
+/** The scope of the seller's server, or `bearer` for an anonymous request that presents the key. */
+export type KeyUser = TenantScope | 'bearer'
+
+interface LockedKey {
+  readonly tx: BusinessTx
   readonly loaded: LoadedKey
   readonly key: Locked<LicenseKeyRow>
-  /** Why it is of no use; null where it is. */
+  /** Reason why the key is unusable. Null if it is usable. */
   readonly unusable: string | null
+  readonly activation: ActivationRow | undefined
 }
 
-/** The key that is named by itself, held, in the time of whoever pays for it. */
-const hold = async (wall: Tx, reach: Reach, { hasher }: Platform, presented: { key: string; organization_id: string }): Promise<Held> => {
+interface Presented {
+  readonly key: string
+  readonly organization_id: string
+  /** The activation to load with the key. */
+  readonly activation_id?: string | null | undefined
+}
+
+/** Locks the presented key. Returns a transaction that uses the buyer's clock. */
+const hold = async (wall: Tx, user: KeyUser, { hasher }: Platform, { organization_id, activation_id, ...presented }: Presented): Promise<LockedKey> => {
   const secret = new Secret(presented.key)
-  const found = await lockByHash(wall, presented.organization_id, hasher.candidates(secret))
+  const found = await lockByHash(wall, organization_id, hasher.candidates(secret))
   if (!found) throw new ResourceNotFound()
-  // Under the newest pepper from now on: the old one can be retired once nothing hangs on it.
-  const key = found.pepper === hasher.current ? found : await changeKey(wall, found, { hash: hasher.hash(secret), pepper: hasher.current })
-  const { organization_id, buyer_customer_id: customer_id } = key
-  const tx = await inTimeOf(wall, await clockOf(wall, { organization_id, customer_id }))
-  const loaded = (await loadKeys(tx, reach, [key]))[0]!
-  return { tx, loaded, key, unusable: await whyUnusable(tx, loaded) }
+  const scope = user === 'bearer' ? scopeOfBearer(found) : user
+  // Rehashes the key with the newest pepper, so that the old pepper can be retired.
+  const key = found.key.pepper === hasher.current ? found.key : await changeKey(wall, found.key, { hash: hasher.hash(secret), pepper: hasher.current })
+  const use = await loadUse(wall, scope, key, activation_id ?? null)
+  const tx = await inTimeOf(wall, use.clock)
+  return { tx, loaded: use.loaded, key, unusable: whyUnusable(tx, use), activation: use.activation }
 }
 
-/** Why a key cannot be used at this moment; null where it can. */
-export const whyUnusable = async (tx: Tx, { key }: LoadedKey): Promise<string | null> => {
+/** Returns the reason why a key is unusable now, or null if it is usable. */
+export const whyUnusable = (tx: BusinessTx, { loaded: { key }, is_held }: KeyUse): string | null => {
   if (key.status !== 'granted') return `This license key is ${key.status}.`
-  // Somebody may be gone whose key is still to be taken.
-  if (!(await isHeld(tx, key))) return 'This license key is revoked.'
+  // The key's customer or member may be deleted before the job has revoked the key.
+  if (!is_held) return 'This license key is revoked.'
   const now = tx.clock.business()
   return key.expires_at !== null && key.expires_at <= now ? `This license key expired at ${key.expires_at.toISOString()}.` : null
 }
@@ -69,24 +79,24 @@ export const whyUnusable = async (tx: Tx, { key }: LoadedKey): Promise<string | 
 const most = 2_147_483_647
 
 /**
- * Says whether a key counts, and counts that it was asked. The key is held: what it is used for never exceeds its limit,
- * and one that was revoked a moment ago is not valid.
+ * Validates a key and counts the validation. Locks the key, so that its usage never exceeds the limit and a key that
+ * was just revoked is invalid.
  */
 export const validate = async (
   wall: Tx,
-  reach: Reach,
+  user: KeyUser,
   platform: Platform,
   body: LicenseKeyValidate,
 ): Promise<{ loaded: LoadedKey; activation: ActivationRow | null }> => {
-  const { tx, key, loaded, unusable } = await hold(wall, reach, platform, body)
+  const { tx, key, loaded, unusable, ...held } = await hold(wall, user, platform, body)
   const other = (said: string | null | undefined, is: string) => Boolean(said) && said !== is
   if (unusable || other(body.benefit_id, key.benefit_id) || other(body.customer_id, loaded.customer.id)) throw new ResourceNotFound()
-  const activation = body.activation_id ? await findActivation(tx, key, body.activation_id) : null
+  const activation = body.activation_id ? held.activation : null
   if (activation === undefined || (activation && !isDeepStrictEqual(activation.conditions, { ...body.conditions }))) throw new ResourceNotFound()
   const more = body.increment_usage ?? 0
   const limit = key.limit_usage ?? most
   if (more > 0 && key.usage + more > limit)
-    throw new BadRequest(`This license key is used ${key.usage} of ${limit} times: ${more} more would exceed its limit_usage.`)
+    throw new BadRequest(`This license key has ${key.usage} of ${limit} uses; ${more} more would exceed its limit_usage.`)
   const counted = await changeKey(tx, key, {
     usage: key.usage + more,
     validations: Math.min(key.validations + 1, most),
@@ -95,19 +105,19 @@ export const validate = async (
   return { loaded: { ...loaded, key: counted }, activation }
 }
 
-/** One more place to use a key in. The key is held: there are never more than it allows, however many ask at once. */
-export const activate = async (
+/** Activates a key. Locks the key, so that concurrent requests never exceed its limit. */
+export const activateKey = async (
   wall: Tx,
-  reach: Reach,
+  user: KeyUser,
   platform: Platform,
   body: LicenseKeyActivate,
 ): Promise<{ loaded: LoadedKey; activation: ActivationRow }> => {
-  const { tx, key, loaded, unusable } = await hold(wall, reach, platform, body)
+  const { tx, key, loaded, unusable } = await hold(wall, user, platform, body)
   if (unusable !== null) throw new NotPermitted(unusable)
-  if (key.limit_activations === null) throw new NotPermitted('This license key is not to be activated: it is validated without an activation.')
+  if (key.limit_activations === null) throw new NotPermitted('This license key cannot be activated. Validate it without an activation.')
   const taken = await countActivations(tx, key)
   if (taken >= key.limit_activations)
-    throw new NotPermitted(`This license key has ${taken} of ${key.limit_activations} activations: deactivate one of them first.`)
+    throw new NotPermitted(`This license key has ${taken} of ${key.limit_activations} activations. Deactivate one of them first.`)
   const activation: ActivationRow = {
     organization_id: key.organization_id,
     id: newId(tx.clock.wall()),
@@ -122,8 +132,8 @@ export const activate = async (
   return { loaded, activation }
 }
 
-/** Gives a place back, also of a key that is of no use any more. */
-export const deactivate = async (wall: Tx, reach: Reach, platform: Platform, body: z.output<typeof LicenseKeyDeactivate>): Promise<void> => {
-  const { tx, key } = await hold(wall, reach, platform, body)
+/** Removes an activation, even of an unusable key. */
+export const deactivate = async (wall: Tx, user: KeyUser, platform: Platform, body: z.output<typeof LicenseKeyDeactivate>): Promise<void> => {
+  const { tx, key } = await hold(wall, user, platform, body)
   if (!(await deleteActivation(tx, key, body.activation_id))) throw new ResourceNotFound()
 }

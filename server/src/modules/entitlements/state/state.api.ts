@@ -1,11 +1,11 @@
 import { getCustomerState, getCustomerStateToken, getExternalCustomerState, getExternalCustomerStateToken } from '@bursar/contract'
 import { read, sweep } from '../../handlers.ts'
-import { find, sign, tell } from './state.ts'
+import { requireCustomerState, sign, emitCustomerState } from './state.ts'
 
 export const operations = [
-  read(getCustomerState, (db, { reach, params, query }) => find(db, reach, params, query.member_id)),
-  read(getExternalCustomerState, (db, { reach, params, query }) => find(db, reach, params, query.member_id)),
-  read(getCustomerStateToken, (db, { reach, params, query, platform }) => sign(db, reach, platform, params, query.member_id)),
-  read(getExternalCustomerStateToken, (db, { reach, params, query, platform }) => sign(db, reach, platform, params, query.member_id)),
+  read(getCustomerState, (db, { scope, params, query }) => requireCustomerState(db, scope, params, query.member_id)),
+  read(getExternalCustomerState, (db, { scope, params, query }) => requireCustomerState(db, scope, params, query.member_id)),
+  read(getCustomerStateToken, (db, { scope, params, query, platform }) => sign(db, scope, platform, params, query.member_id)),
+  read(getExternalCustomerStateToken, (db, { scope, params, query, platform }) => sign(db, scope, platform, params, query.member_id)),
 ]
-export const sweeps = [sweep('entitlements.tell_state', tell)]
+export const sweeps = [sweep('entitlements.tell_state', emitCustomerState)]

@@ -1,36 +1,13 @@
-import type { Benefit, Metadata } from '@bursar/contract'
-import { sql } from 'kysely'
-import { phaseOf, within, type Reach } from '../../../kernel/actors.ts'
+import type { Benefit, CustomerStateSubscription, Metadata } from '@bursar/contract'
+import { sql, type RawBuilder } from 'kysely'
+import type { z } from 'zod'
+import type { TenantScope } from '../../../kernel/actors.ts'
+import { inScope } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
-import { ofCustomers, type CustomerRow } from '../../customers/index.ts'
+import { rowFromJson, type JsonRow } from '../../../platform/postgres/json-rows.ts'
+import { customerColumns, exists, ownerWhere, shownWithCustomer, type CustomerRow, type findCustomer, type Marked } from '../../customers/index.ts'
 
-/** What this file reads is written elsewhere, by those who guard it. */
-type Whose = Pick<CustomerRow, 'organization_id' | 'id'>
-
-/** The subscriptions that count, the oldest first. */
-export const activeSubscriptions = (db: Db, { organization_id, id }: Whose) =>
-  db.q
-    .selectFrom('subscriptions')
-    .selectAll()
-    .where('organization_id', '=', organization_id)
-    .where('customer_id', '=', id)
-    .where('status', 'in', ['trialing', 'active'])
-    .orderBy('created_at')
-    .orderBy('id')
-    .execute()
-
-/** The prices among theirs that charge by a meter. */
-export const meteredPrices = (db: Db, { organization_id }: Whose, subscription_ids: readonly string[]) =>
-  db.q
-    .selectFrom('subscription_prices as s')
-    .innerJoin('product_prices as p', (join) => join.onRef('p.organization_id', '=', 's.organization_id').onRef('p.id', '=', 's.price_id'))
-    .select(['s.subscription_id', 'p.id', 'p.meter_id'])
-    .where('s.organization_id', '=', organization_id)
-    .where('s.subscription_id', 'in', [...subscription_ids])
-    .where('p.meter_id', 'is not', null)
-    .orderBy('s.position')
-    .$narrowType<{ meter_id: string }>()
-    .execute()
+export type Naming = Parameters<typeof findCustomer>[2]
 
 export interface HeldGrant {
   readonly id: string
@@ -44,45 +21,143 @@ export interface HeldGrant {
   readonly properties: Readonly<Record<string, unknown>>
 }
 
-/** Whose grants are wanted: everybody's, or one member's, who as the owner has those of the customer itself too. */
+type ActiveSubscription = Omit<z.output<typeof CustomerStateSubscription>, 'meters'> & {
+  readonly meters: readonly { readonly id: string; readonly meter_id: string }[]
+}
+
+interface CreditedMeter {
+  readonly id: string
+  readonly created_at: Date
+  readonly modified_at: Date | null
+  readonly meter_id: string
+  readonly credited_units: number
+}
+
+/** Selects the grants of a state: all grants of the customer, or those of one member. An owner also has the customer's own grants. */
 export interface Portion {
   readonly member_id?: string | undefined
-  readonly owner_id: string | null
   readonly most: number
 }
 
-/** What is granted and is to stay so; the customer's own first, then its members', the oldest first. */
-export const heldGrants = async (db: Db, reach: Reach, { organization_id, id }: Whose, { member_id, owner_id, most }: Portion): Promise<HeldGrant[]> => {
-  const whose =
-    member_id === undefined ? sql`` : member_id === owner_id ? sql`and (member_id = ${member_id} or member_id is null)` : sql`and member_id = ${member_id}`
-  // Nowhere else is anything of theirs, and only so each side of the lens is found by its index.
-  const there = within(organization_id, 'machine', phaseOf(reach, organization_id))
-  const { rows } = await sql<HeldGrant>`
-    select g.id, g.created_at, g.modified_at, g.granted_at, g.benefit_id, b.type as benefit_type, b.metadata as benefit_metadata,
-      coalesce(g.member_id, ${owner_id}::uuid) as member_id, g.properties
-    from (
-      select * from benefit_grants
-      where ${ofCustomers(there, [id], 'benefit_grants')} and granted_at is not null and is_wanted ${whose}
-      order by member_id is not null, created_at, id limit ${most}
-    ) g join benefits b on b.organization_id = g.organization_id and b.id = g.benefit_id
-    order by g.member_id is not null, g.created_at, g.id`.execute(db.q)
-  return rows
+/** A customer with its subscriptions, grants and meters. */
+export interface LoadedState {
+  readonly customer: CustomerRow & Marked
+  /** Active and trialing subscriptions with their metered prices, oldest first. */
+  readonly subscriptions: readonly ActiveSubscription[]
+  /** Grants that are active and still wanted. The customer's own grants come first, then those of members, each oldest first. */
+  readonly grants: readonly HeldGrant[]
+  /** Units credited to each meter by active grants. */
+  readonly meters: readonly CreditedMeter[]
 }
 
-/** What was credited on each meter by what is still granted. What does not roll over counts in its period alone. */
-export const creditedMeters = async (db: Db, reach: Reach, { organization_id, id }: Whose) => {
-  const there = within(organization_id, 'machine', phaseOf(reach, organization_id))
-  const { rows } = await sql<{ id: string; created_at: Date; modified_at: Date | null; meter_id: string; credited_units: number }>`
+/** Columns of a subscription that a state shows. */
+const shown = sql.raw(
+  [
+    'id',
+    'created_at',
+    'modified_at',
+    'metadata',
+    'custom_field_data',
+    'status',
+    'amount',
+    'currency',
+    'recurring_interval',
+    'current_period_start',
+    'current_period_end',
+    'trial_start',
+    'trial_end',
+    'cancel_at_period_end',
+    'canceled_at',
+    'started_at',
+    'ends_at',
+    'product_id',
+    'discount_id',
+  ]
+    .map((column) => `s.${column}`)
+    .join(', '),
+)
+
+const subscriptions = sql`
+  select coalesce(json_agg(s order by s.created_at, s.id), '[]') from (
+    select ${shown}, (
+      select coalesce(json_agg(json_build_object('id', p.id, 'meter_id', p.meter_id) order by r.position), '[]')
+      from subscription_prices r join product_prices p on p.organization_id = r.organization_id and p.id = r.price_id
+      where r.organization_id = s.organization_id and r.subscription_id = s.id and p.meter_id is not null) as meters
+    from subscriptions s where s.organization_id = customers.organization_id and s.customer_id = customers.id and s.status in ('trialing', 'active')
+  ) s`
+
+const inForce = sql`granted_at is not null and is_wanted`
+
+const grants = (scope: TenantScope, { member_id, most }: Portion) => {
+  const whose =
+    member_id === undefined ? [inForce] : [sql`${inForce} and member_id = ${member_id}`, sql`${inForce} and member_id is null and o.id = ${member_id}`]
+  return sql`
+    select coalesce(json_agg(json_build_object(
+      'id', g.id, 'created_at', g.created_at, 'modified_at', g.modified_at, 'granted_at', g.granted_at, 'benefit_id', g.benefit_id, 'benefit_type', b.type,
+      'benefit_metadata', b.metadata, 'member_id', coalesce(g.member_id, o.id), 'properties', g.properties)
+      order by g.member_id is not null, g.created_at, g.id), '[]')
+    from (
+      select * from (${shownWithCustomer(scope, 'benefit_grants', whose)}) held order by member_id is not null, created_at, id limit ${most}
+    ) g join benefits b on b.organization_id = g.organization_id and b.id = g.benefit_id`
+}
+
+/** A credit without rollover counts only in the billing period that it was given for. */
+const meters = (scope: TenantScope) => sql`
+  select coalesce(json_agg(m order by m.created_at, m.id), '[]') from (
     select (array_agg(c.id order by c.created_at, c.id))[1] as id, min(c.created_at) as created_at,
       nullif(max(c.created_at), min(c.created_at)) as modified_at, c.meter_id, sum(c.units)::bigint as credited_units
-    from benefit_grants join meter_credits c on c.organization_id = benefit_grants.organization_id and c.grant_id = benefit_grants.id
-    where ${ofCustomers(there, [id], 'benefit_grants')} and benefit_grants.granted_at is not null and benefit_grants.is_wanted
-      and (c.rollover or c.period_start is not distinct from benefit_grants.cycled_for)
-    group by c.meter_id order by 2, 1`.execute(db.q)
-  return rows
+    from (${shownWithCustomer(scope, 'benefit_grants', [inForce])}) g
+    join meter_credits c on c.organization_id = g.organization_id and c.grant_id = g.id
+    where c.rollover or c.period_start is not distinct from g.cycled_for
+    group by c.meter_id
+  ) m`
+
+interface StateRow {
+  readonly subscriptions: readonly JsonRow<ActiveSubscription>[]
+  readonly grants: readonly JsonRow<HeldGrant>[]
+  readonly meters: readonly JsonRow<CreditedMeter>[]
 }
 
-/** Keeps a customer as they are until what is told of them is written down. */
+const stamps = { created_at: true, modified_at: true } as const
+const subscriptionFromJson = rowFromJson<ActiveSubscription>({
+  ...stamps,
+  current_period_start: true,
+  current_period_end: true,
+  trial_start: true,
+  trial_end: true,
+  canceled_at: true,
+  started_at: true,
+  ends_at: true,
+})
+const grantFromJson = rowFromJson<HeldGrant>({ ...stamps, granted_at: true })
+const meterFromJson = rowFromJson<CreditedMeter>(stamps)
+
+/** Loads states in one statement, and so from one snapshot. Only reads the tables of other modules. */
+const loadStates = async (db: Db, scope: TenantScope, condition: RawBuilder<unknown>, portion: Portion): Promise<LoadedState[]> => {
+  const { rows } = await sql<CustomerRow & Marked & StateRow>`
+    select ${customerColumns(scope)}, customers.pure_holder as only_holds, customers.becomes_team as buys_seats,
+      (${subscriptions}) as subscriptions, (${grants(scope, portion)}) as grants, (${meters(scope)}) as meters
+    from customers left join lateral (${ownerWhere('customers.organization_id', 'customers.id')}) o on true
+    where customers.organization_id = ${inScope(scope)} and ${condition} limit 2`.execute(db.q)
+  return rows.map(({ subscriptions: active, grants: held, meters: credited, ...customer }) => ({
+    customer,
+    subscriptions: active.map(subscriptionFromJson),
+    grants: held.map(grantFromJson),
+    meters: credited.map(meterFromJson),
+  }))
+}
+
+/** Returns the states of the matching customers. There are two only if two organizations in scope use the same external id. */
+export const findStates = (db: Db, scope: TenantScope, naming: Naming, portion: Portion): Promise<LoadedState[]> => {
+  const named = 'id' in naming ? sql`customers.id = ${naming.id}` : sql`customers.external_id = ${naming.external_id}`
+  return loadStates(db, scope, sql`${named} and ${exists(scope)}`, portion)
+}
+
+/** Returns the state of a customer that exists in the current phase, or that was deleted. */
+export const findToldState = async (db: Db, scope: TenantScope, id: string, portion: Portion): Promise<LoadedState | undefined> =>
+  (await loadStates(db, scope, sql`customers.id = ${id} and (${exists(scope)} or customers.deleted_at is not null)`, portion))[0]
+
+/** Locks the customer in share mode until the transaction has written the customer's state event. */
 export const holdTold = async (tx: Tx, organization_id: string, customer_id: string): Promise<void> => {
   await sql`select from customers where organization_id = ${organization_id} and id = ${customer_id} for share`.execute(tx.q)
 }

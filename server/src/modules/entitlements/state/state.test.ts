@@ -20,7 +20,7 @@ import { createLocalJWKSet, jwtVerify, type JSONWebKeySet } from 'jose'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { openTravels } from '../../../../test/harness/clocks.ts'
-import { openDeployment, openLife, type End } from '../../../../test/harness/doom.ts'
+import { openDeployment, openLife, type End } from '../../../../test/harness/crashes.ts'
 import { launch } from '../../../../test/harness/process.ts'
 import { openSales } from '../../../../test/harness/sales.ts'
 import { openTeams } from '../../../../test/harness/teams.ts'
@@ -30,7 +30,7 @@ import { newId } from '../../../kernel/ids.ts'
 import { minutes, seconds } from '../../../platform/clock.ts'
 import { touchState } from '../../customers/index.ts'
 import { rotateKeys } from '../../identity/index.ts'
-import { find } from './state.ts'
+import { requireCustomerState } from './state.ts'
 
 let world: World
 let deployment: Awaited<ReturnType<typeof openDeployment>>
@@ -51,7 +51,7 @@ type Owned = { id: string; organization_id: string }
 const query = <T extends object>(text: string, values: readonly unknown[] = []) =>
   world.database.owner(async (owner) => (await owner.query<T>(text, [...values])).rows)
 
-/** A row of what somebody has, as if it had been given; who gives it is another matter. */
+/** Inserts a grant row directly, without the code that gives grants. */
 const give = async (customer: Owned, benefit: Owned, given: Record<string, unknown> = {}): Promise<string> => {
   world.clock.advance(1)
   const now = world.clock.business()
@@ -103,7 +103,7 @@ const ownerOf = async ({ api }: Shop, customer: Owned) => (await api.call(listMe
 const person = ({ api }: Shop, external_id?: string) =>
   api.call(createCustomer, { body: { email: `ada-${newId(world.clock.wall())}@people.test`, ...(external_id === undefined ? {} : { external_id }) } })
 
-/** The moment passes in which changes are gathered, and whatever is due is told. */
+/** Waits until the debounce interval has passed, then emits all due state events. */
 const tellAll = async () => {
   world.clock.advance(1001)
   await deployment.sweep('entitlements.tell_state')
@@ -111,7 +111,7 @@ const tellAll = async () => {
 const told = async (shop: Shop, { id }: Owned) =>
   (await shop.events('customer.state_changed')).map(({ data }) => data as unknown as CustomerState).filter((state) => state.id === id)
 
-test('the state of a customer is what its rows say: what counts, what is granted, what is credited; by our id and by theirs', async () => {
+test('the customer state lists active subscriptions, active grants and credited meters, by id and by external id', async () => {
   const shop = await world.shop()
   const { api } = shop
   const customer = await person(shop, 'ada')
@@ -150,12 +150,12 @@ test('the state of a customer is what its rows say: what counts, what is granted
     cycled_for: '2026-04-01',
     properties: JSON.stringify({ last_credited_units: 100 }),
   })
-  // None of these is there: not yet, not any more, on its way out, and kept back.
+  // Excluded from the state: not yet granted, revoked, being revoked, and withheld.
   await give(customer, noted, { granted_at: null, error: JSON.stringify({ message: 'no', type: 'X', timestamp: 'x' }) })
   await give(customer, noted, { subscription_id: active.id, granted_at: null, revoked_at: world.clock.wall(), is_wanted: false })
   await give(customer, flagged, { subscription_id: active.id, is_wanted: false })
   await give(customer, flagged, { subscription_id: trialing.id, is_wanted: false, is_withheld: true })
-  // A period's units go with the period, unless they roll over.
+  // Credits expire with their period, unless they roll over.
   for (const [grant_id, units, rollover, period] of [
     [bought, 100, false, '2026-03-01'],
     [bought, 150, false, '2026-04-01'],
@@ -197,7 +197,7 @@ test('the state of a customer is what its rows say: what counts, what is granted
   expect(await api.call(getExternalCustomerState, { params: { external_id: 'ada' } })).toEqual(state)
 })
 
-test('a team shows whose each benefit is; before there are members, it is with whoever holds it', async () => {
+test('shows each benefit of a team with its member, and before phase 2 with the customer that holds the seat', async () => {
   const shop = await world.shop()
   const { api, phase } = shop
   const team = await api.call(createCustomer, { body: { type: 'team', email: 'team@people.test', owner: { email: 'olga@people.test' } } })
@@ -212,11 +212,11 @@ test('a team shows whose each benefit is; before there are members, it is with w
   const benefit = await flag(shop)
   const through = { subscription_id: subscription.id }
   const direct = await give(team, benefit)
-  // One seat from before there were members, one of a member alone.
+  // One seat has a holder customer, as before the member model. The other has only a member.
   const early = { member_id: mia.id, holder_customer_id: holder.id }
   const held = await give(team, benefit, { ...through, ...early, seat_id: await seat(team, subscription.id, early) })
   const plain = await give(team, benefit, { ...through, member_id: ben.id, seat_id: await seat(team, subscription.id, { member_id: ben.id }) })
-  // What somebody has lost is not there, whatever others have.
+  // A revoked grant is excluded, although other members have theirs.
   await give(team, await flag(shop, 'gone'), { ...through, member_id: ben.id, is_wanted: false, granted_at: null, revoked_at: world.clock.wall() })
   const has = async ({ id }: Owned, member_id?: string) =>
     (await api.call(getCustomerState, { params: { id }, query: { member_id } })).granted_benefits.map((grant) => [grant.id, grant.member_id])
@@ -236,12 +236,12 @@ test('a team shows whose each benefit is; before there are members, it is with w
     [plain, ben.id],
   ])
   expect(await has(holder)).toEqual([])
-  // One person's part of it.
+  // Reads the state of a single member.
   expect(await has(team, mia.id)).toEqual([[held, mia.id]])
   expect(await has(team, owner.id)).toEqual([[direct, owner.id]])
   expect(await has(team, newId(world.clock.wall()))).toEqual([])
 
-  // What is the customer's own goes with the ownership, and is told so.
+  // An ownership transfer moves the customer's own grants to the new owner and emits the state.
   await api.call(updateMember, { params: { id: team.id, member_id: ben.id }, body: { role: 'owner' } })
   await tellAll()
   expect((await told(shop, team)).at(-1)!.granted_benefits.map(({ id, member_id }) => [id, member_id])).toEqual([
@@ -251,7 +251,7 @@ test('a team shows whose each benefit is; before there are members, it is with w
   ])
   expect((await has(team, ben.id)).map(([id]) => id)).toEqual([direct, plain])
 
-  // Whoever only held seats is a customer no more, and nothing is told of them.
+  // In phase 2 a customer that only held seats no longer exists, so no state is emitted for it.
   await query('update customers set pure_holder = true where id = $1', [holder.id])
   const before = (await told(shop, holder)).length
   const touch = () => world.transact((tx) => touchState(tx, { organization_id: holder.organization_id, customer_id: holder.id }))
@@ -265,7 +265,7 @@ test('a team shows whose each benefit is; before there are members, it is with w
   expect((await told(shop, holder)).slice(before).map(({ granted_benefits }) => granted_benefits.map(({ id }) => id))).toEqual([[held]])
 })
 
-test('units count for whoever is shown to have them, in their period, and no more of them for passing a seat on', async () => {
+test('meter credits count for the customer that the grant is shown with, only in their period, and reassigning a seat adds none', async () => {
   const shop = await world.shop()
   const { api } = shop
   const teams = await openTeams(world, deployment)
@@ -295,7 +295,7 @@ test('units count for whoever is shown to have them, in their period, and no mor
   ])
   await shop.phase('phase2')
   expect(await units(buyer.id)).toEqual([100, 7])
-  // The seat goes from one to the next, in this phase and in the one before.
+  // The seat is reassigned in phase 1 and in phase 2.
   await shop.phase('phase1')
   await api.call(revokeSeat, { params: { seat_id: mia.id } })
   const ben = await seated('ben-units@people.test')
@@ -312,7 +312,7 @@ test('units count for whoever is shown to have them, in their period, and no mor
   expect(await units(buyer.id)).toEqual([100, 14])
 })
 
-test("nobody sees or signs what somebody else's customer has, and an id that two sellers use is refused", async () => {
+test('hides the state of other sellers’ customers, and rejects an external id that is ambiguous', async () => {
   const [ours, theirs] = [await world.shop(), await world.shop()]
   const customer = await person(theirs, 'shared')
   const absent = newId(world.clock.wall())
@@ -335,7 +335,7 @@ test("nobody sees or signs what somebody else's customer has, and an id that two
   expect((await blind.send(getCustomerStateToken, { params: { id: customer.id } })).status).toBe(403)
 })
 
-test('a hundred changes within a moment are told once, as it stands after the last', async () => {
+test('a hundred changes of a customer within the debounce interval emit one event with the final state', async () => {
   const shop = await world.shop()
   const customer = await person(shop)
   const benefit = await flag(shop)
@@ -347,7 +347,7 @@ test('a hundred changes within a moment are told once, as it stands after the la
     await give(customer, benefit, { order_id: (await sales.order(customer)).id })
     return world.transact((tx) => touchState(tx, { organization_id: customer.organization_id, customer_id: customer.id }))
   }
-  // Not before the moment has passed, which it does not while the clock stands.
+  // No event is emitted before the debounce interval has passed. The interval does not pass while the test clock is stopped.
   world.clock.hold()
   onTestFinished(() => world.clock.release())
   await change(0)
@@ -364,7 +364,7 @@ test('a hundred changes within a moment are told once, as it stands after the la
   expect(events[1]).toEqual(state)
 })
 
-test('however changes and tellings meet, the last that is told is how it stands', async () => {
+test('the last state event equals the final state, even if the customer changes while events are emitted', async () => {
   const shop = await world.shop()
   const customer = await person(shop)
   const params = { id: customer.id }
@@ -386,7 +386,7 @@ test('however changes and tellings meet, the last that is told is how it stands'
   }
 })
 
-test('what changes while it is being told is told again', async () => {
+test('a change during the emission of a state event causes another event', async () => {
   const shop = await world.shop()
   const customer = await person(shop)
   const params = { id: customer.id }
@@ -395,11 +395,11 @@ test('what changes while it is being told is told again', async () => {
   const blocker = new pg.Client({ connectionString: world.database.owner_url })
   await blocker.connect()
   try {
-    // The teller has seen the customer, and stops before it has seen everything.
+    // The worker has read the customer and is blocked before it reads the rest of the state.
     await blocker.query('begin; lock table meter_credits in access exclusive mode')
     const telling = tellAll()
     const waiting = (role: string) =>
-      eventually(`${role} waits`, async () => {
+      eventually(`a connection of ${role} waits for a lock`, async () => {
         const rows = await query(`select 1 from pg_stat_activity where datname = current_database() and application_name = $1 and wait_event_type = 'Lock'`, [
           role,
         ])
@@ -417,7 +417,7 @@ test('what changes while it is being told is told again', async () => {
   expect((await told(shop, customer)).map(({ name }) => name)).toEqual([null, 'First', 'Second'])
 })
 
-test('a worker that dies at any point of it: told by the next, once', async () => {
+test('after a worker crashes at any commit, the next worker emits the state event once', async () => {
   const ends: End[] = [1, 2].flatMap((point) => (['before', 'after'] as const).map((side) => ({ point, side })))
   for (const end of ends) {
     const shop = await world.shop()
@@ -430,14 +430,14 @@ test('a worker that dies at any point of it: told by the next, once', async () =
     await doomed.sweep('entitlements.tell_state').catch(() => undefined)
     expect([life.effects.slice(0, end.point), life.isDead()]).toEqual([Array(end.point).fill('commit'), true])
     await doomed.close()
-    // Until nobody can still be at it.
+    // Waits until the lease of the crashed worker has expired.
     world.clock.advance(31 * seconds)
     await tellAll()
     expect([end, (await told(shop, customer)).map(({ name }) => name)]).toEqual([end, [null, 'After']])
   }
 })
 
-test('a worker killed in the middle of telling: another tells it within seconds, once', async () => {
+test('after a worker is killed while emitting a state event, another worker emits the event within seconds, once', async () => {
   const own = await openWorld()
   const blocker = new pg.Client({ connectionString: own.database.owner_url })
   await blocker.connect()
@@ -452,10 +452,10 @@ test('a worker killed in the middle of telling: another tells it within seconds,
     const customer = await shop.api.call(createCustomer, { body: { email: 'ada@people.test' } })
     await blocker.query('begin; lock table meter_credits in access exclusive mode')
     programs.push(await worker())
-    await eventually('it tells', async () => {
+    await eventually('the worker waits for the lock on meter_credits', async () => {
       const { rows } = await own.database.owner((owner) =>
         owner.query(
-          `select 1 from pg_stat_activity where datname = current_database() and application_name = 'bursar_worker' and wait_event_type = 'Lock' and query like '%meter_credits%'`,
+          `select 1 from pg_locks l join pg_stat_activity a using (pid) where not l.granted and l.relation = 'meter_credits'::regclass and a.application_name = 'bursar_worker'`,
         ),
       )
       return rows.length > 0
@@ -464,8 +464,8 @@ test('a worker killed in the middle of telling: another tells it within seconds,
     await programs[0]!.exited
     await blocker.query('rollback')
     programs.push(await worker())
-    await eventually('it is told', async () => (await shop.events('customer.state_changed')).length > 0)
-    // And is not due again.
+    await eventually('customer.state_changed was emitted', async () => (await shop.events('customer.state_changed')).length > 0)
+    // The state event is not scheduled again.
     const { rows } = await own.database.owner((owner) => owner.query('select 1 from customer_states where due_at is not null'))
     expect(rows).toEqual([])
     expect((await shop.events('customer.state_changed')).map(({ data }) => data.id)).toEqual([customer.id])
@@ -479,7 +479,7 @@ test('a worker killed in the middle of telling: another tells it within seconds,
   }
 })
 
-test('a deleted customer is told of a last time, with nothing left; a forgotten one without a name', async () => {
+test('deleting a customer emits a last, empty state, which contains no personal data if the customer was anonymized', async () => {
   const shop = await world.shop()
   const [customer, forgotten] = [await person(shop), await person(shop)]
   const product = await plan(shop)
@@ -490,7 +490,7 @@ test('a deleted customer is told of a last time, with nothing left; a forgotten 
   await tellAll()
   await shop.api.send(deleteCustomer, { params: { id: customer.id } })
   await shop.api.send(deleteCustomer, { params: { id: forgotten.id }, query: { anonymize: 'true' } })
-  // What they had is still on its way back.
+  // The jobs have not revoked the grants of the deleted customers yet.
   await tellAll()
   const nothing = { active_subscriptions: [], granted_benefits: [], active_meters: [], is_complete: true }
   const events = await told(shop, customer)
@@ -503,7 +503,7 @@ test('a deleted customer is told of a last time, with nothing left; a forgotten 
   expect((await shop.api.send(getCustomerStateToken, { params: { id: customer.id } })).status).toBe(404)
 })
 
-test("the telling is dated by the customer's own clock", async () => {
+test('a state event has the time of the customer’s test clock', async () => {
   const shop = await world.shop()
   const clock = await shop.api.call(createTestClock, { body: { now: '2031-05-01T00:00:00Z' } })
   await shop.api.call(createCustomer, { body: { email: 'late@people.test', test_clock_id: clock.id } })
@@ -512,7 +512,7 @@ test("the telling is dated by the customer's own clock", async () => {
   expect(event).toMatchObject({ timestamp: '2031-05-01T00:00:00.000Z', data: { email: 'late@people.test' } })
 })
 
-test('a team of any size costs as many statements, and says where it is not told whole', async () => {
+test('reads the state of a team of any size with the same number of statements, and marks a truncated state as incomplete', async () => {
   const shop = await world.shop()
   const customer = await person(shop)
   const product = await plan(shop)
@@ -520,25 +520,25 @@ test('a team of any size costs as many statements, and says where it is not told
   const direct = await give(customer, await flag(shop))
   let statements = 0
   const db = { q: world.api.postgres.db.q.withPlugin({ transformQuery: ({ node }) => (statements++, node), transformResult: async ({ result }) => result }) }
-  const reach = within(customer.organization_id, 'machine', 'phase2')
-  /** How many benefits an answer and an event tell, whether that is all, and how many statements it took. */
+  const scope = within(customer.organization_id, 'machine', 'phase2')
+  /** Returns the number of benefits in an answer and in an event, their completeness, and the number of statements. */
   const measure = async () => {
     statements = 0
-    await find(db, reach, { id: customer.id })
+    await requireCustomerState(db, scope, { id: customer.id })
     const state = await shop.api.call(getCustomerState, { params: { id: customer.id } })
     await world.transact((tx) => touchState(tx, { organization_id: customer.organization_id, customer_id: customer.id }))
     await tellAll()
     const event = (await told(shop, customer)).at(-1)!
-    // What is the customer's own is never left out.
+    // The customer's own grants are never truncated.
     expect([state.granted_benefits[0]!.id, event.granted_benefits[0]!.id]).toEqual([direct, direct])
     const sizes = [state, event].map(({ granted_benefits, is_complete }) => [granted_benefits.length, is_complete])
     return { statements, answer: sizes[0], event: sizes[1] }
   }
-  expect(await measure()).toEqual({ statements: 6, answer: [1, true], event: [1, true] })
+  expect(await measure()).toEqual({ statements: 1, answer: [1, true], event: [1, true] })
 
   const benefits = [await flag(shop, 'one'), ...(await Promise.all(Array.from({ length: 9 }, (_, n) => flag(shop, `more-${n}`))))].map(({ id }) => id)
   const grow = async (seats: number): Promise<string> => {
-    // Who changed what is noted row by row: nothing to wait for here.
+    // Disables the audit triggers, which work row by row, to speed up the bulk insert.
     const noting = (how: 'enable' | 'disable') =>
       query(`alter table members ${how} trigger note_changes; alter table benefit_grants ${how} trigger note_changes`)
     await noting('disable')
@@ -555,15 +555,15 @@ test('a team of any size costs as many statements, and says where it is not told
     return one!.member_id
   }
   await grow(100)
-  expect(await measure()).toEqual({ statements: 6, answer: [1001, true], event: [1000, false] })
+  expect(await measure()).toEqual({ statements: 1, answer: [1001, true], event: [1000, false] })
   const somebody = await grow(900)
-  expect(await measure()).toEqual({ statements: 6, answer: [10_000, false], event: [1000, false] })
-  // One person's part is small, and whole.
+  expect(await measure()).toEqual({ statements: 1, answer: [10_000, false], event: [1000, false] })
+  // The state of one member is small and complete.
   const theirs = await shop.api.call(getCustomerState, { params: { id: customer.id }, query: { member_id: somebody } })
   expect([theirs.granted_benefits.length, theirs.is_complete]).toEqual([10, true])
 })
 
-test('the signed state is checked without asking: with the published keys, for one seller, for five minutes, across a change of keys', async () => {
+test('a signed state is verified offline: with published keys, for one seller, for five minutes, across a key rotation', async () => {
   const own = await openWorld()
   try {
     const shop = await own.shop()
@@ -594,7 +594,7 @@ test('the signed state is checked without asking: with the published keys, for o
     const forged = Buffer.from(JSON.stringify({ ...payload, sub: newId(own.clock.wall()) })).toString('base64url')
     await expect(check(`${head}.${forged}.${signature}`, before)).rejects.toThrow('signature verification failed')
 
-    // Keys that were fetched before the change know the one that signs after it, and those fetched after it the one before.
+    // Keys fetched before the rotation include the next signing key. Keys fetched after it include the previous one.
     own.clock.advance(6 * minutes)
     const last = await shop.api.call(getCustomerStateToken, { params })
     expect(await own.transact((tx) => rotateKeys(tx, own.platform))).toBe('rotated')

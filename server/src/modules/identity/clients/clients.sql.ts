@@ -1,7 +1,9 @@
 import type { OAuth2Client } from '@bursar/contract'
 import type { PageRequest } from '@bursar/contract'
 import { sql } from 'kysely'
+import { lockRow } from '../../../platform/postgres/locks.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 export interface ClientRow {
@@ -32,15 +34,15 @@ declare module '../../../platform/postgres/postgres.ts' {
 
 const living = (db: Db) => db.q.selectFrom('oauth_clients').selectAll().where('deleted_at', 'is', null)
 
-/** The form of every client id: whatever else somebody sends is nobody's, and not worth a question to the database. */
+/** Format of every client id. Other values cannot exist, so they are rejected without a query. */
 const shape = /^bursar_(test_)?ci_[0-9A-Za-z]{43}$/
 
 export const findClient = async (db: Db, client_id: string): Promise<ClientRow | undefined> =>
   shape.test(client_id) ? living(db).where('client_id', '=', client_id).executeTakeFirst() : undefined
 
-/** Holds the client: its registration is changed by one caller at a time, and nothing is issued to it meanwhile. */
+/** Locks the client. Only one transaction at a time changes its registration, and no token is issued during the change. */
 export const lockClient = async (tx: Tx, client_id: string): Promise<Locked<ClientRow> | undefined> =>
-  shape.test(client_id) ? ((await living(tx).where('client_id', '=', client_id).forUpdate().executeTakeFirst()) as Locked<ClientRow> | undefined) : undefined
+  shape.test(client_id) ? await lockRow(living(tx).where('client_id', '=', client_id), 'update') : undefined
 
 export const insertClient = (tx: Tx, client: ClientRow): Promise<ClientRow> =>
   tx.q.insertInto('oauth_clients').values(client).returningAll().executeTakeFirstOrThrow()
@@ -48,7 +50,7 @@ export const insertClient = (tx: Tx, client: ClientRow): Promise<ClientRow> =>
 export const changeClient = (tx: Tx, client_id: string, changes: Partial<ClientRow>): Promise<ClientRow> =>
   tx.q.updateTable('oauth_clients').set(changes).where('client_id', '=', client_id).returningAll().executeTakeFirstOrThrow()
 
-/** The hash of the client's secret, as it is stored. */
+/** Returns the stored hash of the client's secret. */
 export const secretHashOf = async (db: Db, id: string): Promise<string | undefined> =>
   (await db.q.selectFrom('credentials').select('hash').where('subject_id', '=', id).where('kind', '=', 'client_secret').executeTakeFirst())?.hash
 
@@ -61,5 +63,5 @@ const list = {
 } satisfies ListSpec<string>
 
 export const listClientsOf = async (db: Db, user_id: string, query: PageRequest & { sorting: readonly string[] }) => {
-  return listRows(db, list, [user_id], query, [], (found) => living(db).where('owner_id', '=', user_id).where('id', 'in', found).execute())
+  return listRows(db, list, [user_id], query, [], (found) => living(db).where('owner_id', '=', user_id).where('id', '=', oneOf(found)).execute())
 }

@@ -23,14 +23,14 @@ const configured = (wish: OAuth2ClientConfiguration) => ({
 
 export const isPublic = (client: Pick<ClientRow, 'token_endpoint_auth_method'>): boolean => client.token_endpoint_auth_method === 'none'
 
-/** A secret of the client's, stored as its hash alone. */
+/** Issues a client secret or a registration token. Only the hash is stored. */
 const issue = async (tx: Tx, platform: Platform, kind: TokenKind & ('client_secret' | 'client_registration'), id: string): Promise<Secret> => {
   const secret = newToken(kind, platform.config.environment)
   await addCredential(tx, platform.hasher, secret, { kind, subject_id: id, organization_id: null })
   return secret
 }
 
-/** Registers a client. A public one has no secret to lose; whoever is signed in owns it; nobody vouches for it yet. */
+/** Registers an OAuth client. If a user is signed in, they own the client. A public client has no secret. A new client is not verified. */
 export const registerClient = async (tx: Tx, platform: Platform, wish: OAuth2ClientConfiguration, owner_id: string | null) => {
   const wall = tx.clock.wall()
   const client = await insertClient(tx, {
@@ -52,10 +52,10 @@ export const registerClient = async (tx: Tx, platform: Platform, wish: OAuth2Cli
 
 type Visitor = Pick<Call, 'raw' | 'platform'> & { actor: Anonymous | UserActor }
 
-/** The client, if this visitor holds its registration token or is the person who owns it. One answer for absent and not yours. */
+/** Finds the client if the visitor has its registration token or owns it. An unknown client and another owner's client give the same error. */
 export const findManaged = async (db: Db, visitor: Visitor, client_id: string): Promise<ClientRow> => admit(db, visitor, await findClient(db, client_id))
 
-/** The same, holding the client. */
+/** Finds and locks the client under the same conditions as `findManaged`. */
 export const lockManaged = async (tx: Tx, visitor: Visitor, client_id: string): Promise<Locked<ClientRow>> => {
   const client = await lockClient(tx, client_id)
   await admit(tx, visitor, client)
@@ -70,12 +70,12 @@ const admit = async (db: Db, { raw, actor, platform }: Visitor, client: ClientRo
     const subject =
       typeof reading !== 'string' && reading.kind === 'client_registration' ? await findSubject(db, platform.hasher, new Secret(presented)) : undefined
     if (client && subject?.kind === 'client_registration' && subject.subject_id === client.id) return client
-    // Whoever may not change their own account may not change what they own either: an operator without a second factor.
+    // An operator without a second factor may not change their account, and therefore not their clients.
   } else if (client && actor.kind === 'user' && actor.scopes.has('user:write') && client.owner_id === actor.user_id) return client
   throw new InvalidClient(undefined, { 'www-authenticate': 'Bearer realm="bursar", error="invalid_client"' })
 }
 
-/** Replaces the configuration. A confidential client without a secret gets one, becoming public ends the old one. */
+/** Replaces the configuration of a client. A confidential client without a secret gets one. A client that becomes public loses its secret. */
 export const updateClient = async (
   tx: Tx,
   platform: Platform,
@@ -83,17 +83,17 @@ export const updateClient = async (
   wish: OAuth2ClientConfiguration & { client_id: string; client_secret?: string | undefined },
 ) => {
   if (wish.client_id !== client.client_id)
-    throw new InvalidRequest({ loc: ['body', 'client_id'], msg: 'Expected the client_id of the address.', type: 'value_error', input: wish.client_id })
+    throw new InvalidRequest({ loc: ['body', 'client_id'], msg: 'Expected the client_id of the path.', type: 'value_error', input: wish.client_id })
   if (wish.client_secret !== undefined && !(await isSecretOf(tx, platform, client, wish.client_secret)))
     throw new InvalidRequest({ loc: ['body', 'client_secret'], msg: 'This is not the current secret of the client.', type: 'value_error' })
   const wanted = configured(wish)
-  // Vouched for was the app as it was: what people are shown, and where they are sent.
+  // An operator verifies the client's name, its URLs, its redirect URIs and its authentication method. A change of any of these ends the verification.
   const same = (['client_name', 'client_uri', 'tos_uri', 'policy_uri', 'token_endpoint_auth_method', 'redirect_uris'] as const).every(
     (field) => JSON.stringify(wanted[field]) === JSON.stringify(client[field]),
   )
   const changed = await changeClient(tx, client.client_id, { ...wanted, modified_at: tx.clock.wall(), ...(same ? {} : { verified_at: null }) })
   if (isPublic(changed) && !isPublic(client)) await dropCredentials(tx, 'client_secret', client.id)
-  // One that was public has none yet; one whose secret leaked has none any more.
+  // A client that was public until now has no secret yet. A client whose secret leaked has lost its secret.
   const lacking = !isPublic(changed) && (await secretHashOf(tx, client.id)) === undefined
   return { client: changed, client_secret: lacking ? await issue(tx, platform, 'client_secret', client.id) : undefined }
 }
@@ -103,7 +103,7 @@ const isSecretOf = async (db: Db, { hasher }: Platform, client: ClientRow, secre
   return hasher.candidates(new Secret(secret)).some((hash) => sameText(hash, stored))
 }
 
-/** The client is gone, and with it everything anybody allowed it: its tokens are refused from the next request on. */
+/** Deletes the client and all its grants. Its tokens are rejected from the next request on. */
 export const deleteClient = async (tx: Tx, client: Locked<ClientRow>): Promise<void> => {
   await changeClient(tx, client.client_id, { deleted_at: tx.clock.wall() })
   await dropCredentials(tx, 'client_secret', client.id)
@@ -111,7 +111,7 @@ export const deleteClient = async (tx: Tx, client: Locked<ClientRow>): Promise<v
   await endGrantsOf(tx, client.client_id)
 }
 
-/** The operator vouches for an app, or stops to. */
+/** Verifies an app, or withdraws the verification. Only for the operator. Returns false if the client does not exist. */
 export const vouch = async (tx: Tx, client_id: string, verified: boolean): Promise<boolean> => {
   const client = await lockClient(tx, client_id)
   if (client) await changeClient(tx, client_id, { verified_at: verified ? tx.clock.wall() : null })
@@ -139,7 +139,7 @@ export const presentClient = (client: ClientRow): OAuth2Client => ({
 
 type Shown = 'created_at' | 'modified_at' | 'client_id' | 'client_name' | 'client_uri' | 'logo_uri' | 'tos_uri' | 'policy_uri'
 
-/** What anybody may know of a client. */
+/** Presents the public data of a client. */
 export const presentPublicly = (client: Pick<ClientRow, Shown>) => ({
   created_at: client.created_at,
   modified_at: client.modified_at,

@@ -2,6 +2,7 @@ import type { AnyScope, MemberRole, OrganizationRole } from '@bursar/contract'
 import { sql } from 'kysely'
 import type { MemberPhase } from '../../../kernel/actors.ts'
 import type { Hasher, Secret, TokenKind } from '../../../kernel/secrets.ts'
+import { oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -16,7 +17,7 @@ export interface Subject {
   readonly organization_id: string | null
 }
 
-/** From now on this secret opens that subject. Only its keyed hash is stored. */
+/** Stores a credential of a subject. Only the keyed hash of the secret is stored. */
 export const addCredential = async (tx: Tx, hasher: Hasher, secret: Secret, subject: Subject): Promise<void> => {
   await tx.q
     .insertInto('credentials')
@@ -24,26 +25,22 @@ export const addCredential = async (tx: Tx, hasher: Hasher, secret: Secret, subj
     .execute()
 }
 
-/** Ends every secret of a subject with the next request. True when there was one. */
+/** Revokes every credential of one kind of a subject. The next request with it is rejected. Returns true if there was one. */
 export const dropCredentials = async (tx: Tx, kind: TokenKind, subject_id: string): Promise<boolean> => {
   const done = await tx.q.deleteFrom('credentials').where('subject_id', '=', subject_id).where('kind', '=', kind).executeTakeFirst()
   return done.numDeletedRows > 0n
 }
 
-/** Ends every secret of many subjects, whatever their kinds: they are gone, or have run out. */
+/** Revokes all credentials, of all kinds, of subjects that are deleted or expired. */
 export const forgetSubjects = async (tx: Tx, subject_ids: readonly string[]): Promise<void> => {
-  if (subject_ids.length > 0)
-    await tx.q
-      .deleteFrom('credentials')
-      .where('subject_id', 'in', [...subject_ids])
-      .execute()
+  if (subject_ids.length > 0) await tx.q.deleteFrom('credentials').where('subject_id', '=', oneOf(subject_ids)).execute()
 }
 
-/** What a secret opens, whatever its kind. */
+/** Finds the subject of a secret of any kind. */
 export const findSubject = (db: Db, hasher: Hasher, secret: Secret): Promise<Subject | undefined> =>
   db.q.selectFrom('credentials').select(['kind', 'subject_id', 'organization_id']).where('hash', 'in', hasher.candidates(secret)).executeTakeFirst()
 
-/** The same, holding the credential: of two who present it at once, the second finds it gone. */
+/** Finds the subject of a secret and deletes the credential. If two requests present the secret concurrently, only one succeeds. */
 export const takeSubject = (tx: Tx, hasher: Hasher, secret: Secret, kind: TokenKind): Promise<Subject | undefined> =>
   tx.q
     .deleteFrom('credentials')
@@ -52,7 +49,7 @@ export const takeSubject = (tx: Tx, hasher: Hasher, secret: Secret, kind: TokenK
     .returning(['kind', 'subject_id', 'organization_id'])
     .executeTakeFirst()
 
-/** Moves a credential to the newest pepper: the old one can be retired once nothing hangs on it. */
+/** Rehashes a credential with the newest pepper. An old pepper can be retired once no credential uses it. */
 export const rehash = async (tx: Tx, hasher: Hasher, secret: Secret): Promise<void> => {
   const [current, ...older] = hasher.candidates(secret)
   if (older.length > 0) await tx.q.updateTable('credentials').set({ hash: current!, pepper: hasher.current }).where('hash', 'in', older).execute()
@@ -77,20 +74,21 @@ export interface Resolved {
   member_role: MemberRole | null
   client_id: string | null
   second_factor: boolean | null
-  /** An app that was given some organizations, not all. */
+  /** True if the user granted the app access to selected organizations only. */
   restricted: boolean
 }
 
 /**
- * Everything a request needs to know about its bearer, in one query: the credential, whether its owner may still enter,
- * and where that owner belongs at this moment; organizations in a `closed` status let nobody in. Nothing comes back for a credential that is unknown, revoked or orphaned.
+ * Loads all data needed to authenticate a request in one query. These are the credential, the status of its owner, and
+ * the owner's memberships. Organizations in a `closed` status are left out. Returns nothing for a credential that is
+ * unknown, revoked or orphaned.
  */
 export const resolveCredential = async (db: Db, hashes: readonly string[], closed: readonly string[]): Promise<Resolved | undefined> => {
   const { rows } = await sql<Resolved>`select * from resolve_credential(${hashes}, ${closed})`.execute(db.q)
   return rows[0]
 }
 
-/** Remembers when tokens were last used, many at a time. */
+/** Records the last use of many tokens. */
 export const touchTokens = async (tx: Tx, ids: readonly string[], now: Date): Promise<void> => {
   await sql`update organization_access_tokens set last_used_at = ${now} where (organization_id, id) in (select organization_id, subject_id from credentials where kind = 'organization' and subject_id = any(${ids}::uuid[]))`.execute(
     tx.q,

@@ -1,40 +1,37 @@
 import { reservedScopes, scopes, type AnyScope } from '@bursar/contract'
 import type { Actor } from '../../../kernel/actors.ts'
 import { readToken, tokenKinds, type Secret, type Environment, type Hasher, type TokenKind } from '../../../kernel/secrets.ts'
-import { minutes, type Clock } from '../../../platform/clock.ts'
+import { minutes, type WallClock } from '../../../platform/clock.ts'
 import type { Db, Transact } from '../../../platform/postgres/postgres.ts'
 import { capabilities } from '../../organizations/index.ts'
 import { rehash, resolveCredential, touchTokens, type Resolved } from './credentials.sql.ts'
 
-/** Why a bearer value is refused, in words that help its owner and nobody else. */
+/** An error for a rejected bearer token. The message states the reason for the token's owner, without any secret. */
 export class InvalidToken extends Error {}
 
 export interface Keys {
   readonly environment: Environment
   readonly hasher: Hasher
-  readonly clock: Clock
+  readonly clock: WallClock
 }
 
-/** Statuses in which an organization's tokens do not work and its people do not see it. */
+/** Statuses in which an organization's tokens are rejected and its users do not see it. */
 const closed = Object.entries(capabilities).flatMap(([status, able]) => (able.api_access ? [] : [status]))
 
 const everyScope: ReadonlySet<AnyScope> = new Set<AnyScope>([...scopes, ...reservedScopes])
 
-/** Whoever runs the deployment needs a second factor: without it they can look at their account, and set one up. */
+/** Scopes of an operator without a second factor. They allow only viewing the account and setting up a second factor. */
 const enrolling: ReadonlySet<AnyScope> = new Set<AnyScope>(['user:read'])
 
-/**
- * Turns a secret into the one who holds it. A malformed secret, or one of the other environment, is refused by its
- * form, before the database is asked.
- */
+/** Resolves a secret to its actor. A malformed secret, or a secret of the other environment, is rejected without a query. */
 export const resolve = async (db: Db, keys: Keys, secret: Secret, accepted: readonly TokenKind[]): Promise<{ actor: Actor; found: Resolved }> => {
   const reading = readToken(secret.reveal())
   if (reading === 'foreign') throw new InvalidToken('This is not a token of this service.')
   if (reading === 'damaged') throw new InvalidToken('This token is damaged: part of it is missing or mistyped.')
   if (reading.environment !== keys.environment)
-    throw new InvalidToken(`This token belongs to ${reading.environment}, and this is ${keys.environment}: they share nothing.`)
+    throw new InvalidToken(`This token belongs to ${reading.environment}, and this is ${keys.environment}. Each environment has its own tokens.`)
   if (!accepted.includes(reading.kind))
-    throw new InvalidToken(`This is a token of the kind "${named(reading.kind)}". Accepted here: ${accepted.map(named).join(', ')}.`)
+    throw new InvalidToken(`This token has the kind "${named(reading.kind)}". Accepted here: ${accepted.map(named).join(', ')}.`)
   const found = await resolveCredential(db, keys.hasher.candidates(secret), closed)
   if (!found || found.kind !== reading.kind) throw new InvalidToken('This token is unknown or has been revoked.')
   if (found.expires_at && found.expires_at <= keys.clock.wall()) throw new InvalidToken('This token has expired.')
@@ -43,7 +40,7 @@ export const resolve = async (db: Db, keys: Keys, secret: Secret, accepted: read
 
 const named = (kind: TokenKind) => tokenKinds[kind].report.replace('bursar_', '').replaceAll('_', ' ')
 
-/** What every portal session may be used for; what its holder may do there is decided by their role. */
+/** Scopes of every portal session. The role of the portal user decides which actions are permitted. */
 const portalScopes: ReadonlySet<AnyScope> = new Set<AnyScope>(['customer_portal:read', 'customer_portal:write'])
 
 const actorOf = (found: Resolved): Actor => {
@@ -74,7 +71,7 @@ const actorOf = (found: Resolved): Actor => {
         restricted: found.restricted,
         user_id: found.user_id!,
         email: found.email!,
-        // An app acts for the person, not for the deployment.
+        // An OAuth app never gets operator rights, even if its user is an operator.
         is_operator: found.kind !== 'oauth_access' && found.is_operator!,
         credential_id,
         credential_created_at: found.created_at,
@@ -95,7 +92,7 @@ const actorOf = (found: Resolved): Actor => {
   }
 }
 
-/** Notes which tokens are in use, and writes it down now and then: a crash loses at most the last few seconds of it. */
+/** Collects the ids of used tokens in memory and writes their last use periodically. A crash loses at most the last few seconds. */
 export const openUsage = (transact: Transact, keys: Keys) => {
   const seen = new Set<string>()
   const outdated = new Map<string, Secret>()

@@ -20,7 +20,7 @@ declare module '../../../platform/postgres/postgres.ts' {
 
 export const findFactor = (db: Db, user_id: string) => db.q.selectFrom('second_factors').selectAll().where('user_id', '=', user_id).executeTakeFirst()
 
-/** Holds the factor: of two who send the same code at once, one is first. */
+/** Locks the factor, so that a code sent in two concurrent requests is accepted only once. */
 export const lockFactor = (tx: Tx, user_id: string) =>
   tx.q.selectFrom('second_factors').selectAll().where('user_id', '=', user_id).forUpdate().executeTakeFirst()
 
@@ -77,7 +77,7 @@ export const insertPending = async (
   await tx.q.insertInto('pending_sign_ins').values(pending).execute()
 }
 
-/** Spends one try: they run out however many guess at once. */
+/** Counts one attempt of a pending sign-in. The update is atomic, so concurrent guesses cannot exceed the limit. */
 export const spendPendingTry = (tx: Tx, id: string, now: Date) =>
   tx.q
     .updateTable('pending_sign_ins')
@@ -98,7 +98,7 @@ export const purgePending = async (tx: Tx, now: Date): Promise<void> => {
     delete from credentials where kind = 'sign_in' and subject_id in (select id from ended)`.execute(tx.q)
 }
 
-/** Spends one try of this hour, whichever way it is tried. False: none is left. */
+/** Counts one second-factor attempt in the current hour. All flows share this limit. Returns false if no attempt is left. */
 export const spendFactorTry = async (tx: Tx, user_id: string, now: Date, hourAgo: Date, most: number): Promise<boolean> => {
   const { rows } = await sql`
     update second_factors set
@@ -112,7 +112,7 @@ export const weakenSessions = async (tx: Tx, user_id: string): Promise<void> => 
   await tx.q.updateTable('user_sessions').set({ second_factor: false }).where('user_id', '=', user_id).execute()
 }
 
-/** Whether a sign-in that waits for its second factor can still be tried. */
+/** Returns true if a sign-in that waits for its second factor can still be completed. */
 export const isPending = async (db: Db, hashes: readonly string[], now: Date): Promise<boolean> =>
   (await db.q
     .selectFrom('credentials as c')

@@ -21,9 +21,9 @@ const decode = (text: string): Buffer => {
   return Buffer.from((bits.match(/.{8}/g) ?? []).map((byte) => parseInt(byte, 2)))
 }
 
-/** A person who has a second factor, and their authenticator. */
+/** Creates a user with a second factor. `code` computes the codes of the authenticator. */
 const careful = async () => {
-  // At the beginning of a step: what comes next is quicker than that.
+  // Starts at the beginning of a time step, so that the test finishes within it.
   world.clock.advance(30_000 - (world.clock.wall().getTime() % 30_000))
   const person = await world.person()
   const session = { user_id: person.id, credential_id: person.id }
@@ -34,7 +34,7 @@ const careful = async () => {
   return { person, code, recovery: recovery! }
 }
 
-/** The first half of a sign-in: its cookie. */
+/** Runs a sign-in up to the second factor and returns the cookie of the pending sign-in. */
 const begin = async (email: string) => {
   const api = world.client()
   await api.call(requestSignInCode, { body: { email } })
@@ -45,7 +45,7 @@ const begin = async (email: string) => {
   return { cookie, finish }
 }
 
-test('the codes are those of RFC 6238, and the secret is base 32', () => {
+test('computes codes by RFC 6238, and encodes the secret in base 32', () => {
   const secret = new Secret(Buffer.from('12345678901234567890').toString('base64'))
   for (const [seconds, code] of [
     [59, '287082'],
@@ -56,7 +56,7 @@ test('the codes are those of RFC 6238, and the secret is base 32', () => {
   expect(base32(Buffer.from('12345678901234567890'))).toBe('GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ')
 })
 
-test('the mail code alone opens nothing; with the second factor it does, once', async () => {
+test('requires the second factor after the mailed code, and accepts each code once', async () => {
   const { person, code } = await careful()
   const first = await begin(person.email)
   expect((await exchange(world.port, 'GET', '/v1/users/me', { cookie: first.cookie })).status).toBe(401)
@@ -69,7 +69,7 @@ test('the mail code alone opens nothing; with the second factor it does, once', 
   expect((await (await begin(person.email)).finish(now)).status).toBe(401)
 })
 
-test('five tries, ten minutes, and a recovery code instead', async () => {
+test('allows five second-factor attempts per sign-in within ten minutes, and accepts a recovery code once', async () => {
   const { person, code, recovery } = await careful()
   const tried = await begin(person.email)
   for (let round = 0; round < 5; round++) expect((await tried.finish('000000')).status).toBe(401)
@@ -81,7 +81,7 @@ test('five tries, ten minutes, and a recovery code instead', async () => {
   expect((await (await begin(person.email)).finish(recovery[0]!)).status).toBe(401)
 })
 
-test('what one session was shown to set up counts in no other, and for ten minutes', async () => {
+test('confirms a second factor only in the session that started it, within ten minutes', async () => {
   const person = await world.person()
   const thief = { user_id: person.id, credential_id: person.id, email: person.email }
   const owner = { ...thief, credential_id: newId(world.clock.wall()) }
@@ -94,7 +94,7 @@ test('what one session was shown to set up counts in no other, and for ten minut
   expect(await transact((tx) => confirmFactor(tx, platform, thief, now()))).toBeNull()
 })
 
-test('guesses run out by the hour, wherever they come from', async () => {
+test('limits second-factor attempts per hour across all flows', async () => {
   const { person, code, recovery } = await careful()
   const { platform, transact } = world
   for (let round = 0; round < 20; round++) expect(await transact((tx) => endFactor(tx, platform, person.id, '000000'))).toBe(false)

@@ -1,3 +1,4 @@
+import { accountLimits } from '@bursar/contract'
 import { createHmac, randomBytes } from 'node:crypto'
 import { newId } from '../../../kernel/ids.ts'
 import { newCode, newToken, readCode, Secret } from '../../../kernel/secrets.ts'
@@ -27,15 +28,15 @@ const pendingLife = 10 * minutes
 const tries = 5
 const recoveryCodes = 10
 const setupLife = 10 * minutes
-const triesPerHour = 20
+const triesPerHour = accountLimits.second_factor_tries_per_user_and_hour
 
-/** A person in one of their sessions. */
+/** A user and the id of the session that the request uses. */
 interface Seated {
   readonly user_id: string
   readonly credential_id: string
 }
 
-/** The code of a time step (RFC 6238, SHA-1, six digits: what every authenticator app speaks). */
+/** Computes the code of a time step (RFC 6238 with SHA-1 and six digits, which every authenticator app supports). */
 export const codeAt = (secret: Secret, step: number): string => {
   const counter = Buffer.alloc(8)
   counter.writeBigUInt64BE(BigInt(step))
@@ -48,14 +49,14 @@ export const stepOf = (now: Date): number => Math.floor(now.getTime() / 1000 / s
 
 const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'
 
-/** Base 32, as authenticator apps want a secret to be typed. */
+/** Encodes bytes in base 32, the format in which users type a secret into an authenticator app. */
 export const base32 = (bytes: Buffer): string => {
   let bits = ''
   for (const byte of bytes) bits += byte.toString(2).padStart(8, '0')
   return (bits.match(/.{1,5}/g) ?? []).map((five) => letters[parseInt(five.padEnd(5, '0'), 2)]).join('')
 }
 
-/** Whether a person has a second factor that counts. */
+/** Returns true if the user has a confirmed second factor. */
 export const hasFactor = async (db: Db, user_id: string): Promise<boolean> => (await findFactor(db, user_id))?.confirmed_at != null
 
 export const factorOf = async (db: Db, platform: Platform, person: Seated) => {
@@ -64,11 +65,11 @@ export const factorOf = async (db: Db, platform: Platform, person: Seated) => {
   return { state, recovery_left: await recoveryCodesLeft(db, person.user_id) }
 }
 
-/** A secret that one session was shown counts there, for ten minutes: nobody can lay one out for another to take. */
+/** A factor can be confirmed only in the session that its secret was shown in, within ten minutes. Otherwise an attacker could plant a known secret. */
 const isBeingSetUp = (factor: { session_id: string; created_at: Date; confirmed_at: Date | null }, person: Seated, now: Date) =>
   factor.confirmed_at === null && factor.session_id === person.credential_id && now.getTime() - factor.created_at.getTime() < setupLife
 
-/** Begins to set one up: it counts once a code of it was typed. */
+/** Starts the setup of a second factor. The factor takes effect when the user confirms it with a code. */
 export const beginFactor = async (tx: Tx, platform: Platform, person: Seated & { email: string }) => {
   if ((await lockFactor(tx, person.user_id))?.confirmed_at) return null
   const bytes = randomBytes(20)
@@ -81,7 +82,7 @@ export const beginFactor = async (tx: Tx, platform: Platform, person: Seated & {
   return describe(platform, person.email, bytes)
 }
 
-/** What an authenticator needs, while it is being set up. */
+/** Returns the secret to enter in the authenticator app while the setup is pending. Otherwise returns null. */
 export const pendingFactor = async (db: Db, platform: Platform, person: Seated & { email: string }) => {
   const factor = await findFactor(db, person.user_id)
   if (!factor || !isBeingSetUp(factor, person, platform.clock.wall())) return null
@@ -94,13 +95,13 @@ const describe = ({ config }: Platform, email: string, bytes: Buffer) => {
   return { secret, uri: `otpauth://totp/${encodeURIComponent(`${issuer}:${email}`)}?secret=${secret}&issuer=${encodeURIComponent(issuer)}` }
 }
 
-/** A try is spent before anything is compared, so that guesses run out however many there are, and wherever they come from. */
+/** Counts an attempt before the code is compared. Concurrent guesses from all sources share one hourly limit. */
 const mayTry = (tx: Tx, user_id: string) => {
   const wall = tx.clock.wall()
   return spendFactorTry(tx, user_id, wall, later(wall, -60 * minutes), triesPerHour)
 }
 
-/** A code of the authenticator, this moment's or a neighbour's; none works twice. */
+/** Checks an authenticator code against the current and the adjacent time steps. Each code works once. */
 const proves = async (tx: Tx, platform: Platform, user_id: string, typed: string): Promise<boolean> => {
   const factor = await lockFactor(tx, user_id)
   if (!factor) return false
@@ -116,7 +117,7 @@ const proves = async (tx: Tx, platform: Platform, user_id: string, typed: string
 
 const bound = (user_id: string, code: Secret) => new Secret(`recovery:${user_id}:${code.reveal()}`)
 
-/** The first code makes the factor count. Answers with the codes for the day the authenticator is lost, or null. */
+/** Confirms the factor with its first code. Returns the recovery codes for a lost authenticator, or null if the code is wrong. */
 export const confirmFactor = async (tx: Tx, platform: Platform, person: Seated, typed: string): Promise<string[] | null> => {
   const { user_id } = person
   const factor = await lockFactor(tx, user_id)
@@ -131,12 +132,12 @@ export const confirmFactor = async (tx: Tx, platform: Platform, person: Seated, 
   return codes.map((code) => code.reveal())
 }
 
-/** Whether this is the person's second factor: a code of the authenticator, or one of the recovery codes, each once. */
+/** Checks an authenticator code or a recovery code. Each code works once. */
 const isSecondFactor = async (tx: Tx, platform: Platform, user_id: string, typed: string): Promise<boolean> =>
   (await mayTry(tx, user_id)) &&
   ((await proves(tx, platform, user_id, typed)) || takeRecoveryCode(tx, user_id, platform.hasher.candidates(bound(user_id, readCode(typed)))))
 
-/** Takes the second factor away, for whoever can show it once more. */
+/** Removes the second factor if the code is correct. Sessions of the user lose their second-factor status. */
 export const endFactor = async (tx: Tx, platform: Platform, user_id: string, typed: string): Promise<boolean> => {
   if (!(await isSecondFactor(tx, platform, user_id, typed))) return false
   await dropFactor(tx, user_id)
@@ -144,7 +145,7 @@ export const endFactor = async (tx: Tx, platform: Platform, user_id: string, typ
   return true
 }
 
-/** Remembers that the mail code was right, until the second factor comes. */
+/** Stores a pending sign-in: the mailed code was correct, but the second factor is still missing. */
 export const beginPending = async (tx: Tx, platform: Platform, user_id: string): Promise<Secret> => {
   const wall = tx.clock.wall()
   const id = newId(wall)
@@ -154,7 +155,7 @@ export const beginPending = async (tx: Tx, platform: Platform, user_id: string):
   return secret
 }
 
-/** The person whose sign-in this completes; null when it does not, and the try is spent. */
+/** Completes a pending sign-in with the second factor and returns the user's id. Counts an attempt and returns null if the code is wrong. */
 export const completePending = async (tx: Tx, platform: Platform, pending: Secret, typed: string): Promise<string | null> => {
   const subject = await findSubject(tx, platform.hasher, pending)
   if (subject?.kind !== 'sign_in') return null

@@ -1,6 +1,7 @@
 import type { PageRequest, Scope } from '@bursar/contract'
 import { sql } from 'kysely'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 
 export interface GrantRow {
@@ -11,7 +12,7 @@ export interface GrantRow {
   modified_at: Date | null
   last_authorized_at: Date
   scopes: Scope[]
-  /** Null: every organization the person belongs to, also later ones. */
+  /** Null means every organization of the user, including those joined later. */
   organizations: string[] | null
 }
 
@@ -24,7 +25,7 @@ declare module '../../../platform/postgres/postgres.ts' {
 export const findGrant = (db: Db, client_id: string, user_id: string): Promise<GrantRow | undefined> =>
   db.q.selectFrom('oauth_grants').selectAll().where('client_id', '=', client_id).where('user_id', '=', user_id).executeTakeFirst()
 
-/** What the person allows from now on: scopes add up, the choice of organizations is the latest. */
+/** Stores a grant. New scopes are added to the earlier ones. The choice of organizations replaces the earlier choice. */
 export const storeGrant = async (tx: Tx, grant: Pick<GrantRow, 'client_id' | 'user_id' | 'id' | 'scopes' | 'organizations'>, now: Date): Promise<void> => {
   await sql`
     insert into oauth_grants as g (client_id, user_id, id, created_at, last_authorized_at, scopes, organizations)
@@ -68,31 +69,25 @@ export const listGrantsOf = async (db: Db, user_id: string, query: PageRequest &
         'c.modified_at as client_modified_at',
       ])
       .where('g.user_id', '=', user_id)
-      .where('g.id', 'in', found)
+      .where('g.id', '=', oneOf(found))
       .execute(),
   )
 }
 export type ListedGrant = Awaited<ReturnType<typeof listGrantsOf>>['items'][number]
 
-/** The organizations a person belongs to, by name. */
+/** Returns these organizations, ordered by name. */
 export const organizationsOf = (db: Db, ids: readonly string[]) =>
   ids.length === 0
     ? Promise.resolve([])
-    : db.q
-        .selectFrom('organizations')
-        .select(['id', 'name', 'slug', 'avatar_url'])
-        .where('id', 'in', [...ids])
-        .orderBy('name')
-        .orderBy('id')
-        .execute()
+    : db.q.selectFrom('organizations').select(['id', 'name', 'slug', 'avatar_url']).where('id', '=', oneOf(ids)).orderBy('name').orderBy('id').execute()
 
-/** Where a person belongs at this moment. */
+/** Returns the organizations that the user belongs to now. */
 export const membershipsOf = async (db: Db, user_id: string): Promise<string[]> =>
   (await db.q.selectFrom('organization_members').select('organization_id').where('user_id', '=', user_id).execute()).map(
     ({ organization_id }) => organization_id,
   )
 
-/** What a person allowed the client with this inner id, as far as mail is concerned. */
+/** Returns the data for the consent mail: the grant of the user to the client with this internal id. */
 export const findAllowed = (db: Db, user_id: string, id: string) =>
   db.q
     .selectFrom('oauth_grants as g')

@@ -9,7 +9,7 @@ export interface KeyRow {
   public_jwk: Record<string, string>
   sealed: string | null
   created_at: Date
-  /** When it came into its state. */
+  /** Time of the last change of state. */
   changed_at: Date
 }
 
@@ -19,12 +19,12 @@ declare module '../../../platform/postgres/postgres.ts' {
   }
 }
 
-/** Only one process at a time looks after the keys. */
+/** Takes an advisory lock, so that only one process at a time creates or rotates signing keys. */
 export const holdKeys = async (tx: Tx): Promise<void> => {
   await sql`select pg_advisory_xact_lock(hashtext('signing_keys'))`.execute(tx.q)
 }
 
-/** Those that are published, the one that signs first. */
+/** Returns the published keys, the signing key first. */
 export const publishedKeys = (db: Db): Promise<KeyRow[]> =>
   db.q
     .selectFrom('signing_keys')

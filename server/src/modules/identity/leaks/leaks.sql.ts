@@ -1,7 +1,7 @@
 import type { Db } from '../../../platform/postgres/postgres.ts'
 import { permissions } from '../../organizations/index.ts'
 
-/** Everyone who could have made a token of the organization. */
+/** Returns the users who may manage the organization's tokens. */
 export const managersOf = async (db: Db, organization_id: string): Promise<string[]> => {
   const found = await db.q
     .selectFrom('organization_members')
@@ -13,7 +13,7 @@ export const managersOf = async (db: Db, organization_id: string): Promise<strin
   return found.map(({ user_id }) => user_id)
 }
 
-/** What to tell one of them. */
+/** Returns the data of the mail about a leaked organization token, for one recipient. */
 export const organizationLeak = (db: Db, organization_id: string, token_id: string, user_id: string) =>
   db.q
     .selectFrom('organization_access_tokens as t')

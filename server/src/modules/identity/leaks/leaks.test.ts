@@ -25,7 +25,7 @@ const report = async (tokens: readonly string[], headers: Record<string, string>
   return { status: answer.status, body: JSON.parse(answer.text) as { token_type: string; label: string }[] }
 }
 
-test('a leaked token of any kind is dead with the next request, and its owner is told [S1-18]', async () => {
+test('revokes a leaked token of any kind from the next request on, and mails its owner [S1-18]', async () => {
   const owner = await world.person()
   const organization = await world.organization({ owner: owner.id })
   const guest = await world.person()
@@ -62,7 +62,7 @@ test('a leaked token of any kind is dead with the next request, and its owner is
   for (const { text } of letters) expect(text).not.toMatch(/bursar_test_\w+_\w{43}/)
 })
 
-test('only a reporter with a known key is believed', async () => {
+test('accepts leak reports only if they are signed with a configured key', async () => {
   const organization = await world.organization()
   const { secret } = await organization.token()
   for (const unknown of ['key2', 'constructor', '__proto__'])
@@ -74,7 +74,7 @@ test('only a reporter with a known key is believed', async () => {
   expect((await world.client({ token: secret }).send(listOrganizations, {})).status).toBe(200)
 })
 
-test('the patterns of our tokens are published, and each token matches its own [S1-18]', async () => {
+test('publishes a pattern for each kind of token, and every token matches the pattern of its kind [S1-18]', async () => {
   const { patterns } = await world.client().call(listTokenPatterns, {})
   const organization = await world.organization()
   const token = (await organization.token()).secret.reveal()

@@ -4,15 +4,15 @@ import type { z } from 'zod'
 import { readToken, Secret, tokenKinds } from '../../../kernel/secrets.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means, Platform } from '../../handlers.ts'
+import type { Deps, Platform } from '../../handlers.ts'
 import { dropCredentials, findSubject, forgetSubjects, type Subject } from '../credentials/credentials.sql.ts'
-import { endFamilies, familyOf } from '../oauth/oauth.sql.ts'
+import { endFamilies, familyOf } from '../grants/oauth.sql.ts'
 import { signOut } from '../sessions/sessions.ts'
 import { revokeOrganizationToken, revokePersonalToken } from '../tokens/tokens.ts'
 import { findAllowed } from '../grants/grants.sql.ts'
 import { clientLeak, managersOf, organizationLeak, personalLeak } from './leaks.sql.ts'
 
-/** Only a reporter whose key the operator has configured is believed: anyone else could probe which tokens are real. */
+/** Rejects a reporter whose key the operator has not configured. Otherwise an attacker could probe which tokens are valid. */
 export const checkReporter = (platform: Platform, headers: Readonly<Record<string, string | string[] | undefined>>, body: Buffer): void => {
   const key = platform.config.scanning_keys.get(String(headers['github-public-key-identifier']))
   if (!key) throw new PublicKeyNotFound()
@@ -20,7 +20,7 @@ export const checkReporter = (platform: Platform, headers: Readonly<Record<strin
   if (!verify('sha256', body, key, signature)) throw new InvalidSignature()
 }
 
-/** Kills every reported token that is ours, whatever kind the report calls it, and tells whoever owned it. */
+/** Revokes a reported token if it was issued by this service, regardless of the reported kind. Mails the owner. */
 export const killLeaked = async (tx: Tx, platform: Platform, reported: z.output<typeof LeakedToken>) => {
   const secret = new Secret(reported.token)
   const reading = readToken(reported.token)
@@ -46,15 +46,15 @@ const kill = async (tx: Tx, { kind, subject_id, organization_id }: Subject): Pro
     case 'customer_session':
     case 'member_session':
     case 'portal_code':
-      // Whichever secret of the session leaked, the others end with it. The code first: whoever is trading it in at this
-      // moment is waited for, and what they got ends too.
+      // If one secret of a portal session leaks, all its secrets are revoked. Delete the code first: this waits for a
+      // concurrent exchange of the code. The secret created by that exchange is then revoked too.
       await dropCredentials(tx, 'portal_code', subject_id)
       await forgetSubjects(tx, [subject_id])
       return enqueue(tx, 'mail.customer_session_leaked', { organization_id: organization_id!, session_id: subject_id })
     case 'oauth_access':
     case 'oauth_refresh':
     case 'oauth_code': {
-      // Whichever half leaked, the whole authorization ends; the app asks again.
+      // A leak of any OAuth token ends the whole authorization. The app must then ask the user for consent again.
       const family = await familyOf(tx, subject_id)
       if (!family) return
       await endFamilies(tx, [family.id])
@@ -64,10 +64,11 @@ const kill = async (tx: Tx, { kind, subject_id, organization_id }: Subject): Pro
       await dropCredentials(tx, kind, subject_id)
       return enqueue(tx, 'mail.client_secret_leaked', { client_id: subject_id })
     case 'checkout':
-      // A buyer's address bar shows it. It opens one purchase, for a day, and ending it would only stop the buyer.
+      // A checkout secret is not revoked. It is part of the URL of the buyer's checkout page and gives access to one
+      // purchase for a day. Revoking it would only block the buyer.
       return
     case 'checkout_link':
-      // Public places are what it was made for.
+      // A checkout link is meant to be public, so it is not revoked.
       return
     case 'invitation':
     case 'email_change':
@@ -79,10 +80,10 @@ const kill = async (tx: Tx, { kind, subject_id, organization_id }: Subject): Pro
 }
 
 const warning = (what: string, hint: string, comment: string) =>
-  `${what} was found in a public place and has been revoked:\n\n  ${hint}  (${comment})\n\nWhatever used it has stopped working. Make a new one, and keep it out of code and logs.`
+  `${what} was found in a public place and has been revoked:\n\n  ${hint}  (${comment})\n\nPrograms that used it have stopped working. Create a new token, and keep it out of code and logs.`
 
 export const mailOrganization = async (
-  { db, gateways }: Means,
+  { db, gateways }: Deps,
   { organization_id, token_id, user_id }: { organization_id: string; token_id: string; user_id: string },
 ): Promise<void> => {
   const leak = await organizationLeak(db, organization_id, token_id, user_id)
@@ -94,7 +95,7 @@ export const mailOrganization = async (
     })
 }
 
-export const mailPerson = async ({ db, gateways }: Means, { token_id }: { token_id: string }): Promise<void> => {
+export const mailPerson = async ({ db, gateways }: Deps, { token_id }: { token_id: string }): Promise<void> => {
   const leak = await personalLeak(db, token_id)
   if (leak)
     await gateways.mail.send({
@@ -104,22 +105,22 @@ export const mailPerson = async ({ db, gateways }: Means, { token_id }: { token_
     })
 }
 
-export const mailAppUser = async ({ db, gateways }: Means, { user_id, client_id }: { user_id: string; client_id: string }): Promise<void> => {
+export const mailAppUser = async ({ db, gateways }: Deps, { user_id, client_id }: { user_id: string; client_id: string }): Promise<void> => {
   const found = await findAllowed(db, user_id, client_id)
   if (found)
     await gateways.mail.send({
       to: found.email,
       subject: `A leaked token of ${found.client_name} was revoked`,
-      text: `A token with which the app "${found.client_name}" acts for you was found in a public place and has been revoked.\n\nThe app will ask you again; if you do not trust it any more, remove it from your connected apps.`,
+      text: `A token with which the app "${found.client_name}" acts for you was found in a public place and has been revoked.\n\nThe app will ask for your consent again. If you no longer trust it, remove it from your connected apps.`,
     })
 }
 
-export const mailClientOwner = async ({ db, gateways }: Means, { client_id }: { client_id: string }): Promise<void> => {
+export const mailClientOwner = async ({ db, gateways }: Deps, { client_id }: { client_id: string }): Promise<void> => {
   const leak = await clientLeak(db, client_id)
   if (leak)
     await gateways.mail.send({
       to: leak.email,
       subject: `The leaked secret of ${leak.client_name} was revoked`,
-      text: `The client secret of your app "${leak.client_name}" (${leak.client_id}) was found in a public place and has been revoked: the app cannot get tokens any more.\n\nSend its configuration again (PUT /v1/oauth2/register/${leak.client_id}), and the answer holds a new secret.`,
+      text: `The client secret of your app "${leak.client_name}" (${leak.client_id}) was found in a public place and has been revoked. The app can no longer get tokens.\n\nTo get a new secret, send its configuration again: PUT /v1/oauth2/register/${leak.client_id}`,
     })
 }

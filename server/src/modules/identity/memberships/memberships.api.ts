@@ -2,16 +2,16 @@ import { leaveOrganization, listMemberships, paginate, removeMembership, Resourc
 import { read, write } from '../../handlers.ts'
 import { permit } from '../../organizations/index.ts'
 import { listMemberships as list } from './memberships.sql.ts'
-import { leave, remove, setRole } from './memberships.ts'
+import * as memberships from './memberships.ts'
 
 export const operations = [
-  read(listMemberships, async (db, { reach, params, query }) => {
-    if (!reach.organizations.has(params.id)) throw new ResourceNotFound()
-    permit(reach, params.id, 'members:read')
-    const { items, total, next_cursor } = await list(db, reach, params.id, query)
+  read(listMemberships, async (db, { scope, params, query }) => {
+    if (!scope.organizations.has(params.id)) throw new ResourceNotFound()
+    permit(scope, params.id, 'members:read')
+    const { items, total, next_cursor } = await list(db, scope, params.id, query)
     return paginate(query, items, total, next_cursor)
   }),
-  write(updateMembership, (tx, { reach, params, body }) => setRole(tx, reach, params.id, params.user_id, body.role)),
-  write(removeMembership, (tx, { reach, params }) => remove(tx, reach, params.id, params.user_id)),
-  write(leaveOrganization, (tx, { actor, reach, params }) => leave(tx, reach, params.id, actor.user_id)),
+  write(updateMembership, (tx, { scope, params, body }) => memberships.setRole(tx, scope, params.id, params.user_id, body.role)),
+  write(removeMembership, (tx, { scope, params }) => memberships.removeMembership(tx, scope, params.id, params.user_id)),
+  write(leaveOrganization, (tx, { actor, scope, params }) => memberships.leave(tx, scope, params.id, actor.user_id)),
 ]

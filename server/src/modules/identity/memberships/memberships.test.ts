@@ -23,7 +23,7 @@ const owned = async () => {
   return { owner, organization, params: { id: organization.id }, api: world.client({ cookie: await owner.cookie() }) }
 }
 
-test('roles change, people leave and are removed, and it counts at once; the owner stays', async () => {
+test('applies role changes, removals and departures from the next request on, and protects the owner', async () => {
   const { owner, organization, params, api } = await owned()
   const [ann, ben] = await Promise.all([world.person(), world.person()])
   await world.join(organization.id, ann.id, 'member')
@@ -54,7 +54,7 @@ test('roles change, people leave and are removed, and it counts at once; the own
   expect((await api.call(listMemberships, { params })).items).toMatchObject([{ user_id: owner.id, role: 'owner' }])
 })
 
-test('no token changes who belongs, whatever its scopes', async () => {
+test('does not let any token change memberships, regardless of its scopes', async () => {
   const { owner, organization, params } = await owned()
   for (const token of [(await owner.token()).secret, (await organization.token()).secret]) {
     const api = world.client({ token })
@@ -70,7 +70,7 @@ test('no token changes who belongs, whatever its scopes', async () => {
   }
 })
 
-test('strangers see neither people nor invitations', async () => {
+test('hides the members and invitations of an organization from users outside it', async () => {
   const { params } = await owned()
   const stranger = world.client({ cookie: await (await world.person()).cookie() })
   const somebody = { ...params, user_id: params.id }

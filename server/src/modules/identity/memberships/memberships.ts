@@ -1,38 +1,38 @@
 import { NotPermitted, ResourceNotFound, type Membership, type OrganizationRole } from '@bursar/contract'
-import type { Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { permit } from '../../organizations/index.ts'
-import { withdrawAll } from '../invitations/invitations.ts'
+import { withdrawAll } from './invitations.ts'
 import { changeRole, deleteMembership, lockMembership } from './memberships.sql.ts'
 
-/** Every role but the owner's can be given and taken; the owner's stays where it is. What the person offered under the old role ends with it. */
-export const setRole = async (tx: Tx, reach: Reach, organization_id: string, user_id: string, role: OrganizationRole): Promise<Membership> => {
-  const membership = await manage(tx, reach, organization_id, user_id)
+/** Changes a role. The owner role can be neither assigned nor removed. Pending invitations sent by or to the user are withdrawn. */
+export const setRole = async (tx: Tx, scope: TenantScope, organization_id: string, user_id: string, role: OrganizationRole): Promise<Membership> => {
+  const membership = await manage(tx, scope, organization_id, user_id)
   await withdrawAll(tx, organization_id, membership)
-  return changeRole(tx, membership, role, tx.clock.business())
+  return changeRole(tx, membership, role, tx.clock.wall())
 }
 
-/** A removed person's credentials stop reaching the organization with the next request: reach is read from these rows. */
-export const remove = async (tx: Tx, reach: Reach, organization_id: string, user_id: string): Promise<void> => {
-  const membership = await manage(tx, reach, organization_id, user_id)
+/** Removes a member. The user's credentials lose access to the organization with the next request, because every request reads the membership rows. */
+export const removeMembership = async (tx: Tx, scope: TenantScope, organization_id: string, user_id: string): Promise<void> => {
+  const membership = await manage(tx, scope, organization_id, user_id)
   await withdrawAll(tx, organization_id, membership)
   await deleteMembership(tx, membership)
 }
 
-/** Anyone may leave but the owner, without whom nobody would answer for the organization. */
-export const leave = async (tx: Tx, reach: Reach, organization_id: string, user_id: string): Promise<void> => {
-  const membership = await lockMembership(tx, reach, organization_id, user_id)
+/** Removes the caller's own membership. The owner cannot leave, because every organization needs an owner. */
+export const leave = async (tx: Tx, scope: TenantScope, organization_id: string, user_id: string): Promise<void> => {
+  const membership = await lockMembership(tx, scope, organization_id, user_id)
   if (!membership) throw new ResourceNotFound()
   if (membership.role === 'owner') throw new NotPermitted('The owner cannot leave the organization.')
   await withdrawAll(tx, organization_id, membership)
   await deleteMembership(tx, membership)
 }
 
-const manage = async (tx: Tx, reach: Reach, organization_id: string, user_id: string): Promise<Locked<Membership>> => {
-  if (!reach.organizations.has(organization_id)) throw new ResourceNotFound()
-  permit(reach, organization_id, 'members:manage')
-  const membership = await lockMembership(tx, reach, organization_id, user_id)
+const manage = async (tx: Tx, scope: TenantScope, organization_id: string, user_id: string): Promise<Locked<Membership>> => {
+  if (!scope.organizations.has(organization_id)) throw new ResourceNotFound()
+  permit(scope, organization_id, 'members:manage')
+  const membership = await lockMembership(tx, scope, organization_id, user_id)
   if (!membership) throw new ResourceNotFound()
-  if (membership.role === 'owner') throw new NotPermitted('The owner of an organization can be neither changed nor removed.')
+  if (membership.role === 'owner') throw new NotPermitted('The role of the owner cannot change, and the owner cannot be removed.')
   return membership
 }

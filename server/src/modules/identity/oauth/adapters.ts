@@ -3,7 +3,7 @@ import { errors, Provider, type Adapter, type AdapterPayload } from 'oidc-provid
 import { newId } from '../../../kernel/ids.ts'
 import { Secret } from '../../../kernel/secrets.ts'
 import { days, hours, later, seconds } from '../../../platform/clock.ts'
-import { isReferred, type Postgres } from '../../../platform/postgres/postgres.ts'
+import { isForeignKeyViolation, type Postgres } from '../../../platform/postgres/postgres.ts'
 import type { Platform } from '../../handlers.ts'
 import { isPublic } from '../clients/clients.ts'
 import { findClient, secretHashOf, type ClientRow } from '../clients/clients.sql.ts'
@@ -21,58 +21,66 @@ import {
   storeVisit,
   type OAuthTokenKind,
   type VisitKind,
-} from './oauth.sql.ts'
+} from '../grants/oauth.sql.ts'
 
-/** How long each thing lives. A refresh token: from its last use, and never longer than its authorization. */
+/** Lifetimes of OAuth tokens. The lifetime of a refresh token restarts with each use, but ends with its authorization. */
 export const lifetimes = {
   access: 10 * days,
   code: 60 * seconds,
   refresh: 90 * days,
   authorization: 365 * days,
-  /** Until nothing of it can be in use any more. */
+  /** Lifetime of the library's `Grant` model, which represents an authorization. It is longer than any token of the authorization can be valid. */
   family: (365 + 90) * days,
   interaction: 1 * hours,
 }
 
-/** Two tabs, or an answer that was lost: the same old refresh token gives the same new pair for so long. */
+/** Time during which a used refresh token returns the same new token pair again. Needed for parallel tabs and lost responses. */
 const refreshGrace = 30 * seconds
-/** Who redeems one code twice at once, from one address, is refused the second time and keeps what they got. Anybody else, or later, has seen it somewhere. */
+/**
+ * Time during which a second use of a code from the same IP address is rejected without ending the authorization. Any
+ * other second use ends the authorization, because the code may have been stolen.
+ */
 const codeGrace = 5 * seconds
 
-/** When a request came, and from where. */
+/** Time, IP address and rate limit of a protocol request. */
 export interface Arrival {
   readonly at: Date
   readonly from: string
+  /** Counts the request against the rate limit of a client, or of the IP address if no client has authenticated. */
+  readonly charge?: (client_id: string | null) => Promise<Record<string, string>>
 }
 
 const kinds: Record<string, OAuthTokenKind | undefined> = { AccessToken: 'oauth_access', RefreshToken: 'oauth_refresh', AuthorizationCode: 'oauth_code' }
 
-/** Where the library keeps what it must remember. Every hash, expiry and single use is decided here. */
-export const adapterOf = (name: string, { platform, postgres }: Parts, arrivalOf: (request: IncomingMessage) => Arrival): Adapter => {
+/** Returns the storage adapter for one model of the OAuth library. Hashing, expiry and single use of tokens are implemented here. */
+export const adapterOf = (name: string, { platform, postgres }: Parts, arrivalOf: (request: IncomingMessage) => Arrival, pay: Pay): Adapter => {
   const kind = kinds[name]
-  if (kind) return tokenAdapter(kind, { platform, postgres }, arrivalOf)
+  if (kind) return tokenAdapter(kind, { platform, postgres }, arrivalOf, pay)
   if (name === 'Session' || name === 'Interaction') return visitAdapter(name, { platform, postgres })
   if (name === 'Grant') return familyAdapter({ platform, postgres })
   if (name === 'Client') return clientAdapter({ platform, postgres })
   return nothing(name)
 }
 
+/** Counts the current request against the rate limit of a client, once per request. */
+type Pay = (client_id: string) => Promise<void>
+
 interface Parts {
   readonly platform: Platform
   readonly postgres: Pick<Postgres, 'db' | 'transact'>
 }
 
-/** Whatever the library could keep and we have no table for: it is not in use, and a use of it is a mistake. */
+/** An adapter that rejects every call, for models that we do not use. */
 const nothing = (name: string): Adapter => {
   const refuse = async () => {
-    throw new Error(`the protocol keeps no ${name}`)
+    throw new Error(`the OAuth provider does not store ${name}`)
   }
   return { upsert: refuse, find: refuse, findByUserCode: refuse, findByUid: refuse, consume: refuse, destroy: refuse, revokeByGrantId: refuse }
 }
 
 const epoch = (date: Date) => Math.floor(date.getTime() / 1000)
 
-const tokenAdapter = (kind: OAuthTokenKind, { platform, postgres }: Parts, arrivalOf: (request: IncomingMessage) => Arrival): Adapter => {
+const tokenAdapter = (kind: OAuthTokenKind, { platform, postgres }: Parts, arrivalOf: (request: IncomingMessage) => Arrival, pay: Pay): Adapter => {
   const { hasher, clock } = platform
   const { db, transact } = postgres
   const digestOf = (address: string) => hasher.hash(new Secret(`address:${address}`))
@@ -101,8 +109,8 @@ const tokenAdapter = (kind: OAuthTokenKind, { platform, postgres }: Parts, arriv
           payload: rest,
         })
       }).catch((error: unknown) => {
-        // The person withdrew, or the family was ended, between the check and this.
-        throw isReferred(error) ? new errors.InvalidGrant('the authorization has ended') : error
+        // The user withdrew the consent, or the authorization ended, between the check and this insert.
+        throw isForeignKeyViolation(error) ? new errors.InvalidGrant('the authorization has ended') : error
       })
     },
     find: async (id) => {
@@ -110,7 +118,7 @@ const tokenAdapter = (kind: OAuthTokenKind, { platform, postgres }: Parts, arriv
       const wall = clock.wall()
       if (!token) return undefined
       const { consumed_at } = token
-      // A code that was used is recognised for as long as it is kept, a day: its second use ends the authorization.
+      // A used authorization code is kept for a day, so that a second use is detected and ends the authorization.
       const used = kind === 'oauth_code' && consumed_at !== null
       if (token.expires_at <= wall && !used) return undefined
       let consumed = consumed_at !== null
@@ -119,6 +127,11 @@ const tokenAdapter = (kind: OAuthTokenKind, { platform, postgres }: Parts, arriv
         const { at, from } = arrivalOf(Provider.ctx!.req)
         consumed = at.getTime() - consumed_at.getTime() > codeGrace || digestOf(from) !== token.consumed_from
       }
+      // Rate limit: a confidential client was already counted when its secret was compared. A public client is counted
+      // here, when it presents its own code or token.
+      const { clientId } = token.payload as AdapterPayload
+      const asking = Provider.ctx?.oidc.client?.clientId ?? clientId
+      if (!consumed && clientId !== undefined && clientId === asking) await pay(clientId)
       return {
         ...(token.payload as AdapterPayload),
         jti: id,
@@ -145,7 +158,7 @@ const tokenAdapter = (kind: OAuthTokenKind, { platform, postgres }: Parts, arriv
 const familyAdapter = ({ platform, postgres }: Parts): Adapter => ({
   ...nothing('Grant'),
   upsert: async (id, payload) => {
-    await postgres.transact((tx) =>
+    const isMade = await postgres.transact((tx) =>
       insertFamily(tx, {
         id,
         client_id: payload.clientId!,
@@ -154,6 +167,7 @@ const familyAdapter = ({ platform, postgres }: Parts): Adapter => ({
         scopes: ((payload.openid as { scope?: string } | undefined)?.scope ?? '').split(' ').filter((scope) => scope !== ''),
       }),
     )
+    if (!isMade) throw new errors.InvalidGrant('the authorization has ended')
   },
   find: async (id) => {
     const family = await findFamily(postgres.db, id)
@@ -171,7 +185,7 @@ const visitAdapter = (kind: VisitKind, { platform, postgres }: Parts): Adapter =
     ...nothing(kind),
     upsert: async (id, payload, expiresIn) => {
       const { jti: _, uid, session, ...rest } = payload as AdapterPayload & { session?: Record<string, unknown> }
-      // The id of a session is a secret, and stands in its cookie alone.
+      // The id of a session is a secret. It is stored only in the browser's cookie.
       const { cookie: __, ...named } = session ?? {}
       const kept = { ...rest, ...(uid === undefined ? {} : { uid }), ...(session ? { session: named } : {}) }
       const expires_at = later(clock.wall(), expiresIn! * seconds)
@@ -196,12 +210,12 @@ const clientAdapter = ({ postgres }: Parts): Adapter => ({
   },
 })
 
-/** The client as the library wants it. A confidential one whose secret is gone stays confidential, and nobody can be it. */
+/** Maps a client to the format of the OAuth library. A confidential client without a secret stays confidential, so it cannot authenticate. */
 const metadataOf = (client: ClientRow, secret: string | undefined) => ({
   client_id: client.client_id,
   client_name: client.client_name,
   redirect_uris: client.redirect_uris,
-  // Schemes of an app's own are for what the library calls native.
+  // The library requires the type `native` for custom URL schemes.
   application_type: client.redirect_uris.every((uri) => /^https?:/.test(uri)) ? 'web' : 'native',
   token_endpoint_auth_method: client.token_endpoint_auth_method,
   ...(isPublic(client) ? {} : { client_secret: secret ?? 'none' }),

@@ -11,14 +11,14 @@ import {
   SignInNeeded,
   type Scope,
 } from '@bursar/contract'
-import { chore, job, read, speak } from '../../handlers.ts'
+import { periodicTask, job, read, speak } from '../../handlers.ts'
 import { mailAllowed } from '../grants/grants.ts'
 import { presentPublicly } from '../clients/clients.ts'
 import { findClient } from '../clients/clients.sql.ts'
 import { organizationsOf } from '../grants/grants.sql.ts'
 import { tendKeys } from '../keys/keys.ts'
 import { findUser } from '../sessions/sessions.sql.ts'
-import { purgeOAuth } from './oauth.sql.ts'
+import { purgeOAuth } from '../grants/oauth.sql.ts'
 
 export const operations = [
   speak(requestToken),
@@ -26,9 +26,9 @@ export const operations = [
   speak(introspectToken),
   speak(getUserInfo),
   read(describeConsent, async (db, { actor, raw, query }) => {
-    // One of the official clients sends the word "undefined" where it has no token.
+    // One of the official clients sends `Bearer undefined` if it has no token.
     if (raw.headers.authorization !== undefined && /^Bearer (?!undefined$)/i.test(String(raw.headers.authorization)))
-      throw new NotPermitted('Tokens cannot do this: it is for the browser in which a person is signed in.')
+      throw new NotPermitted('Tokens cannot use this operation. Sign in with your browser.')
     const refuse = (why: string) => new InvalidAuthorizationRequest(why)
     if (query.response_type !== 'code') throw refuse('response_type must be code.')
     const client = query.client_id === undefined ? undefined : await findClient(db, query.client_id)
@@ -36,7 +36,7 @@ export const operations = [
     if (query.redirect_uri !== undefined && !client.redirect_uris.includes(query.redirect_uri)) throw refuse('redirect_uri is not registered with the client.')
     const wanted = query.scope === undefined || query.scope === '' ? client.scopes : [...new Set(query.scope.split(' '))]
     const beyond = wanted.find((scope) => !client.scopes.includes(scope) || !isScope(scope))
-    if (beyond !== undefined) throw refuse(`scope ${beyond} is not one that the client may ask for.`)
+    if (beyond !== undefined) throw refuse(`scope ${beyond} is not allowed for this client.`)
     const scopes = wanted as Scope[]
     if (actor.kind === 'anonymous' && scopes.includes('openid')) throw new SignInNeeded()
     const sub_type = query.sub_type ?? client.default_sub_type
@@ -54,8 +54,8 @@ export const operations = [
   }),
 ]
 
-export const chores = [
-  chore('identity.keys', tendKeys),
-  chore('identity.purge_oauth', ({ transact, platform }) => transact((tx) => purgeOAuth(tx, platform.clock.wall()))),
+export const periodicTasks = [
+  periodicTask('identity.keys', tendKeys),
+  periodicTask('identity.purge_oauth', ({ transact, platform }) => transact((tx) => purgeOAuth(tx, platform.clock.wall()))),
 ]
 export const jobs = [job('mail.app_allowed', mailAllowed)]

@@ -18,15 +18,16 @@ import {
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openApp, openPerson, openVisitor, pkce } from '../../../../test/harness/visitor.ts'
 import { eventually, exchange, openWorld, type World } from '../../../../test/harness/world.ts'
+import { counted } from '../../../../test/harness/pace.ts'
 import { minutes, seconds } from '../../../platform/clock.ts'
-import type { Means } from '../../handlers.ts'
+import type { Deps } from '../../handlers.ts'
 import { insertMembership } from '../../organizations/index.ts'
-import { rotate, tendKeys } from '../keys/keys.ts'
+import { rotateKeys, tendKeys } from '../keys/keys.ts'
 import { vouch } from '../clients/clients.ts'
 import { killLeaked } from '../leaks/leaks.ts'
 import { randomText } from '../../../kernel/secrets.ts'
 import { publishedKeys } from '../keys/keys.sql.ts'
-import { purgeOAuth } from './oauth.sql.ts'
+import { purgeOAuth } from '../grants/oauth.sql.ts'
 
 let world: World
 beforeAll(async () => {
@@ -36,8 +37,8 @@ afterAll(() => world.close())
 
 const seenBy = async (token: string) => (await world.client({ token }).call(listOrganizations, { query: { limit: 100 } })).items.map(({ id }) => id)
 
-describe('what an app gets', () => {
-  test('a token response with the promised fields, and an app that acts as the person [S2-13] [S4-17] [S4-18] [S5-07] [S8-10]', async () => {
+describe('access of an OAuth app', () => {
+  test('returns the documented token fields, and lets the app act as the user [S2-13] [S4-17] [S4-18] [S5-07] [S8-10]', async () => {
     const { visitor, here, there } = await openPerson(world)
     const app = await openApp(world)
     const answer = await app.redeem(await app.code(visitor))
@@ -53,7 +54,7 @@ describe('what an app gets', () => {
     expect((await seenBy(answer.body.access_token as string)).toSorted()).toEqual([here.id, there.id].toSorted())
   })
 
-  test('only with the scopes it was given, and with those that its registration still names [S1-02] [S4-16]', async () => {
+  test('limits a token to scopes that the user granted and that the client still has registered [S1-02] [S4-16]', async () => {
     const { visitor } = await openPerson(world)
     const app = await openApp(world, { scope: 'openid organizations:read products:read' })
     const { at } = await visitor.authorize(app.ask({ scope: 'openid orders:read' }))
@@ -69,7 +70,7 @@ describe('what an app gets', () => {
     expect((await products()).status).toBe(403)
   })
 
-  test('without a scope in the request, all that it registered', async () => {
+  test('grants all registered scopes if the request names none', async () => {
     const { visitor } = await openPerson(world)
     const app = await openApp(world, { scope: 'openid orders:read' })
     const { scope: _, ...rest } = app.ask()
@@ -77,7 +78,7 @@ describe('what an app gets', () => {
     expect((await app.redeem(app.codeOf(at))).body.scope).toBe('openid orders:read')
   })
 
-  test('never what takes a person in their own browser', async () => {
+  test('denies an app operations that require the user’s own browser session', async () => {
     const { visitor, here } = await openPerson(world)
     const app = await openApp(world)
     const { access_token } = await app.tokens(visitor, { scope: scopes.join(' ') })
@@ -87,7 +88,7 @@ describe('what an app gets', () => {
     expect(made.status).toBe(403)
   })
 
-  test('its own rate budget, whoever it acts for [S8-05]', async () => {
+  test('counts the requests of all users of an app against one rate limit', async () => {
     const narrow = await openWorld({ settings: { BURSAR_BUDGETS: JSON.stringify({ api: [[60, 60]], registration: [[100, 60]] }) } })
     try {
       const app = await openApp(narrow)
@@ -97,7 +98,8 @@ describe('what an app gets', () => {
       const statuses = await Promise.all(
         Array.from({ length: 70 }, (_, at) => ask(at % 2 === 0 ? one.access_token : two.access_token).then(({ status }) => status)),
       )
-      expect(statuses.filter((status) => status === 200)).toHaveLength(60)
+      // The client has already used two requests of the limit to exchange its codes.
+      expect(statuses.filter((status) => status === 200)).toHaveLength(58)
       expect((await ask(two.access_token)).headers.get('retry-after')).not.toBeNull()
     } finally {
       await narrow.close()
@@ -105,8 +107,8 @@ describe('what an app gets', () => {
   })
 })
 
-describe('the organizations a person chose', () => {
-  test('stay chosen: in silent authorizations, in refreshes, and until they say otherwise [S4-32] [S5-08]', async () => {
+describe('organizations chosen on the consent page', () => {
+  test('keeps the choice in silent authorizations and refreshes until the user changes it [S4-32] [S5-08]', async () => {
     const { visitor, here, there } = await openPerson(world)
     const app = await openApp(world)
     const first = await app.tokens(visitor, {}, { organizations: [here.id] })
@@ -120,21 +122,79 @@ describe('the organizations a person chose', () => {
     expect(await seenBy(refreshed)).toEqual([here.id])
   })
 
-  test('an unrestricted token reaches one that is joined later, a restricted one does not [S5-09]', async () => {
+  test('applies a wider choice to new tokens only, and a narrower one also to existing tokens [S5-08]', async () => {
+    const { visitor, here, there } = await openPerson(world)
+    const app = await openApp(world)
+    const again = { prompt: 'consent' }
+    const both = [here.id, there.id].toSorted()
+    const seen = async (token: string) => (await seenBy(token)).toSorted()
+    const first = await app.tokens(visitor, {}, { organizations: [here.id] })
+    const second = await app.tokens(visitor, again)
+    expect(await seen(second.access_token)).toEqual(both)
+    expect(await seen(first.access_token)).toEqual([here.id])
+    expect((await app.introspect(first.access_token)).body.organizations).toEqual([here.id])
+    const refreshed = await app.refresh(first.refresh_token)
+    expect(await seen(refreshed.body.access_token as string)).toEqual([here.id])
+    const third = await app.tokens(visitor, again, { organizations: [there.id] })
+    expect(await seen(third.access_token)).toEqual([there.id])
+    expect(await seen(second.access_token)).toEqual([there.id])
+    // A token that lost an organization does not regain it when the user chooses that organization again.
+    await app.tokens(visitor, again)
+    expect(await seen(second.access_token)).toEqual([there.id])
+    expect((await app.introspect(second.access_token)).body.organizations).toEqual([there.id])
+  })
+
+  test('revokes tokens that a new choice leaves without an organization: introspection answers inactive, the API 401, a refresh invalid_grant', async () => {
+    const { visitor, here, there } = await openPerson(world)
+    const [app, other] = [await openApp(world), await openApp(world)]
+    const first = await app.tokens(visitor, {}, { organizations: [here.id] })
+    const elsewhere = await other.tokens(visitor, {}, { organizations: [here.id] })
+    const second = await app.tokens(visitor, { prompt: 'consent' }, { organizations: [there.id] })
+    for (const token of [first.access_token, first.refresh_token]) expect((await app.introspect(token)).body).toEqual({ active: false })
+    for (const path of ['/v1/organizations/', '/v1/oauth2/userinfo'])
+      expect((await exchange(world.port, 'GET', path, { authorization: `Bearer ${first.access_token}` })).status).toBe(401)
+    expect(await app.refresh(first.refresh_token)).toMatchObject({ status: 400, body: { error: 'invalid_grant' } })
+    expect((await app.introspect(second.access_token)).body).toMatchObject({ active: true, organizations: [there.id] })
+    expect((await other.introspect(elsewhere.access_token)).body).toMatchObject({ active: true, organizations: [here.id] })
+  })
+
+  test('the consent page preselects all organizations at first, then the last choice, and one for an app that needs exactly one [S5-08]', async () => {
+    const { visitor, here } = await openPerson(world)
+    const shown = async (app: Awaited<ReturnType<typeof openApp>>, more: Record<string, string> = {}) =>
+      (await visitor.get(`/oauth2/authorize?${new URLSearchParams(app.ask(more)).toString()}`)).answer.text
+    const checked = (html: string, input: string) => [...html.matchAll(/<input[^>]*>/g)].some(([tag]) => tag.includes(input) && tag.includes('checked'))
+    const says = 'If you remove organizations, the app loses access to them at once.'
+    const app = await openApp(world)
+    const first = await shown(app)
+    expect(checked(first, 'value="all"')).toBe(true)
+    expect(checked(first, 'value="chosen"')).toBe(false)
+    expect(first).not.toContain(says)
+    const single = await shown(await openApp(world, { default_sub_type: 'organization' }))
+    expect(single).not.toContain('value="all"')
+    expect(checked(single, 'name="organizations"')).toBe(true)
+    await app.tokens(visitor, {}, { organizations: [here.id] })
+    const again = await shown(app, { prompt: 'consent' })
+    expect(checked(again, 'value="chosen"')).toBe(true)
+    expect(checked(again, 'value="all"')).toBe(false)
+    expect(again).toContain(says)
+    expect(await shown(app, { prompt: 'consent', ui_locales: 'de' })).toContain('Nehmen Sie Organisationen weg, verliert die App sofort den Zugriff darauf.')
+  })
+
+  test('an unrestricted token gets access to an organization joined later, and a restricted token does not [S5-09]', async () => {
     const { visitor, here, person } = await openPerson(world)
     const [open, narrow] = [await openApp(world), await openApp(world)]
     const all = await open.tokens(visitor)
     const one = await narrow.tokens(visitor, {}, { organizations: [here.id] })
     const joined = await world.organization()
-    await world.transact((tx) => insertMembership(tx, joined.id, person.id, 'member', tx.clock.business()))
+    await world.transact((tx) => insertMembership(tx, joined.id, person.id, 'member', tx.clock.wall()))
     expect(await seenBy(all.access_token)).toContain(joined.id)
     expect(await seenBy(one.access_token)).toEqual([here.id])
   })
 
-  test('leaving one ends access there with the next request, and elsewhere it goes on [S5-10]', async () => {
+  test('ends access to an organization with the next request after the user leaves it, and keeps access to the others [S5-10]', async () => {
     const { visitor, here, person, cookie } = await openPerson(world)
     const guest = await world.organization()
-    await world.transact((tx) => insertMembership(tx, guest.id, person.id, 'member', tx.clock.business()))
+    await world.transact((tx) => insertMembership(tx, guest.id, person.id, 'member', tx.clock.wall()))
     const app = await openApp(world)
     const { access_token } = await app.tokens(visitor, {}, { organizations: [here.id, guest.id] })
     expect((await seenBy(access_token)).toSorted()).toEqual([guest.id, here.id].toSorted())
@@ -143,15 +203,15 @@ describe('the organizations a person chose', () => {
     expect((await exchange(world.port, 'GET', `/v1/organizations/${guest.id}`, { authorization: `Bearer ${access_token}` })).status).toBe(404)
   })
 
-  test('are chosen for all that the app may do: the page shows what was allowed before, too', async () => {
+  test('shows previously granted scopes on the consent page, because the choice applies to all of them', async () => {
     const { visitor, here } = await openPerson(world)
     const app = await openApp(world)
     await app.tokens(visitor, { scope: 'refunds:write' }, { organizations: [here.id] })
     const asked = await visitor.get(`/oauth2/authorize?${new URLSearchParams(app.ask({ scope: 'openid', prompt: 'consent' })).toString()}`)
-    expect(asked.answer.text).toContain('Pay money back')
+    expect(asked.answer.text).toContain('Refund payments')
   })
 
-  test('an app that wants exactly one asks where all were given, and one that was given some makes no new ones', async () => {
+  test('asks for one organization if the app needs exactly one, and forbids an app restricted to some organizations to create one', async () => {
     const { visitor, here } = await openPerson(world)
     const app = await openApp(world)
     await app.tokens(visitor)
@@ -163,10 +223,10 @@ describe('the organizations a person chose', () => {
     expect(made).toMatchObject({ status: 403, body: { error: 'CannotCreateOrganizationError' } })
   })
 
-  test('when none of them is left, the person is asked again', async () => {
+  test('asks for consent again when the user has left all chosen organizations', async () => {
     const { visitor, person } = await openPerson(world)
     const guest = await world.organization()
-    await world.transact((tx) => insertMembership(tx, guest.id, person.id, 'member', tx.clock.business()))
+    await world.transact((tx) => insertMembership(tx, guest.id, person.id, 'member', tx.clock.wall()))
     const app = await openApp(world)
     await app.tokens(visitor, {}, { organizations: [guest.id] })
     expect((await visitor.authorize(app.ask())).asked).toBe(false)
@@ -174,7 +234,7 @@ describe('the organizations a person chose', () => {
     expect((await visitor.authorize(app.ask())).asked).toBe(true)
   })
 
-  test('are of the person: none, or one of somebody else, is refused on the page', async () => {
+  test('rejects an empty choice and organizations of other users on the consent page', async () => {
     const { visitor, here } = await openPerson(world)
     const stranger = await world.organization()
     const app = await openApp(world, { default_sub_type: 'organization' })
@@ -183,17 +243,17 @@ describe('the organizations a person chose', () => {
       expect(at).toBe('')
       expect(answer.status).toBe(400)
     }
-    // An app for one organization gets one, and not all.
+    // An app that needs one organization cannot get access to all organizations.
     expect((await visitor.authorize(app.ask(), { all: true })).at).toBe('')
     expect((await visitor.authorize(app.ask(), { organizations: [here.id] })).at).toContain('code=')
   })
 })
 
-describe('clients', () => {
+describe('OAuth clients', () => {
   const anyone = () => world.client()
   const by = (token: string) => ({ headers: { authorization: `Bearer ${token}` } })
 
-  test('are registered by anyone, and managed with their token or by their owner', async () => {
+  test('lets anonymous visitors register clients, which are managed with a registration token or by their owner', async () => {
     const owner = await world.person()
     const cookie = await owner.cookie()
     const mine = await openApp(world, {}, cookie)
@@ -208,7 +268,7 @@ describe('clients', () => {
     expect((await anyone().send(getClient, { params: { client_id: mine.client_id }, ...by(theirs.registration_access_token) })).status).toBe(401)
   })
 
-  test('keep no secret in the clear', async () => {
+  test('stores no client secret in plain text', async () => {
     const app = await openApp(world)
     const dump = await world.database.owner(async (owner) => {
       const { rows } = await owner.query<{ text: string }>(
@@ -220,7 +280,7 @@ describe('clients', () => {
     expect(dump).not.toContain(app.registration_access_token)
   })
 
-  test('turn public and confidential, with the secret that goes along', async () => {
+  test('removes the secret of a client that becomes public, and issues one to a client that becomes confidential', async () => {
     const { visitor } = await openPerson(world)
     const app = await openApp(world)
     const config = { client_id: app.client_id, client_name: 'Ledgerly', redirect_uris: app.redirect_uris }
@@ -242,7 +302,7 @@ describe('clients', () => {
     expect((await app.form('/v1/oauth2/introspect', { token: 'x' }, { authorization: basic })).body).toEqual({ active: false })
   })
 
-  test('that change what people are shown, or where they are sent, are not vouched for any more', async () => {
+  test('ends the verification of a client that changes its name or redirect URIs', async () => {
     const app = await openApp(world)
     await world.transact((tx) => vouch(tx, app.client_id, true))
     const change = (more: object) =>
@@ -255,7 +315,7 @@ describe('clients', () => {
     expect((await change({ client_name: 'Bursar Support' })).verified).toBe(false)
   })
 
-  test('whose secret leaked lose it, their owner is told, and the next change brings a new one', async () => {
+  test('revokes a leaked client secret, mails the owner, and issues a new one with the next update', async () => {
     const owner = await world.person()
     const app = await openApp(world, {}, await owner.cookie())
     const { visitor } = await openPerson(world)
@@ -275,7 +335,7 @@ describe('clients', () => {
     expect(again.client_secret).toMatch(/^bursar_test_cs_/)
   })
 
-  test('that are deleted take their tokens with them', async () => {
+  test('revokes all tokens of a deleted client', async () => {
     const { visitor, cookie } = await openPerson(world)
     const app = await openApp(world)
     const { access_token, refresh_token } = await app.tokens(visitor)
@@ -286,7 +346,7 @@ describe('clients', () => {
     expect((await visitor.authorize(app.ask())).answer.status).toBe(400)
   })
 
-  test('are registered only so often from one address', async () => {
+  test('limits client registrations per IP address', async () => {
     const narrow = await openWorld({ settings: { BURSAR_BUDGETS: JSON.stringify({ registration: [[3, 60]] }) } })
     try {
       const body = { client_name: 'X', redirect_uris: ['https://app.example/callback'] }
@@ -299,8 +359,8 @@ describe('clients', () => {
   })
 })
 
-describe('what a person allowed', () => {
-  test('is listed, and taken back for good', async () => {
+describe('app grants of a user', () => {
+  test('lists the app grants of a user, and withdraws them permanently', async () => {
     const { visitor, here, cookie } = await openPerson(world)
     const app = await openApp(world)
     const { access_token } = await app.tokens(visitor, {}, { organizations: [here.id] })
@@ -319,7 +379,7 @@ describe('what a person allowed', () => {
     expect((await visitor.authorize(app.ask())).asked).toBe(true)
   })
 
-  test('is described as data, for pages of others [S4-14]', async () => {
+  test('returns the data of a consent page as JSON for custom consent pages [S4-14]', async () => {
     const { cookie, here, there, person } = await openPerson(world)
     const app = await openApp(world)
     const me = world.client({ cookie })
@@ -341,8 +401,23 @@ describe('what a person allowed', () => {
   })
 })
 
-describe('the protocol beside the rest', () => {
-  test('its answers carry the headers of all answers: request id, version, budget, safety', async () => {
+describe('OAuth protocol endpoints', () => {
+  test('discovery names a documentation page that exists in both languages', async () => {
+    for (const path of ['/.well-known/openid-configuration', '/.well-known/oauth-authorization-server']) {
+      const { service_documentation } = JSON.parse((await exchange(world.port, 'GET', path)).text) as { service_documentation: string }
+      const { pathname, origin } = new URL(service_documentation)
+      expect(origin).toBe(world.config.public_url.origin)
+      const page = await exchange(world.port, 'GET', pathname, { accept: 'text/html' })
+      expect(page.status).toBe(200)
+      expect(page.headers.get('content-type')).toContain('text/html')
+      expect(page.text).toContain('/v1/oauth2/token')
+      expect((await exchange(world.port, 'GET', `${pathname}?locale=de`, { accept: 'text/html' })).text).toContain('Für Entwickler')
+      const [, openapi] = /href="([^"]*openapi\.json)"/.exec(page.text)!
+      expect((await exchange(world.port, 'GET', new URL(openapi!).pathname)).status).toBe(200)
+    }
+  })
+
+  test('OAuth responses contain the request id, version, rate limit and security headers of all other responses', async () => {
     const app = await openApp(world)
     const { visitor } = await openPerson(world)
     const { access_token } = await app.tokens(visitor)
@@ -368,20 +443,37 @@ describe('the protocol beside the rest', () => {
       expect(headers.get('x-content-type-options'), path).toBe('nosniff')
       expect(headers.get('content-security-policy'), path).toContain("frame-ancestors 'none'")
       if (path !== '/login') expect(headers.get('polar-version'), path).toBe('2026-04')
-      // What caches keep for everyone is charged to nobody.
+      // Responses that shared caches may store are not rate limited.
       expect(headers.has('ratelimit'), path).toBe(!path.startsWith('/.well-known'))
     }
     expect((await exchange(world.port, 'POST', '/v1/oauth2/token', { 'polar-version': '1999-01' })).status).toBe(404)
   })
 
-  test('browsers of the app itself may ask for tokens, others may not', async () => {
+  test('userinfo gives the reason for a rejected token in detail and error_description', async () => {
+    const { visitor } = await openPerson(world)
+    const app = await openApp(world)
+    const { access_token } = await app.tokens(visitor, { scope: 'organizations:read' })
+    for (const [token, status, error] of [
+      ['bursar_test_at_unknown', 401, 'invalid_token'],
+      [access_token, 403, 'insufficient_scope'],
+    ] as const)
+      for (const method of ['GET', 'POST']) {
+        const answer = await exchange(world.port, method, '/v1/oauth2/userinfo', { authorization: `Bearer ${token}` })
+        const body = JSON.parse(answer.text) as { error: string; detail: string; error_description: string }
+        expect([answer.status, body.error]).toEqual([status, error])
+        expect(body.detail).toMatch(/\w/)
+        expect(body.detail).toBe(body.error_description)
+      }
+  })
+
+  test('allows cross-origin token requests from the app’s own origin only', async () => {
     const app = await openApp(world, { token_endpoint_auth_method: 'none' })
     const ask = (origin: string) => app.form('/v1/oauth2/token', { grant_type: 'refresh_token', refresh_token: 'x', client_id: app.client_id }, { origin })
     expect((await ask('https://app.example')).headers.get('access-control-allow-origin')).toBe('https://app.example')
     expect((await ask('https://evil.example')).headers.get('access-control-allow-origin')).toBeNull()
   })
 
-  test('bytes that cannot be kept, and a host in the request line, are harmless', async () => {
+  test('does not fail on null bytes, and ignores the host of an absolute request URL', async () => {
     const app = await openApp(world)
     const zero = await exchange(world.port, 'GET', `/oauth2/authorize?${new URLSearchParams(app.ask()).toString()}&nonce=%00`)
     expect([zero.status, zero.headers.get('x-request-id') !== null]).toEqual([400, true])
@@ -392,7 +484,7 @@ describe('the protocol beside the rest', () => {
     expect(found.text).not.toContain('evil.example')
   })
 
-  test('the same idempotency key of two apps of one person is two keys', async () => {
+  test('separates the idempotency keys of two apps of the same user', async () => {
     const { visitor, here } = await openPerson(world)
     const create = async () => {
       const { access_token } = await (await openApp(world)).tokens(visitor, { scope: 'customers:write' })
@@ -405,12 +497,12 @@ describe('the protocol beside the rest', () => {
     expect([(await create()).status, (await create()).status]).toEqual([201, 201])
   })
 
-  test('a grant of ours that needs a session is declared and not given', async () => {
+  test('rejects the session grant type, although the contract declares it', async () => {
     const app = await openApp(world)
     expect(await app.token({ grant_type: 'web', session_token: 'x' })).toMatchObject({ status: 400, body: { error: 'unsupported_grant_type' } })
   })
 
-  test('people may sign in elsewhere than the API answers', async () => {
+  test('uses the host of BURSAR_AUTH_URL for authorization, and the API host for tokens', async () => {
     const split = await openWorld({ settings: { BURSAR_AUTH_URL: 'https://accounts.test' } })
     try {
       const found = JSON.parse((await exchange(split.port, 'GET', '/.well-known/openid-configuration')).text) as Record<string, string>
@@ -430,7 +522,7 @@ describe('the protocol beside the rest', () => {
     }
   })
 
-  test('what has run out is swept away, and what has not is kept', async () => {
+  test('purges expired tokens, and keeps valid ones', async () => {
     const own = await openWorld({ worker: true })
     try {
       const { visitor } = await openPerson(own)
@@ -453,12 +545,12 @@ describe('the protocol beside the rest', () => {
 })
 
 describe('signing keys', () => {
-  test('change three times while hundreds of id_tokens are issued and verified, by somebody who keeps the keys for as long as they may: none fails [S5-06]', async () => {
+  test('verifies every id_token across three key rotations, with keys cached for as long as allowed [S5-06]', async () => {
     const own = await openWorld()
     try {
       const { visitor } = await openPerson(own)
       const app = await openApp(own)
-      // Keeps the keys for the five minutes that it may, by the same clock as everybody else.
+      // Caches the published keys for the allowed five minutes on the test clock.
       let kept: { at: number; set: ReturnType<typeof createLocalJWKSet> } | undefined
       const keys = async () => {
         const now = own.clock.wall().getTime()
@@ -468,7 +560,7 @@ describe('signing keys', () => {
       }
       const kids = new Set<string>()
       let verified = 0
-      const all = Number(process.env.BURSAR_TEST_TOKENS ?? 300)
+      const all = counted('TOKENS', 300, 60, 10)
       const verify = async (id_token: string) => {
         await jwtVerify(id_token, await keys(), { issuer: own.config.public_url.origin, audience: app.client_id, algorithms: ['RS256'] })
         kids.add(decodeProtectedHeader(id_token).kid!)
@@ -484,18 +576,18 @@ describe('signing keys', () => {
       }
       const change = async () => {
         for (const after of [0.2 * all, 0.45 * all, 0.7 * all]) {
-          await eventually(`${after} are verified`, async () => verified >= after || undefined)
+          await eventually(`${after} tokens are verified`, async () => verified >= after || undefined)
           own.clock.advance(6 * minutes)
-          // Fetched a moment before: what signs next must be in there already.
+          // These keys were fetched just before the rotation, so the next signing key must already be published.
           await keys()
-          expect(await own.transact((tx) => rotate(tx, own.platform))).toBe('rotated')
+          expect(await own.transact((tx) => rotateKeys(tx, own.platform))).toBe('rotated')
           await own.api.oauth.refreshKeys()
         }
       }
       await app.tokens(visitor)
       await Promise.all([...Array.from({ length: 10 }, use), change()])
       expect(verified).toBe(all)
-      // However fast they were, one comes after the last change.
+      // Issues one more token after the last rotation, in case all others were issued before it.
       await verify((await app.tokens(visitor)).id_token)
       expect(kids.size).toBe(4)
     } finally {
@@ -503,18 +595,18 @@ describe('signing keys', () => {
     }
   })
 
-  test('are tended by schedule: a new one each month, and a retired one has lost its private half', async () => {
+  test('rotates the keys monthly, and deletes the private part of a retired key', async () => {
     const own = await openWorld({ worker: true })
     try {
-      const means = { transact: own.transactAsWorker, platform: own.platform } as Means
+      const deps = { transact: own.transactAsWorker, platform: own.platform } as Deps
       const states = async () => (await publishedKeys(own.api.postgres.db)).map(({ state }) => state)
-      await tendKeys(means)
+      await tendKeys(deps)
       expect(await states()).toEqual(['active', 'next'])
       own.clock.advance(31 * 24 * 60 * minutes)
-      await tendKeys(means)
+      await tendKeys(deps)
       expect((await states()).toSorted()).toEqual(['active', 'next', 'retiring'])
       own.clock.advance(3 * 60 * minutes)
-      await tendKeys(means)
+      await tendKeys(deps)
       expect(await states()).toEqual(['active', 'next'])
       const { rows } = await own.database.owner((owner) => owner.query<{ sealed: string | null }>(`select sealed from signing_keys where state = 'retired'`))
       expect(rows).toEqual([{ sealed: null }])
@@ -524,7 +616,7 @@ describe('signing keys', () => {
   })
 })
 
-test('a person who signs out is asked to sign in, and a session that is over counts for nothing', async () => {
+test('the authorization page asks a signed-out user to sign in, and ignores an ended session', async () => {
   const { visitor, cookie } = await openPerson(world)
   const app = await openApp(world)
   await app.tokens(visitor)
@@ -532,4 +624,49 @@ test('a person who signs out is asked to sign in, and a session that is over cou
   await visitor.post('/logout', { csrf })
   expect((await visitor.authorize(app.ask())).at).toContain('/login?')
   expect((await openVisitor(world, cookie).authorize(app.ask({ prompt: 'none' }))).at).toContain('error=login_required')
+})
+
+test('rejects more than 100 query parameters before they are read', async () => {
+  const ask = (path: string, count: number) => exchange(world.port, 'GET', `${path}?${'a&'.repeat(count - 1)}a`)
+  for (const path of ['/v1/oauth2/userinfo', '/oauth2/authorize', '/.well-known/openid-configuration']) {
+    const before = process.threadCpuUsage()
+    const answer = await ask(path, 7900)
+    const { user, system } = process.threadCpuUsage(before)
+    expect([path, answer.status, JSON.parse(answer.text)]).toEqual([
+      path,
+      400,
+      { error: 'invalid_request', error_description: 'at most 100 query parameters are allowed' },
+    ])
+    // Reading them takes more than a second.
+    expect(user + system).toBeLessThan(500_000)
+    expect((await ask(path, 101)).status).toBe(400)
+  }
+  expect((await ask('/v1/oauth2/userinfo', 100)).status).toBe(401)
+  expect((await ask('/.well-known/openid-configuration', 100)).status).toBe(200)
+})
+
+test('answers errors of the OAuth endpoints as JSON, even to a client that accepts HTML', async () => {
+  for (const [method, path] of [
+    ['GET', '/v1/oauth2/userinfo'],
+    ['POST', '/v1/oauth2/token'],
+    ['POST', '/v1/oauth2/introspect'],
+  ] as const) {
+    const answer = await exchange(
+      world.port,
+      method,
+      path,
+      { accept: 'text/html', 'content-type': 'application/x-www-form-urlencoded' },
+      method === 'POST' ? 'a=b' : undefined,
+    )
+    expect([path, answer.headers.get('content-type')?.split(';')[0]]).toEqual([path, 'application/json'])
+    expect(JSON.parse(answer.text)).toHaveProperty('error')
+  }
+})
+
+test('answers 415 to a media type that cannot be read, and names the one to send', async () => {
+  const answer = await exchange(world.port, 'POST', '/v1/oauth2/introspect', { 'content-type': 'x'.repeat(2000) }, 'token=x')
+  expect([answer.status, JSON.parse(answer.text)]).toEqual([
+    415,
+    { error: 'UnsupportedMediaType', detail: 'Send the body as application/x-www-form-urlencoded.' },
+  ])
 })

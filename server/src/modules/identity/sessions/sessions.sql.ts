@@ -5,7 +5,7 @@ declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
     users: UserTable
     user_sessions: { id: string; user_id: string; created_at: Date; expires_at: Date; second_factor: boolean }
-    sign_in_codes: { id: string; email: string; created_at: Date; expires_at: Date; hash: string | null; tries_left: number; requests: number }
+    sign_in_codes: { id: string; email: string; created_at: Date; expires_at: Date; hash: string | null }
   }
 }
 
@@ -49,43 +49,34 @@ export const deleteSession = async (tx: Tx, id: string): Promise<void> => {
   await tx.q.deleteFrom('user_sessions').where('id', '=', id).execute()
 }
 
+/** Deletes every session of a user together with its credential. */
+export const deleteSessionsOf = async (tx: Tx, user_id: string): Promise<void> => {
+  await sql`
+    with ended as (delete from user_sessions where user_id = ${user_id} returning id)
+    delete from credentials where kind = 'session' and subject_id in (select id from ended)`.execute(tx.q)
+}
+
+export const countSessions = async (db: Db, user_id: string, now: Date): Promise<number> =>
+  (
+    await db.q
+      .selectFrom('user_sessions')
+      .select(({ fn }) => fn.countAll<number>().as('count'))
+      .where('user_id', '=', user_id)
+      .where('expires_at', '>', now)
+      .executeTakeFirstOrThrow()
+  ).count
+
 export const findCode = (db: Db, id: string) => db.q.selectFrom('sign_in_codes').select(['id', 'email', 'expires_at']).where('id', '=', id).executeTakeFirst()
 
 export const setCodeHash = async (tx: Tx, id: string, hash: string): Promise<void> => {
   await tx.q.updateTable('sign_in_codes').set({ hash }).where('id', '=', id).execute()
 }
 
-/** Spends one try on the address's code, whoever asks and whether or not one was mailed: tries run out however many guess at once, and a known address costs no more time than an unknown one. */
-export const spendTry = (tx: Tx, email: string, now: Date) =>
-  tx.q
-    .updateTable('sign_in_codes')
-    .set((row) => ({ tries_left: row('tries_left', '-', 1) }))
-    .where(sql`lower(email)`, '=', email.toLowerCase())
-    .where('tries_left', '>', 0)
-    .where('expires_at', '>', now)
-    .returning(['id', 'hash'])
-    .executeTakeFirst()
-
-/** How often the address's code can still be tried: a mailed one or not, so that nothing is told about who is known. */
-export const triesLeft = async (db: Db, email: string, now: Date): Promise<number> =>
-  (
-    await db.q
-      .selectFrom('sign_in_codes')
-      .select('tries_left')
-      .where(sql`lower(email)`, '=', email.toLowerCase())
-      .where('expires_at', '>', now)
-      .executeTakeFirst()
-  )?.tries_left ?? 0
-
-export const deleteCode = async (tx: Tx, id: string): Promise<void> => {
-  await tx.q.deleteFrom('sign_in_codes').where('id', '=', id).execute()
-}
-
 export const deleteExpired = async (tx: Tx, now: Date): Promise<void> => {
   await sql`
     with ended as (delete from user_sessions where expires_at <= ${now} returning id)
     delete from credentials where kind = 'session' and subject_id in (select id from ended)`.execute(tx.q)
-  // Kept for an hour after it was first asked for: the row also counts how often.
+  // An expired code is kept until an hour after its request, because the hourly limit counts these rows.
   await tx.q
     .deleteFrom('sign_in_codes')
     .where('expires_at', '<=', now)

@@ -1,23 +1,25 @@
 import { InvalidRequest, type User } from '@bursar/contract'
 import type { UserActor } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
-import { newCode, newToken, sameText, Secret } from '../../../kernel/secrets.ts'
-import { days, later, minutes } from '../../../platform/clock.ts'
-import { readSwitches } from '../../../platform/postgres/migrations.ts'
+import { newCode, newToken, Secret } from '../../../kernel/secrets.ts'
+import { days, later } from '../../../platform/clock.ts'
+import { readSwitches } from '../../../platform/migrations/migrations.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
-import { replaceCode } from '../../../platform/postgres/codes.sql.ts'
-import { isTwin, type Db, type Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means, Platform } from '../../handlers.ts'
+import { deleteUsedCodes, type Mailbox } from '../../../platform/postgres/codes.sql.ts'
+import { isUniqueViolation, type Db, type Tx } from '../../../platform/postgres/postgres.ts'
+import type { Deps, Platform } from '../../handlers.ts'
 import { addCredential, dropCredentials } from '../credentials/credentials.sql.ts'
 import { InvalidToken, resolve } from '../credentials/credentials.ts'
 import { purgePending } from '../factors/factors.sql.ts'
 import { beginPending, completePending, hasFactor } from '../factors/factors.ts'
-import { isInvited } from '../invitations/invitations.sql.ts'
+import { isInvited } from '../memberships/invitations.sql.ts'
+import { codeBrowserOf, keepCodeBrowser, originOf, recogniseBrowser, type Caller } from './browsers.ts'
+import { matchCode, requestMailedCode } from './codes.ts'
 import { cookieName, readCookie } from './cookies.ts'
 import {
-  deleteCode,
   deleteExpired,
   deleteSession,
+  deleteSessionsOf,
   findCode,
   findUser,
   findUserByEmail,
@@ -25,26 +27,28 @@ import {
   insertUser,
   markVerified,
   setCodeHash,
-  spendTry,
 } from './sessions.sql.ts'
 
-const codeLife = 15 * minutes
-const tries = 5
-const codesPerHour = 10
 export const sessionLife = 31 * days
 
-/** Asks for a code. What happens, and how long it takes, is the same for every address; whether mail goes out is decided later. */
-export const requestCode = async (tx: Tx, email: string): Promise<void> => {
+const mailboxOf = (email: string): Mailbox => ({ table: 'sign_in_codes', email })
+
+/**
+ * Requests a sign-in code by mail. Response and duration do not reveal whether the address is known or rate limited.
+ * The mail job decides whether to send a mail. Returns the cookie that binds the code to the requesting browser.
+ */
+export const requestCode = async (tx: Tx, platform: Platform, caller: Caller, email: string): Promise<string> => {
+  const browser = codeBrowserOf(platform, caller)
   const user = await findUserByEmail(tx, email)
-  const wall = tx.clock.wall()
-  // To the address we know, not the spelling that was typed: a look-alike must not receive somebody's code.
-  const code = { id: newId(wall), email: user?.email ?? email, created_at: wall, expires_at: later(wall, codeLife), tries_left: tries }
-  // Ten codes an hour, five tries each: nobody's mailbox is flooded, and nobody guesses a code that way.
-  if (await replaceCode(tx, 'sign_in_codes', code, codesPerHour)) await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id: code.id })
+  const mailbox = mailboxOf(email)
+  // Sends the code to the stored address, not to the typed one. A look-alike address must not receive the code.
+  const id = await requestMailedCode(tx, mailbox, originOf(platform, mailbox, caller, browser), user?.email ?? email)
+  if (id !== null) await enqueue(tx, 'mail.sign_in_code', { sign_in_code_id: id })
+  return keepCodeBrowser(platform, browser)
 }
 
-/** Makes the code, keeps its hash, and mails it, if the address may sign in: run twice, the second code replaces the first. */
-export const mailCode = async ({ db, transact, gateways, platform }: Means, { sign_in_code_id }: { sign_in_code_id: string }): Promise<void> => {
+/** Creates a sign-in code, stores its hash and mails it, if the address may sign in. If the job runs again, the new code replaces the first. */
+export const mailCode = async ({ db, transact, gateways, platform }: Deps, { sign_in_code_id }: { sign_in_code_id: string }): Promise<void> => {
   const request = await findCode(db, sign_in_code_id)
   if (!request || request.expires_at <= platform.clock.wall() || !(await mayEnter(db, request.email, platform.clock.wall()))) return
   const code = newCode()
@@ -52,53 +56,54 @@ export const mailCode = async ({ db, transact, gateways, platform }: Means, { si
   await gateways.mail.send({
     to: request.email,
     subject: 'Your sign-in code',
-    text: `${code.reveal()} is your code to sign in to Bursar.\n\nIt works once, for 15 minutes. If you did not ask for it, you can ignore this message.`,
+    text: `${code.reveal()} is your code to sign in to Bursar.\n\nThe code works once, for 15 minutes. If you did not ask for it, you can ignore this message.`,
   })
 }
 
-/** People we know, people who were invited, and, where the operator has opened sign-up, everyone. */
+/** Returns true for known users who are not blocked, and for invited addresses. Returns true for every unknown address if sign-up is open. */
 const mayEnter = async (db: Db, email: string, now: Date): Promise<boolean> => {
   const user = await findUserByEmail(db, email)
   if (user) return user.blocked_at === null
   return (await isInvited(db, email, now)) || (await readSwitches(db)).sign_up_open
 }
 
-/** Removes sessions and codes that have run out, so that nothing expired is kept. */
-export const purge = async ({ transact, platform }: Means): Promise<void> =>
+/** Removes expired sessions and codes. */
+export const purge = async ({ transact, platform }: Deps): Promise<void> =>
   transact(async (tx) => {
     const wall = platform.clock.wall()
     await deleteExpired(tx, wall)
     await purgePending(tx, wall)
   })
 
-/** A person who is in, or one whose second factor is still to come. */
-export type SignedIn = { readonly user: User; readonly session: Secret } | { readonly pending: Secret }
+/** Result of a correct code: a session with the cookie that recognizes the browser later, or a sign-in that waits for its second factor. */
+export type SignedIn = { readonly user: User; readonly session: Secret; readonly recognised: string } | { readonly pending: Secret }
 
-/**
- * Trades a code for a session. Each attempt costs one of five tries before the code is looked at, so that parallel
- * guesses cannot outrun the count; the answer to a refusal is one and the same. Null: refused, and the try is spent.
- */
-export const signIn = async (tx: Tx, platform: Platform, email: string, code: Secret): Promise<SignedIn | null> => {
+/** Exchanges a mailed code for a session. Returns null, without a reason, if the sign-in is rejected. The attempt is still counted. */
+export const signIn = async (tx: Tx, platform: Platform, caller: Caller, email: string, code: Secret): Promise<SignedIn | null> => {
   const wall = tx.clock.wall()
-  const request = await spendTry(tx, email, wall)
-  if (!request || !platform.hasher.candidates(bound(request.id, code)).some((hash) => sameText(hash, request.hash ?? ''))) return null
-  await deleteCode(tx, request.id)
+  const mailbox = mailboxOf(email)
+  const origin = originOf(platform, mailbox, caller)
+  const matched = await matchCode(tx, platform, mailbox, origin, (id) => bound(id, code))
+  if (!matched) return null
+  await deleteUsedCodes(tx, mailbox, origin, matched.id)
   const user = (await findUserByEmail(tx, email)) ?? (await createUser(tx, { email, is_operator: false }))
   if (user.blocked_at) return null
   await markVerified(tx, user.id, wall)
   if (await hasFactor(tx, user.id)) return { pending: await beginPending(tx, platform, user.id) }
-  return { user: { ...user, email_verified: true }, session: await startSession(tx, platform, user.id) }
+  const session = await startSession(tx, platform, user.id)
+  return { user: { ...user, email_verified: true }, session, recognised: recogniseBrowser(platform, mailbox, caller) }
 }
 
-/** The second half of a sign-in. Null: refused, and the try is spent. */
-export const signInFully = async (tx: Tx, platform: Platform, pending: Secret, typed: string) => {
+/** Completes a sign-in with the second factor. Returns null if the sign-in is rejected. The attempt is still counted. */
+export const signInFully = async (tx: Tx, platform: Platform, caller: Caller, pending: Secret, typed: string) => {
   const user_id = await completePending(tx, platform, pending, typed)
   const user = user_id === null ? undefined : await findUser(tx, user_id)
   if (!user || user.blocked_at) return null
-  return { user, session: await startSession(tx, platform, user.id, { second_factor: true }) }
+  const session = await startSession(tx, platform, user.id, { second_factor: true })
+  return { user, session, recognised: recogniseBrowser(platform, mailboxOf(user.email), caller) }
 }
 
-/** Who is signed in in the browser that sent these cookies; nobody, when its session is unknown or over. */
+/** Returns the user of the session in these cookies. Returns undefined if the session is unknown or has expired. */
 export const personBehind = async (db: Db, { config, hasher, clock }: Platform, cookies: string | undefined): Promise<UserActor | undefined> => {
   const value = readCookie(cookies, cookieName(config))
   if (value === undefined) return undefined
@@ -111,7 +116,7 @@ export const personBehind = async (db: Db, { config, hasher, clock }: Platform, 
   }
 }
 
-/** Opens a session for a person who has proved who they are. */
+/** Opens a session for an authenticated user. */
 export const startSession = async (tx: Tx, platform: Platform, user_id: string, { second_factor = false } = {}): Promise<Secret> => {
   const wall = tx.clock.wall()
   const id = newId(wall)
@@ -126,7 +131,16 @@ export const signOut = async (tx: Tx, session_id: string): Promise<void> => {
   await deleteSession(tx, session_id)
 }
 
-/** One person per address, whatever its case: the unique key decides between two at once. */
+/** Ends every session of a user. Tokens and apps keep working. */
+export const signOutEverywhere = (tx: Tx, user_id: string): Promise<void> => deleteSessionsOf(tx, user_id)
+
+/** Ends every session of a user and opens one with a second factor. A session from before the factor was enabled may belong to an attacker. */
+export const restartSessions = async (tx: Tx, platform: Platform, user_id: string): Promise<Secret> => {
+  await signOutEverywhere(tx, user_id)
+  return startSession(tx, platform, user_id, { second_factor: true })
+}
+
+/** Creates a user. Email addresses are unique regardless of case. A unique index enforces this for concurrent requests. */
 export const createUser = async (tx: Tx, { email, is_operator }: { email: string; is_operator: boolean }) => {
   const wall = tx.clock.wall()
   try {
@@ -142,10 +156,10 @@ export const createUser = async (tx: Tx, { email, is_operator }: { email: string
       blocked_at: null,
     })
   } catch (error) {
-    if (!isTwin(error, 'users_email')) throw error
-    throw new InvalidRequest({ loc: ['body', 'email'], msg: 'There is already a person with this address.', type: 'value_error', input: email })
+    if (!isUniqueViolation(error, 'users_email')) throw error
+    throw new InvalidRequest({ loc: ['body', 'email'], msg: 'A person with this address already exists.', type: 'value_error', input: email })
   }
 }
 
-/** The code counts only together with the request it was made for. */
+/** Combines the code with the id of its request before hashing, so that the code is valid for that request only. */
 const bound = (id: string, code: Secret) => new Secret(`sign-in:${id}:${code.reveal()}`)

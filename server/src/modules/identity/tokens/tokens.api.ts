@@ -9,7 +9,7 @@ import {
   updateOrganizationToken,
   updatePersonalToken,
 } from '@bursar/contract'
-import type { Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import { read, write } from '../../handlers.ts'
 import { chooseOrganization, permit, permits } from '../../organizations/index.ts'
 import { changeOrganizationToken, changePersonalToken, listOrganizationTokens as listOrganizational, listPersonalTokens as listPersonal } from './tokens.sql.ts'
@@ -23,28 +23,28 @@ import {
   revokePersonalToken as revokePersonal,
 } from './tokens.ts'
 
-/** The organizations whose tokens this person may manage, of those they asked for. */
-const manageable = (reach: Reach, wanted: readonly string[]): Reach => ({
-  ...reach,
-  organizations: new Map([...reach.organizations].filter(([id]) => permits(reach, id, 'organization:manage') && (wanted.length === 0 || wanted.includes(id)))),
+/** Narrows the tenant scope to the requested organizations whose tokens this user may manage. */
+const manageable = (scope: TenantScope, wanted: readonly string[]): TenantScope => ({
+  ...scope,
+  organizations: new Map([...scope.organizations].filter(([id]) => permits(scope, id, 'organization:manage') && (wanted.length === 0 || wanted.includes(id)))),
 })
 
 export const operations = [
-  read(listOrganizationTokens, async (db, { reach, query }) => {
-    const { items, total, next_cursor } = await listOrganizational(db, manageable(reach, query.organization_id), query)
+  read(listOrganizationTokens, async (db, { scope, query }) => {
+    const { items, total, next_cursor } = await listOrganizational(db, manageable(scope, query.organization_id), query)
     return paginate(query, items, total, next_cursor)
   }),
-  write(createOrganizationToken, async (tx, { reach, body, platform }) => {
-    const organization_id = chooseOrganization(reach, body.organization_id)
-    permit(reach, organization_id, 'organization:manage')
+  write(createOrganizationToken, async (tx, { scope, body, platform }) => {
+    const organization_id = chooseOrganization(scope, body.organization_id)
+    permit(scope, organization_id, 'organization:manage')
     const { secret, token } = await issueOrganizationToken(tx, platform, organization_id, body)
     return { organization_access_token: token, token: secret.reveal() }
   }),
-  write(updateOrganizationToken, async (tx, { reach, params, body }) =>
-    changeOrganizationToken(tx, await findOrganizationToken(tx, reach, params.id), changesOf(tx, body)),
+  write(updateOrganizationToken, async (tx, { scope, params, body }) =>
+    changeOrganizationToken(tx, await findOrganizationToken(tx, scope, params.id), changesOf(tx, body)),
   ),
-  write(revokeOrganizationToken, async (tx, { reach, params }) => {
-    await revokeOrganizational(tx, await findOrganizationToken(tx, reach, params.id))
+  write(revokeOrganizationToken, async (tx, { scope, params }) => {
+    await revokeOrganizational(tx, await findOrganizationToken(tx, scope, params.id))
   }),
 
   read(listPersonalTokens, async (db, { actor, query }) => {

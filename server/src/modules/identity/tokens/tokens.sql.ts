@@ -1,8 +1,9 @@
 import type { OrganizationAccessToken, PageRequest, PersonalAccessToken } from '@bursar/contract'
 import { sql } from 'kysely'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
+import { lockRow } from '../../../platform/postgres/locks.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -15,8 +16,8 @@ declare module '../../../platform/postgres/postgres.ts' {
 const common = ['id', 'created_at', 'modified_at', 'comment', 'scopes', 'hint', 'expires_at', 'last_used_at'] as const
 const organizational = [...common, 'organization_id'] as const
 
-const ofOrganizations = (db: Db, reach: Reach) =>
-  db.q.selectFrom('organization_access_tokens').where('organization_id', '=', withinReach(reach)).where('revoked_at', 'is', null)
+const ofOrganizations = (db: Db, scope: TenantScope) =>
+  db.q.selectFrom('organization_access_tokens').where('organization_id', '=', inScope(scope)).where('revoked_at', 'is', null)
 
 const ofUser = (db: Db, user_id: string) => db.q.selectFrom('personal_access_tokens').where('user_id', '=', user_id).where('revoked_at', 'is', null)
 
@@ -33,22 +34,22 @@ const always = sql`revoked_at is null`
 const organizationList = { table: 'organization_access_tokens', tenant: 'organization_id', id: 'id', always, sortable } satisfies ListSpec<string>
 const personalList = { table: 'personal_access_tokens', tenant: 'user_id', id: 'id', always, sortable: personal } satisfies ListSpec<string>
 
-export const listOrganizationTokens = async (db: Db, reach: Reach, query: Sorted) => {
-  return listRows(db, organizationList, organizationIds(reach), query, [], (found) =>
-    ofOrganizations(db, reach).select(organizational).where('id', 'in', found).execute(),
+export const listOrganizationTokens = async (db: Db, scope: TenantScope, query: Sorted) => {
+  return listRows(db, organizationList, organizationIds(scope), query, [], (found) =>
+    ofOrganizations(db, scope).select(organizational).where('id', '=', oneOf(found)).execute(),
   )
 }
 
 export const listPersonalTokens = async (db: Db, user_id: string, query: Sorted) => {
-  return listRows(db, personalList, [user_id], query, [], (found) => ofUser(db, user_id).select(common).where('id', 'in', found).execute())
+  return listRows(db, personalList, [user_id], query, [], (found) => ofUser(db, user_id).select(common).where('id', '=', oneOf(found)).execute())
 }
 
-/** Holds the token: it is changed or revoked by one caller at a time. */
-export const lockOrganizationToken = async (tx: Tx, reach: Reach, id: string): Promise<Locked<OrganizationAccessToken> | undefined> =>
-  (await ofOrganizations(tx, reach).select(organizational).where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<OrganizationAccessToken> | undefined
+/** Locks the token, so that only one transaction at a time changes or revokes it. */
+export const lockOrganizationToken = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<OrganizationAccessToken> | undefined> =>
+  await lockRow(ofOrganizations(tx, scope).select(organizational).where('id', '=', id), 'update')
 
 export const lockPersonalToken = async (tx: Tx, user_id: string, id: string): Promise<Locked<PersonalAccessToken> | undefined> =>
-  (await ofUser(tx, user_id).select(common).where('id', '=', id).forUpdate().executeTakeFirst()) as Locked<PersonalAccessToken> | undefined
+  await lockRow(ofUser(tx, user_id).select(common).where('id', '=', id), 'update')
 
 export const insertOrganizationToken = (tx: Tx, token: OrganizationAccessToken): Promise<OrganizationAccessToken> =>
   tx.q

@@ -20,7 +20,7 @@ beforeAll(async () => {
 })
 afterAll(() => world.close())
 
-test('an organization token is made in the settings of the organization, a personal one in those of the person [S5-02]', async () => {
+test('creates organization tokens for an organization, and personal tokens for a user [S5-02]', async () => {
   const owner = await world.person()
   const organization = await world.organization({ owner: owner.id })
   const session = world.client({ cookie: await owner.cookie() })
@@ -50,7 +50,7 @@ test('an organization token is made in the settings of the organization, a perso
   expect((await session.call(listPersonalTokens, {})).items.map(({ comment }) => comment)).toEqual(['laptop'])
 })
 
-test('what is stored cannot be turned back into a token', async () => {
+test('stores no token in plain text', async () => {
   const organization = await world.organization()
   const { secret } = await organization.token()
   const { rows } = await world.database.owner((client) =>
@@ -63,20 +63,21 @@ test('what is stored cannot be turned back into a token', async () => {
   expect(tokens.rows[0]!.dump).not.toContain(secret.reveal().slice(-10))
 })
 
-test('every operation refuses a token without its scope [S5-03, S7-05]', async () => {
+test('refuses a token without the scope of the operation [S5-03, S7-05]', async () => {
   const organization = await world.organization()
   const reader = world.client({ token: (await organization.token(['organizations:read'])).secret })
   expect((await reader.send(getOrganization, { params: { id: organization.id } })).status).toBe(200)
   const refused = await reader.send(updateOrganization, { params: { id: organization.id }, body: { name: 'New name' } })
-  expect(refused).toMatchObject({ status: 403, body: { error: 'insufficient_scope' } })
+  const detail = 'This operation needs one of these scopes: organizations:write.'
+  expect(refused).toMatchObject({ status: 403, body: { error: 'insufficient_scope', detail, error_description: detail } })
   expect(refused.headers.get('www-authenticate')).toBe(
-    'Bearer realm="bursar", scope="organizations:write", error="insufficient_scope", error_description="This operation needs one of the scopes: organizations:write."',
+    'Bearer realm="bursar", scope="organizations:write", error="insufficient_scope", error_description="This operation needs one of these scopes: organizations:write."',
   )
   const writer = world.client({ token: (await organization.token(['organizations:write'])).secret })
   expect((await writer.send(getOrganization, { params: { id: organization.id } })).status).toBe(200)
 })
 
-test('a revoked token is refused with the next request; an expired one when its time comes', async () => {
+test('rejects a revoked token from the next request on, and an expired one when its time is over', async () => {
   const owner = await world.person()
   const organization = await world.organization({ owner: owner.id })
   const session = world.client({ cookie: await owner.cookie() })
@@ -97,7 +98,7 @@ test('a revoked token is refused with the next request; an expired one when its 
   expect((await world.client({ token: lasting.secret }).send(listOrganizations, {})).status).toBe(401)
 })
 
-test('a token never outlives its owner', async () => {
+test('rejects tokens and sessions of a blocked user', async () => {
   const person = await world.person()
   const { secret } = await person.token()
   const cookie = await person.cookie()
@@ -106,7 +107,7 @@ test('a token never outlives its owner', async () => {
   expect((await world.client({ cookie }).send(listPersonalTokens, {})).status).toBe(401)
 })
 
-test('tokens make no tokens, and stale sign-ins make none either', async () => {
+test('refuses to create a token if the caller uses a token, or signed in more than an hour ago', async () => {
   const owner = await world.person()
   const organization = await world.organization({ owner: owner.id })
   const body = { comment: 'x', scopes: ['orders:read' as const] }
@@ -119,7 +120,7 @@ test('tokens make no tokens, and stale sign-ins make none either', async () => {
   expect((await world.client({ cookie }).send(listPersonalTokens, {})).status).toBe(200)
 })
 
-test('only those who manage an organization make, see or end its tokens', async () => {
+test('lets only users who manage an organization create, see and revoke its tokens', async () => {
   const organization = await world.organization()
   const token = await organization.token()
   const member = await world.person()
@@ -143,7 +144,7 @@ test('only those who manage an organization make, see or end its tokens', async 
   expect((await world.client({ token: token.secret }).send(listOrganizations, {})).status).toBe(200)
 })
 
-test('a change of scopes counts from the next request', async () => {
+test('applies a change of a token’s scopes from the next request on', async () => {
   const owner = await world.person()
   const organization = await world.organization({ owner: owner.id })
   const session = world.client({ cookie: await owner.cookie() })
@@ -157,7 +158,7 @@ test('a change of scopes counts from the next request', async () => {
   expect((await session.call(updatePersonalToken, { params: { id: personal.id }, body: { comment: 'renamed' } })).comment).toBe('renamed')
 })
 
-test('scopes that no token may carry are refused, and so are lifetimes beyond reason', async () => {
+test('rejects scopes that no token may have, and lifetimes out of range', async () => {
   const owner = await world.person()
   const session = world.client({ cookie: await owner.cookie() })
   const answer = await session.sendRaw(createPersonalToken, { body: { comment: 'x', scopes: ['organization_access_tokens:write'] } })
@@ -166,11 +167,11 @@ test('scopes that no token may carry are refused, and so are lifetimes beyond re
     expect((await session.send(createPersonalToken, { body: { comment: 'x', scopes: ['orders:read'], expires_in } })).status).toBe(422)
 })
 
-test('the last use of a token is remembered', async () => {
+test('records the last use of a token', async () => {
   const organization = await world.organization()
   const token = await organization.token()
   await world.client({ token: token.secret }).call(listOrganizations, {})
-  await eventually('the use is written down', async () => {
+  await eventually('the last use of the token is stored', async () => {
     const { rows } = await world.database.owner((client) =>
       client.query<{ last_used_at: Date | null }>('select last_used_at from organization_access_tokens where id = $1', [token.id]),
     )

@@ -1,5 +1,5 @@
 import { ResourceNotFound, type OrganizationAccessToken, type PersonalAccessToken, type Scope } from '@bursar/contract'
-import { within, type Reach, type UserActor } from '../../../kernel/actors.ts'
+import { within, type TenantScope, type UserActor } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { hintOf, newToken, type Secret, type TokenKind } from '../../../kernel/secrets.ts'
 import { later, seconds } from '../../../platform/clock.ts'
@@ -17,14 +17,14 @@ import {
   lockPersonalToken,
 } from './tokens.sql.ts'
 
-export interface Wish {
+export interface TokenRequest {
   readonly comment: string
   readonly scopes: readonly Scope[]
-  /** Seconds; null or absent never expires. */
+  /** Lifetime in seconds. Null or absent means no expiry. */
   readonly expires_in?: number | null | undefined
 }
 
-const prepare = (tx: Tx, platform: Platform, kind: TokenKind, wish: Wish) => {
+const prepare = (tx: Tx, platform: Platform, kind: TokenKind, wish: TokenRequest) => {
   const wall = tx.clock.wall()
   const secret = newToken(kind, platform.config.environment)
   const token: PersonalAccessToken = {
@@ -40,12 +40,12 @@ const prepare = (tx: Tx, platform: Platform, kind: TokenKind, wish: Wish) => {
   return { secret, token }
 }
 
-/** The secret is shown to whoever asked and nowhere else: what is stored cannot be turned back into it. */
+/** Issues an organization token. Returns the secret, which cannot be read again, because only its hash is stored. */
 export const issueOrganizationToken = async (
   tx: Tx,
   platform: Platform,
   organization_id: string,
-  wish: Wish,
+  wish: TokenRequest,
 ): Promise<{ secret: Secret; token: OrganizationAccessToken }> => {
   const { secret, token } = prepare(tx, platform, 'organization', wish)
   const stored = await insertOrganizationToken(tx, { ...token, organization_id })
@@ -53,14 +53,19 @@ export const issueOrganizationToken = async (
   return { secret, token: stored }
 }
 
-export const issuePersonalToken = async (tx: Tx, platform: Platform, user_id: string, wish: Wish): Promise<{ secret: Secret; token: PersonalAccessToken }> => {
+export const issuePersonalToken = async (
+  tx: Tx,
+  platform: Platform,
+  user_id: string,
+  wish: TokenRequest,
+): Promise<{ secret: Secret; token: PersonalAccessToken }> => {
   const { secret, token } = prepare(tx, platform, 'personal', wish)
   const stored = await insertPersonalToken(tx, { ...token, user_id })
   await addCredential(tx, platform.hasher, secret, { kind: 'personal', subject_id: token.id, organization_id: null })
   return { secret, token: stored }
 }
 
-/** Revoked means refused from the next request on: the credential goes in the same transaction. */
+/** Revokes the token and its credential in one transaction, so that it is rejected from the next request on. */
 export const revokeOrganizationToken = async (tx: Tx, token: Pick<OrganizationAccessToken, 'organization_id' | 'id'>): Promise<void> => {
   await changeOrganizationToken(tx, token, { revoked_at: tx.clock.wall() })
   await dropCredentials(tx, 'organization', token.id)
@@ -71,10 +76,10 @@ export const revokePersonalToken = async (tx: Tx, token: Pick<PersonalAccessToke
   await dropCredentials(tx, 'personal', token.id)
 }
 
-export const findOrganizationToken = async (tx: Tx, reach: Reach, id: string) => {
-  const token = await lockOrganizationToken(tx, reach, id)
+export const findOrganizationToken = async (tx: Tx, scope: TenantScope, id: string) => {
+  const token = await lockOrganizationToken(tx, scope, id)
   if (!token) throw new ResourceNotFound()
-  permit(reach, token.organization_id, 'organization:manage')
+  permit(scope, token.organization_id, 'organization:manage')
   return token
 }
 
@@ -84,9 +89,9 @@ export const findPersonalToken = async (tx: Tx, actor: UserActor, id: string) =>
   return token
 }
 
-const inside = (organization_id: string): Reach => within(organization_id, 'machine', 'phase2')
+const inside = (organization_id: string): TenantScope => within(organization_id, 'machine', 'phase2')
 
-/** For the operator's own commands: the live tokens of one organization. */
+/** Returns the active tokens of one organization, for the commands of the operator. */
 export const tokensOf = async (db: Db, organization_id: string) =>
   (await listOrganizationTokens(db, inside(organization_id), { page: 1, limit: 100, sorting: ['created_at'] })).items
 
@@ -96,7 +101,7 @@ export const revokeTokenOf = async (tx: Tx, organization_id: string, id: string)
   return token !== undefined
 }
 
-/** What is absent from a change stays as it is. */
+/** Builds the changes of a token. Absent fields stay unchanged. */
 export const changesOf = (tx: Tx, body: { comment?: string | undefined; scopes?: Scope[] | undefined }) => ({
   modified_at: tx.clock.wall(),
   ...(body.comment === undefined ? {} : { comment: body.comment }),

@@ -5,6 +5,6 @@ import { chooseMap, readMap } from './ids.ts'
 import { pairsExport } from './ids.sql.ts'
 
 export const operations = [
-  read(getMemberIdMap, (db, { reach, query }) => readMap(db, reach, query)),
-  stream(exportMemberIdMap, (run, { reach, query, reply }) => download(run, reply, pairsExport(chooseMap(reach, query.organization_id)), 'member-id-map')),
+  read(getMemberIdMap, (db, { scope, query }) => readMap(db, scope, query)),
+  stream(exportMemberIdMap, (run, { scope, query, reply }) => download(run, reply, pairsExport(chooseMap(scope, query.organization_id)), 'member-id-map')),
 ]

@@ -3,19 +3,19 @@ import { sql, type RawBuilder } from 'kysely'
 import { asked, text, type Export } from '../../../platform/postgres/exports.sql.ts'
 import type { Db } from '../../../platform/postgres/postgres.ts'
 
-/** Where a page begins: behind this pair. */
+/** Key of the last pair of the previous page. */
 export interface Pair {
   readonly holder_customer_id: string
   readonly member_id: string
 }
 
-/** What holders have, or had: seats, and what was given to them. A row without a member is not prepared yet. */
+/** Tables that reference seat holders. A row without a member is not prepared yet and is not part of the map. */
 const tables = ['seats', 'benefit_grants'] as const
 const mapped = 'h.holder_customer_id <> h.buyer_customer_id and h.member_id is not null'
 
 /**
- * The next pairs of a seat holder and the member that it is or will be, in the order of their ids. It goes from holder to
- * holder by the index of each table: however many rows there are, only those of the page are looked at.
+ * Lists the next pairs of a seat holder and its present or future member, ordered by id. Steps from holder to holder
+ * through an index of each table, so that only the rows of the page are read.
  */
 export const listPairs = async (db: Db, organization_id: string, after: Pair | undefined, limit: number): Promise<MovedCustomer[]> => {
   const beyond = after ? sql`where (walk.holder, pair.member_id) > (${after.holder_customer_id}::uuid, ${after.member_id}::uuid)` : sql``
@@ -43,7 +43,7 @@ export const listPairs = async (db: Db, organization_id: string, after: Pair | u
   return rows
 }
 
-/** All of them as a file. */
+/** Returns the COPY statement that exports all pairs as a file. */
 export const pairsExport = (organization_id: string): Export => {
   const own = asked('organization', 'uuid')
   const pairs = tables

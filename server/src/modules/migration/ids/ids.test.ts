@@ -4,12 +4,12 @@ import type { z } from 'zod'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openTeams, type Teams } from '../../../../test/harness/teams.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
-import { statementsOf, workOf } from '../../../../test/sizes/statements.ts'
+import { statementsOf, workOf, withoutIntervals } from '../../../../test/faults/sizes/statements.ts'
 
 let world: World
 let teams: Teams
 beforeAll(async () => {
-  world = await openWorld()
+  world = await withoutIntervals(() => openWorld())
   teams = await openTeams(world)
 })
 afterAll(async () => {
@@ -19,7 +19,7 @@ afterAll(async () => {
 
 type Row = z.input<typeof MovedCustomer>
 
-/** The whole map, by pages of one. */
+/** Reads the whole id map page by page. */
 const walk = async (api: Client, limit = 1): Promise<Row[]> => {
   const rows: Row[] = []
   for (let cursor: string | undefined; ;) {
@@ -32,7 +32,10 @@ const walk = async (api: Client, limit = 1): Promise<Row[]> => {
 
 const inOrder = (rows: readonly Row[]) => rows.toSorted((a, b) => (`${a.holder_customer_id}${a.member_id}` < `${b.holder_customer_id}${b.member_id}` ? -1 : 1))
 
-/** Two teams of one seller: one person has seats of both, one of the first, and the first buyer a seat of their own. */
+/**
+ * Creates two teams of one seller. One person has a seat in both teams. Another person and the buyer of the first team
+ * have a seat in the first team.
+ */
 const open = async () => {
   const shop = await world.shop()
   const { id } = await shop.api.call(createBenefit, { body: { type: 'custom', description: 'A note', properties: { note: null } } })
@@ -49,13 +52,13 @@ const open = async () => {
   return { shop, one, two, rows: inOrder(rows) }
 }
 
-test('the map says of every seat holder which member it is, before the switch and after it, also as a file [S3-12]', async () => {
+test('the id map lists every seat holder with its member, before and after the switch, as pages and as a file [S3-12]', async () => {
   const { shop, one, rows } = await open()
   const { api } = shop
   expect(new Set(rows.map(({ holder_customer_id }) => holder_customer_id)).size).toBe(2)
   expect(await walk(api)).toEqual(rows)
-  // As the seats themselves tell it.
-  const seats = (await api.call(listSeats, { query: one.pool })).items.filter(({ customer_id }) => customer_id !== one.customer_id)
+  // The seat list shows the same customer id and member id for each holder as the id map.
+  const seats = (await api.call(listSeats, { query: one.pool })).seats.filter(({ customer_id }) => customer_id !== one.customer_id)
   for (const { customer_id, member_id } of seats) expect(rows).toContainEqual(expect.objectContaining({ holder_customer_id: customer_id, member_id }))
   const file = await api.send(exportMemberIdMap, { query: {} })
   const lines = ['Holder Customer ID,Member ID,Customer ID,Email', ...rows.map((row) => Object.values(row).join(',')), '']
@@ -69,7 +72,7 @@ test('the map says of every seat holder which member it is, before the switch an
   expect((await api.send(exportMemberIdMap, { query: {} })).body).toBe(file.body)
 })
 
-test('what was given to a holder is in the map also where the seat is not, and what has no member yet is not', async () => {
+test('the id map includes holders that have only a grant, and omits rows without a member', async () => {
   const { shop, rows } = await open()
   const { api, organization } = shop
   const change = (text: string) => world.database.owner((owner) => owner.query(text, [organization.id]))
@@ -84,7 +87,7 @@ test('what was given to a holder is in the map also where the seat is not, and w
   expect(await walk(api)).toEqual([])
 })
 
-test('it is of one organization, for whoever may read its customers; a cursor is one that was handed out', async () => {
+test('the id map requires `organization_id` if the caller has several organizations, and rejects an invalid cursor and limit', async () => {
   const { shop, rows } = await open()
   const other = await world.organization()
   const person = await world.person()
@@ -105,10 +108,10 @@ test('it is of one organization, for whoever may read its customers; a cursor is
   expect(await walk(stranger.api)).toEqual([])
 })
 
-test('a page reads its part of the holders and no more, however many there are', async () => {
+test('a page of the id map reads only its own rows, independent of the number of holders', async () => {
   const { shop, one } = await open()
   let made = 0
-  /** So many more holders, without what the database would do beside. */
+  /** Adds holders without running triggers. */
   const add = (count: number) =>
     world.database.owner(async (owner) => {
       await owner.query(`set session_replication_role = 'replica'`)
@@ -128,7 +131,7 @@ test('a page reads its part of the holders and no more, however many there are',
       await owner.query('analyze seats, benefit_grants, members')
       made += count
     })
-  /** The rows that the first page and the one behind it look at. */
+  /** Returns the number of rows that the first two pages read. */
   const looked = async () => {
     const ask = (cursor?: string) => statementsOf(() => shop.api.call(getMemberIdMap, { query: { limit: 20, cursor } }))
     const first = await ask()

@@ -1,15 +1,15 @@
 import { InvalidRequest, type MovedCustomer } from '@bursar/contract'
-import type { Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import type { Db } from '../../../platform/postgres/postgres.ts'
 import { chooseOne, permit } from '../../organizations/index.ts'
 import { listPairs, type Pair } from './ids.sql.ts'
 
 const most = 1000
 
-/** Whose map is read, by whoever may read the customers in it. */
-export const chooseMap = (reach: Reach, wanted: string | undefined): string => {
-  const organization_id = chooseOne(reach, wanted === undefined ? [] : [wanted])
-  permit(reach, organization_id, 'customers:read')
+/** Returns the organization whose id map is read. Requires the permission to read customers. */
+export const chooseMap = (scope: TenantScope, wanted: string | undefined): string => {
+  const organization_id = chooseOne(scope, wanted === undefined ? [] : [wanted])
+  permit(scope, organization_id, 'customers:read')
   return organization_id
 }
 
@@ -19,12 +19,12 @@ export interface MapQuery {
   readonly limit: number
 }
 
-/** One page of the map. It is by ids, so that whatever is added or removed meanwhile, nothing else is missed or told twice. */
-export const readMap = async (db: Db, reach: Reach, query: MapQuery): Promise<{ items: MovedCustomer[]; next_cursor: string | null }> => {
-  const organization_id = chooseMap(reach, query.organization_id)
+/** Returns one page of the id map. The cursor contains the last pair of ids, so that concurrent changes do not skip or repeat other pairs. */
+export const readMap = async (db: Db, scope: TenantScope, query: MapQuery): Promise<{ items: MovedCustomer[]; next_cursor: string | null }> => {
+  const organization_id = chooseMap(scope, query.organization_id)
   const limit = Math.min(query.limit, most)
   const after = query.cursor === undefined ? undefined : readCursor(query.cursor)
-  // One more than is told shows that there are more.
+  // Fetches one pair more than the page size, to detect whether there is another page.
   const found = await listPairs(db, organization_id, after, limit + 1)
   const items = found.slice(0, limit)
   return { items, next_cursor: found.length > limit ? writeCursor(items.at(-1)!) : null }

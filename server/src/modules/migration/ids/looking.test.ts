@@ -22,13 +22,13 @@ import type { Client } from '@bursar/contract/client'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openTeams, type Teams } from '../../../../test/harness/teams.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
-import { statementsOf } from '../../../../test/sizes/statements.ts'
+import { statementsOf, withoutIntervals } from '../../../../test/faults/sizes/statements.ts'
 import { newId } from '../../../kernel/ids.ts'
 
 let world: World
 let teams: Teams
 beforeAll(async () => {
-  world = await openWorld()
+  world = await withoutIntervals(() => openWorld())
   teams = await openTeams(world)
 })
 afterAll(async () => {
@@ -40,7 +40,7 @@ const ahead = { 'bursar-member-phase': '2' }
 type Answer = { status: number; body: unknown }
 const locs = (answer: Answer) => (answer.body as { detail: { loc: string[] }[] }).detail.map(({ loc }) => loc.join('.'))
 
-/** A team with one seat that somebody has claimed who is a customer for that alone, with a key that it gives. */
+/** Creates a team with one claimed seat. The holder is a customer only because of the seat, and has a license key from the seat. */
 const open = async (phase: 'before' | 'phase1' = 'phase1') => {
   const shop = await world.shop()
   const { id } = await shop.api.call(createBenefit, { body: { type: 'license_keys', description: 'A key', properties: { prefix: null } } })
@@ -50,7 +50,7 @@ const open = async (phase: 'before' | 'phase1' = 'phase1') => {
   return { ...team, seat, grant: grant!, holder_id: seat.customer_id!, member_id: seat.member_id! }
 }
 
-test('a reader who asks for it is answered in phase 1 as phase 2 will answer [S3-06, S3-07]', async () => {
+test('answers a read request in phase 1 as in phase 2 if it has the look-ahead header [S3-06, S3-07]', async () => {
   const team = await open()
   const { holder_id, seat, grant, organization } = team
   expect(holder_id).not.toBe(team.customer_id)
@@ -100,7 +100,7 @@ test('a reader who asks for it is answered in phase 1 as phase 2 will answer [S3
   expect(await look(team.api, {})).toEqual({ applied: null, answer: foreseen.answer })
 })
 
-test('whoever stands in the portal can look ahead too', async () => {
+test('answers portal reads in phase 1 as in phase 2 if they have the look-ahead header', async () => {
   const team = await open()
   const portal = await team.portal(team.member_id)
   const alone = await team.portal(null)
@@ -113,7 +113,7 @@ test('whoever stands in the portal can look ahead too', async () => {
   expect([await look(portal, {}), await look(alone, {})]).toEqual(foreseen)
 })
 
-test('looking ahead changes nothing where nothing is prepared, and cannot be combined with a change', async () => {
+test('ignores the look-ahead header before the preparation, and rejects it for writes', async () => {
   const team = await open('before')
   const looked = await team.api.send(getSeat, { params: { seat_id: team.seat.id }, headers: ahead })
   expect([looked.status, looked.body.customer_id, looked.headers.get('bursar-member-phase')]).toEqual([200, team.holder_id, null])
@@ -124,11 +124,11 @@ test('looking ahead changes nothing where nothing is prepared, and cannot be com
     ])
   const written = await team.api.send(updateCustomer, { params: { id: team.holder_id }, body: { name: 'Changed' }, headers: ahead })
   expect([written.status, locs(written)]).toEqual([422, ['header.bursar-member-phase']])
-  expect(JSON.stringify(written.body)).toContain('Only reading can look ahead')
+  expect(JSON.stringify(written.body)).toContain('Only GET requests can preview a phase')
   expect((await team.api.call(getCustomer, { params: { id: team.holder_id } })).name).toBeNull()
 })
 
-test('after the switch whoever asks for an old seat holder is told which member it has become, if they may read customers [S7-03]', async () => {
+test('after the switch, the 404 for the customer id of a seat holder names the member, if the caller may read customers [S7-03]', async () => {
   const team = await open()
   const { api, holder_id, member_id, customer_id, organization, shop } = team
   await world.database.owner((owner) =>
@@ -160,7 +160,7 @@ test('after the switch whoever asks for an old seat holder is told which member 
   for (const ask of asking(stranger.api)) expect((await ask()).body).toEqual(absent)
   expect((await api.sendRaw(getCustomer, { params: { id: newId(world.clock.wall()) } })).body).toEqual(absent)
   expect((await api.sendRaw(getMember, { params: { id: customer_id, member_id: holder_id } })).body).toEqual(absent)
-  // Where it is named in a body, it is input that no customer fits.
+  // In a request body, the old id is invalid input, because no customer has it.
   expect(locs(await api.sendRaw(createCustomerSession, { body: { customer_id: holder_id } }))).toEqual(['body.customer_id'])
 
   await shop.phase('phase1')
@@ -169,7 +169,7 @@ test('after the switch whoever asks for an old seat holder is told which member 
   expect((await api.sendRaw(getCustomer, { params: by })).body).toEqual(absent)
 })
 
-test('a customer that is found costs as many statements in phase 2 as before', async () => {
+test('reading an existing customer takes no more SQL statements in phase 2 than before', async () => {
   const team = await open()
   const count = async () => (await statementsOf(() => team.api.call(getCustomer, { params: { id: team.customer_id } }))).statements.length
   await count()
@@ -178,7 +178,7 @@ test('a customer that is found costs as many statements in phase 2 as before', a
   expect(await count()).toBe(before)
 })
 
-test('an event can be seen as after the switch [S6-08]', async () => {
+test('previews a webhook event as it will be sent after the switch [S6-08]', async () => {
   const team = await open()
   const { api, organization, holder_id, customer_id, member_id } = team
   await api.call(updateCustomer, { params: { id: holder_id }, body: { name: 'Held' } })

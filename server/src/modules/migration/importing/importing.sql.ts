@@ -1,19 +1,19 @@
 import { sql, type Selectable } from 'kysely'
-import { json } from '../../../platform/postgres/parts.sql.ts'
+import { json, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Tables, Tx } from '../../../platform/postgres/postgres.ts'
 
-/** What a bundle adds to, or refers to. */
+/** Tables whose rows a bundle can add or refer to. */
 export type Table = 'benefits' | 'products' | 'customers' | 'subscriptions' | 'orders' | 'seats' | 'benefit_grants' | 'license_keys' | 'downloadables' | 'files'
 export type Row<T extends Table> = Selectable<Tables[T]>
 
-/** Those of the rows with these ids that are there. */
+/** Returns the existing rows with these ids. */
 export const rowsOf = async <T extends Table>(db: Db, table: T, organization_id: string, ids: readonly string[]): Promise<Row<T>[]> => {
   if (ids.length === 0) return []
   const { rows } = await sql<Row<T>>`select * from ${sql.table(table)} where organization_id = ${organization_id} and id = any(${ids}::uuid[])`.execute(db.q)
   return rows
 }
 
-/** How far the migration of an organization has come; undefined where it has never begun. */
+/** Returns the state of an organization's member migration. Returns undefined if it was never started. */
 export const migrationState = async (db: Db, organization_id: string): Promise<string | undefined> => {
   const { rows } = await sql<{ state: string }>`select state from member_migrations where organization_id = ${organization_id}`.execute(db.q)
   return rows[0]?.state
@@ -30,14 +30,14 @@ export interface ProductParts {
   readonly benefits: string[]
 }
 
-/** What hangs on products: their prices and what they give, in their order. */
+/** Returns the prices and benefits of products, in the order of the product. */
 export const partsOf = async (db: Db, organization_id: string, ids: readonly string[]): Promise<Map<string, ProductParts>> => {
   if (ids.length === 0) return new Map()
   const prices = await db.q
     .selectFrom('product_prices')
     .select(['product_id', 'id', 'amount_type', 'price_currency', 'price_amount', 'seat_tiers'])
     .where('organization_id', '=', organization_id)
-    .where('product_id', 'in', [...ids])
+    .where('product_id', '=', oneOf(ids))
     .where('source', '=', 'catalog')
     .orderBy('position')
     .execute()
@@ -45,7 +45,7 @@ export const partsOf = async (db: Db, organization_id: string, ids: readonly str
     .selectFrom('product_benefits')
     .select(['product_id', 'benefit_id'])
     .where('organization_id', '=', organization_id)
-    .where('product_id', 'in', [...ids])
+    .where('product_id', '=', oneOf(ids))
     .orderBy('position')
     .execute()
   return new Map(
@@ -59,7 +59,10 @@ export const partsOf = async (db: Db, organization_id: string, ids: readonly str
   )
 }
 
-/** Living customers who are called by one of these addresses or external ids. Addresses come back as the database compares them. */
+/**
+ * Returns customers that are not deleted and have one of these email addresses or external ids. Addresses are returned
+ * in lower case, as the database compares them.
+ */
 export const customersCalled = async (
   db: Db,
   organization_id: string,
@@ -72,7 +75,7 @@ export const customersCalled = async (
   return rows
 }
 
-/** These texts in lower case, as the database writes them. */
+/** Returns these texts in lower case as computed by the database. */
 export const lowered = async (db: Db, texts: readonly string[]): Promise<Map<string, string>> => {
   const { rows } = await sql<{ text: string; lower: string }>`select text, lower(text) as lower from unnest(${texts}::text[]) text`.execute(db.q)
   return new Map(rows.map(({ text, lower }) => [text, lower]))
@@ -80,7 +83,7 @@ export const lowered = async (db: Db, texts: readonly string[]): Promise<Map<str
 
 export type GrantName = Pick<Row<'benefit_grants'>, 'buyer_customer_id' | 'benefit_id' | 'subscription_id' | 'order_id' | 'holder_customer_id'>
 
-/** Grants of the same to the same people: of one purchase there is one. */
+/** Returns existing grants with these benefits, purchases and customers. Each combination has at most one grant. */
 export const grantsLike = async (db: Db, organization_id: string, names: readonly GrantName[]): Promise<(GrantName & { id: string })[]> => {
   if (names.length === 0) return []
   const { rows } = await sql<GrantName & { id: string }>`
@@ -93,7 +96,7 @@ export const grantsLike = async (db: Db, organization_id: string, names: readonl
   return rows
 }
 
-/** Keys that are cut already, and grants that have one. */
+/** Returns existing license keys that have one of these hashes or belong to one of these grants. */
 export const keysLike = async (
   db: Db,
   organization_id: string,
@@ -122,7 +125,7 @@ export const insertSeats = async (tx: Tx, rows: readonly Row<'seats'>[]): Promis
       .execute()
 }
 
-/** A grant of keys says which one is its own, and one of files which they are. */
+/** Writes the license key or the files of a grant into its properties. */
 export const nameGiven = async (tx: Tx, organization_id: string, grant_ids: readonly string[]): Promise<void> => {
   if (grant_ids.length === 0) return
   const theirs = sql`g.organization_id = ${organization_id} and g.id = any(${grant_ids}::uuid[])`

@@ -1,13 +1,15 @@
 import { InvalidRequest } from '@bursar/contract'
 import { Secret } from '../../../kernel/secrets.ts'
-import type { Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means, Platform } from '../../handlers.ts'
-import { insertOrder, insertSubscription } from '../../billing/index.ts'
+import { inWallTime } from '../../../platform/clocks.sql.ts'
+import type { BusinessTx } from '../../../platform/postgres/postgres.ts'
+import type { Deps, Platform } from '../../handlers.ts'
+import { insertOrder, insertSubscription, recordImportedPeriods, type UpfrontPrice } from '../../billing/index.ts'
 import { insertBenefit, insertPrices, insertProduct, keepBenefitFiles, priceRow, replaceBenefits } from '../../catalog/index.ts'
 import { insertActivation, insertDownloadables, saveGrants, saveKeys } from '../../entitlements/index.ts'
 import { createUser, findUserByEmail } from '../../identity/index.ts'
 import { createLegacyOrganization, findLivingOrganization, holdPhase, insertMembership, type OrganizationRow } from '../../organizations/index.ts'
-import { build, grantName, LineRefused, noRows, tables, type Bench } from './building.ts'
+import { build } from './building.ts'
+import { grantName, LineRefused, noRows, tables, type Bench } from './bench.ts'
 import {
   customersCalled,
   grantsLike,
@@ -24,7 +26,7 @@ import {
 } from './importing.sql.ts'
 import { readLine, type BundleRecord, type RecordOf } from './records.ts'
 
-/** So many lines are written together, or none of them. */
+/** Number of lines that are written in one transaction. */
 export const atOnce = 500
 
 export interface RefusedLine {
@@ -33,9 +35,9 @@ export interface RefusedLine {
 }
 
 export interface Imported {
-  /** How many records of each kind are new, and how many were there already. */
+  /** Number of added and of already existing records, by record type. */
   readonly counts: Partial<Record<BundleRecord['type'], { added: number; known: number }>>
-  /** What cannot be imported. Nothing is kept of the lines that it was to be written with, and nothing of any after them. */
+  /** Rejected lines. The part of the bundle that contains a rejected line is not written, and neither are later parts. */
   readonly refused: readonly RefusedLine[]
 }
 
@@ -44,22 +46,22 @@ interface Line {
   readonly record: BundleRecord
 }
 
-/** A part of the bundle of which nothing is kept. */
+/** Thrown to roll back a part of the bundle that contains rejected lines. */
 class PartRefused extends Error {
   readonly refused: readonly RefusedLine[]
   constructor(refused: readonly RefusedLine[]) {
-    super('Lines of this bundle cannot be imported.')
+    super('Some lines of this bundle cannot be imported.')
     this.refused = refused
   }
 }
 
 /**
- * Writes what a bundle tells of an organization from before there were members, with the ids that it had there: nobody is
- * made a member, and nobody is told. Whoever is stopped goes on by doing it again: what is there is left as it is. After
- * the first line that cannot be taken nothing more is written; those after it are read all the same, for what they are.
+ * Imports the bundle of an organization without the member model, and keeps the original ids. Creates no members and
+ * emits no events. Idempotent: existing records stay unchanged, so a repeated call continues an interrupted import.
+ * After the first rejected line nothing more is written. Later lines are still checked for valid syntax.
  */
 export const importLegacy = async (
-  means: Pick<Means, 'transact' | 'platform'>,
+  deps: Pick<Deps, 'transact' | 'platform'>,
   slug: string,
   lines: AsyncIterable<string> | Iterable<string>,
   tell: (lines: number) => void = () => undefined,
@@ -70,7 +72,7 @@ export const importLegacy = async (
   const write = async () => {
     if (part.length > 0 && refused.length === 0) {
       try {
-        for (const [type, { added, known }] of await means.transact((tx) => writePart(tx, means.platform, slug, part, first))) {
+        for (const [type, { added, known }] of await deps.transact((tx) => writePart(inWallTime(tx), deps.platform, slug, part, first))) {
           const count = (counts[type] ??= { added: 0, known: 0 })
           count.added += added
           count.known += known
@@ -97,7 +99,7 @@ export const importLegacy = async (
 
 type Counted = Map<BundleRecord['type'], { added: number; known: number }>
 
-const writePart = async (tx: Tx, platform: Platform, slug: string, part: readonly Line[], first: boolean): Promise<Counted> => {
+const writePart = async (tx: BusinessTx, platform: Platform, slug: string, part: readonly Line[], first: boolean): Promise<Counted> => {
   const counted: Counted = new Map()
   const count = (type: BundleRecord['type'], fresh: boolean) => {
     const { added, known } = counted.get(type) ?? { added: 0, known: 0 }
@@ -111,7 +113,7 @@ const writePart = async (tx: Tx, platform: Platform, slug: string, part: readonl
   const refused: RefusedLine[] = []
   for (const { line, record } of opening ? part.slice(1) : part)
     try {
-      if (record.type === 'organization') throw new LineRefused('type: an organization is the first line of its bundle, or none.')
+      if (record.type === 'organization') throw new LineRefused('type: an organization is allowed in the first line only.')
       count(record.type, await build(bench, record))
     } catch (error) {
       if (!(error instanceof LineRefused)) throw error
@@ -122,9 +124,9 @@ const writePart = async (tx: Tx, platform: Platform, slug: string, part: readonl
   return counted
 }
 
-/** The organization that the bundle is of. It takes what is from before members as long as it is itself from there. */
+/** Finds or creates the organization of the bundle. Rejects an organization whose member migration has started, because it accepts no legacy records. */
 const findOrOpen = async (
-  tx: Tx,
+  tx: BusinessTx,
   platform: Platform,
   slug: string,
   opening: { readonly record: RecordOf<'organization'> } | undefined,
@@ -132,15 +134,15 @@ const findOrOpen = async (
 ): Promise<{ organization: OrganizationRow; fresh: boolean }> => {
   const refuse = (says: string) => new PartRefused([{ line, says }])
   const record = opening?.record
-  if (record && record.slug !== slug) throw refuse(`slug: this bundle is of ${record.slug}, and is to be imported into ${slug}.`)
+  if (record && record.slug !== slug) throw refuse(`slug: this bundle is for ${record.slug}, but the import is for ${slug}.`)
   const known = await findLivingOrganization(tx, { slug })
   if (known) {
     const state = await migrationState(tx, known.id)
-    if ((await holdPhase(tx, known.id)) !== 'before') throw refuse(`The organization ${slug} has members already: it takes nothing from before them.`)
-    if (state !== undefined && state !== 'before') throw refuse(`The members of ${slug} are being prepared: undo that first, then import.`)
+    if ((await holdPhase(tx, known.id)) !== 'before') throw refuse(`The organization ${slug} already has members, so it accepts no legacy data.`)
+    if (state !== undefined && state !== 'before') throw refuse(`The members of ${slug} are being prepared. Undo the preparation first, then import.`)
     return { organization: known, fresh: false }
   }
-  if (!record) throw refuse(`There is no organization ${slug}. Let the first line make it: {"type":"organization","name":"…","slug":"${slug}"}`)
+  if (!record) throw refuse(`There is no organization ${slug}. To create it, use this first line: {"type":"organization","name":"…","slug":"${slug}"}`)
   const { type: _, owner_email, ...body } = record
   try {
     const organization = await createLegacyOrganization(tx, body, platform.config.environment)
@@ -155,7 +157,7 @@ const findOrOpen = async (
   }
 }
 
-/** Which rows a record is, and which it refers to. */
+/** Lists the table and id of each row that a record defines or refers to. */
 const named = (record: BundleRecord): [Table, string | null | undefined][] => {
   switch (record.type) {
     case 'organization':
@@ -208,8 +210,8 @@ const named = (record: BundleRecord): [Table, string | null | undefined][] => {
   }
 }
 
-/** Looks up at once what the lines are about: however many they are, it is the same few statements. */
-const prepare = async (tx: Tx, platform: Platform, organization: OrganizationRow, part: readonly Line[]): Promise<Bench> => {
+/** Loads all existing rows that the lines of a part define or refer to, in a fixed number of statements. */
+const prepare = async (tx: BusinessTx, platform: Platform, organization: OrganizationRow, part: readonly Line[]): Promise<Bench> => {
   const { id: organization_id } = organization
   const there = noRows()
   const wanted = Map.groupBy(
@@ -265,7 +267,7 @@ const prepare = async (tx: Tx, platform: Platform, organization: OrganizationRow
   }
 }
 
-/** How the grants of these lines may be called: each way in which one could be there already. */
+/** Lists the unique keys that the grants of these lines could have. They are used to find grants that exist already. */
 const likely = (there: Bench['there'], records: readonly BundleRecord[]): GrantName[] =>
   records.flatMap((record) => {
     if (record.type !== 'grant') return []
@@ -275,7 +277,7 @@ const likely = (there: Bench['there'], records: readonly BundleRecord[]): GrantN
     return [null, customer_id].map((holder_customer_id) => ({ buyer_customer_id, benefit_id, subscription_id, order_id, holder_customer_id }))
   })
 
-/** Writes what is new, what is referred to first. */
+/** Inserts the new rows of a part. Rows are inserted after the rows that they reference. */
 const store = async ({ tx, organization, added, parts, prices, activations }: Bench): Promise<void> => {
   const { id: organization_id } = organization
   for (const benefit of added.benefits.values()) await keepBenefitFiles(tx, await insertBenefit(tx, benefit))
@@ -288,15 +290,19 @@ const store = async ({ tx, organization, added, parts, prices, activations }: Be
     await replaceBenefits(tx, product, parts.get(product.id)!.benefits)
   }
   await insertCustomers(tx, [...added.customers.values()])
+  const pricesOf = ({ product_id, currency }: { product_id: string; currency: string }) =>
+    parts.get(product_id)!.prices.filter(({ price_currency }) => price_currency === currency)
   for (const subscription of added.subscriptions.values())
     await insertSubscription(
       tx,
       subscription,
-      parts
-        .get(subscription.product_id)!
-        .prices.filter(({ price_currency }) => price_currency === subscription.currency)
-        .map(({ id }) => id),
+      pricesOf(subscription).map(({ id }) => id),
     )
+  // Columns that the type of a price does not use are null.
+  await recordImportedPeriods(
+    tx,
+    [...added.subscriptions.values()].map((subscription) => ({ subscription, prices: pricesOf(subscription) as UpfrontPrice[] })),
+  )
   for (const order of added.orders.values()) {
     const { id, description: label, net_amount, tax_amount } = order
     await insertOrder(tx, order, [{ id, label, amount: net_amount, discount_amount: 0, net_amount, tax_amount, proration: false, product_price_id: null }], [])

@@ -1,7 +1,7 @@
 import { metadataInput, OrganizationCreate, PresentmentCurrency, text, timestamp, uuid } from '@bursar/contract'
 import { z } from 'zod'
 
-/** An address as it was kept elsewhere: we would not take each of them, and lose none of them. */
+/** An email address as the previous system stored it. The check is more lenient than that of the API, so that every customer can be imported. */
 const address = () =>
   z
     .string()
@@ -11,9 +11,9 @@ const amount = () => z.int().min(0).max(2_100_000_000)
 const count = () => z.int().min(1).max(2_147_483_647)
 const metadata = () => metadataInput().default({})
 
-/** Every record keeps the id that it had. Without a moment of its own it was made when it is imported. */
+/** Fields of every record. The import keeps the id. `created_at` defaults to the time of the import. */
 const known = { id: uuid(), created_at: timestamp().optional() }
-/** What was bought: one of them, or neither. */
+/** The purchase that a record belongs to: a subscription, an order or neither. */
 const bought = { subscription_id: uuid().nullish(), order_id: uuid().nullish() }
 
 const organization = z.strictObject({
@@ -22,7 +22,7 @@ const organization = z.strictObject({
   slug: OrganizationCreate.shape.slug,
   default_presentment_currency: OrganizationCreate.shape.default_presentment_currency,
   default_tax_behavior: OrganizationCreate.shape.default_tax_behavior,
-  /** Who owns it; without anybody, the operator makes a token for it. */
+  /** Email address of the owner. Without an owner, the operator must create a token for the organization. */
   owner_email: z.email().max(320).optional(),
 })
 
@@ -111,7 +111,7 @@ const seat = z.strictObject({
   ...known,
   ...bought,
   status: z.enum(['pending', 'claimed', 'revoked']),
-  /** Who holds it, or held it. */
+  /** The current or former holder of the seat. */
   customer_id: uuid().nullish(),
   email: address().nullish(),
   invitation_expires_at: timestamp().nullish(),
@@ -125,9 +125,9 @@ const grant = z.strictObject({
   ...known,
   ...bought,
   benefit_id: uuid(),
-  /** The seat that it is held by, where that is known. */
+  /** The seat that the grant comes from, if known. */
   seat_id: uuid().nullish(),
-  /** Who has it. */
+  /** The customer who has the benefit. */
   customer_id: uuid(),
   granted_at: timestamp().nullish(),
   revoked_at: timestamp().nullish(),
@@ -140,7 +140,7 @@ const licenseKey = z.strictObject({
   grant_id: uuid(),
   key: z.string().min(4).max(256),
   status: z.enum(['granted', 'revoked', 'disabled']).default('granted'),
-  /** What is left out is as the benefit says. */
+  /** If a limit or the expiry is absent, the benefit's setting applies. */
   limit_activations: count().nullable().optional(),
   limit_usage: count().nullable().optional(),
   expires_at: timestamp().nullable().optional(),
@@ -162,30 +162,33 @@ const download = z.strictObject({
   last_downloaded_at: timestamp().nullish(),
 })
 
-/** One line of a bundle. What it refers to stands in a line before. */
+/** One line of a bundle. A record may refer only to records in earlier lines. */
 export const BundleRecord = z.discriminatedUnion('type', [organization, benefit, product, customer, subscription, order, seat, grant, licenseKey, download])
 export type BundleRecord = z.output<typeof BundleRecord>
-/** As it stands in the file. */
+/** A record before parsing, as it is written in the file. */
 export type BundleLine = z.input<typeof BundleRecord>
 export type RecordOf<T extends BundleRecord['type']> = Extract<BundleRecord, { type: T }>
 
 const longest = 1_000_000
 
-/** What came, as far as it is one value: a whole record may have a key in it. */
+/** Formats a received scalar value. Objects are left out, because a whole record may contain a license key. */
 const received = (value: unknown): string => {
   if (typeof value === 'object' && value !== null) return ''
   const text = value === undefined ? 'nothing' : JSON.stringify(value)
   return ` (received ${text.length > 100 ? `${text.slice(0, 100)}…` : text})`
 }
 
-/** A record, or what is wrong with the line: where, what was received, what is right. A key is never shown. */
+/**
+ * Parses a line into a record. If the line is invalid, returns an error with the location, the received and the
+ * expected value. The error never contains a license key.
+ */
 export const readLine = (line: string): { record: BundleRecord } | { says: string } => {
   if (line.length > longest) return { says: `Expected one record of at most ${longest} characters, received ${line.length}.` }
   let value: unknown
   try {
     value = JSON.parse(line)
   } catch {
-    return { says: `Expected one record as JSON, received ${line.length} characters that are none.` }
+    return { says: `Expected one record as JSON, received ${line.length} characters that are not JSON.` }
   }
   const read = BundleRecord.safeParse(value, { reportInput: true })
   if (read.success) return { record: read.data }

@@ -2,7 +2,10 @@ import { DummyDriver, Kysely, PostgresAdapter, PostgresIntrospector, PostgresQue
 import { text, type Export } from '../../../platform/postgres/exports.sql.ts'
 import { marks, problems, relations } from './planning.sql.ts'
 
-/** Puts statements into words without a database: a copy takes no values, and ours reads its only one from a setting. */
+/**
+ * Compiles SQL statements to text without a database connection. COPY accepts no parameters, so the statement reads the
+ * organization id from a session setting.
+ */
 const words = new Kysely<Record<string, never>>({
   dialect: {
     createAdapter: () => new PostgresAdapter(),
@@ -27,11 +30,11 @@ const plan = sql`
 
 const compiled = (): string => {
   const { sql: written, parameters } = plan.compile(words)
-  if (parameters.length > 0) throw new Error('an export takes no values')
+  if (parameters.length > 0) throw new Error('an export accepts no parameters')
   return written
 }
 
-/** The whole plan as a file. */
+/** Returns the COPY statement that exports the whole plan as a CSV file. */
 export const planExport = (organization_id: string): Export => {
   const rows = compiled()
   return {

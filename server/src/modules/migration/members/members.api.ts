@@ -1,7 +1,7 @@
 import {
   exportMemberMigration,
   getMemberMigration,
-  rehearseMemberMigration,
+  dryRunMemberMigration,
   sealMemberMigration,
   startMemberMigration,
   switchMemberMigration,
@@ -10,19 +10,21 @@ import {
 import { download } from '../../exports.ts'
 import { read, stream, write, type Implementation } from '../../handlers.ts'
 import { planExport } from './exporting.sql.ts'
-import { choose, find, needAhead, present, seal, start, switchOn, undo } from './migrating.ts'
-import { rehearse } from './rehearsing.ts'
+import { choose, requireMigration, needAhead, presentMigration, seal, startMigration, switchOn, undo } from './migrating.ts'
+import { runDry } from './dry-run.ts'
 
 export const operations: readonly Implementation[] = [
-  read(getMemberMigration, async (db, { reach, query }) => present(db, await find(db, reach, choose(reach, query.organization_id)))),
-  read(rehearseMemberMigration, (db, { reach, query }) => rehearse(db, reach, choose(reach, query.organization_id))),
-  stream(exportMemberMigration, async (run, { reach, query, reply }) => {
-    const organization_id = choose(reach, query.organization_id)
-    needAhead(reach, organization_id)
+  read(getMemberMigration, async (db, { scope, query }) => presentMigration(db, await requireMigration(db, scope, choose(scope, query.organization_id)))),
+  read(dryRunMemberMigration, (db, { scope, query }) => runDry(db, scope, choose(scope, query.organization_id))),
+  stream(exportMemberMigration, async (run, { scope, query, reply }) => {
+    const organization_id = choose(scope, query.organization_id)
+    needAhead(scope, organization_id)
     return download(run, reply, planExport(organization_id), 'member-migration')
   }),
-  write(startMemberMigration, async (tx, { reach, body }) => present(tx, await start(tx, reach, choose(reach, body.organization_id)))),
-  write(switchMemberMigration, async (tx, { reach, body, platform }) => present(tx, await switchOn(tx, reach, platform, choose(reach, body.organization_id)))),
-  write(undoMemberMigration, async (tx, { reach, body }) => present(tx, await undo(tx, reach, choose(reach, body.organization_id)))),
-  write(sealMemberMigration, async (tx, { reach, body }) => present(tx, await seal(tx, reach, choose(reach, body.organization_id)))),
+  write(startMemberMigration, async (tx, { scope, body }) => presentMigration(tx, await startMigration(tx, scope, choose(scope, body.organization_id)))),
+  write(switchMemberMigration, async (tx, { scope, body, platform }) =>
+    presentMigration(tx, await switchOn(tx, scope, platform, choose(scope, body.organization_id))),
+  ),
+  write(undoMemberMigration, async (tx, { scope, body }) => presentMigration(tx, await undo(tx, scope, choose(scope, body.organization_id)))),
+  write(sealMemberMigration, async (tx, { scope, body }) => presentMigration(tx, await seal(tx, scope, choose(scope, body.organization_id)))),
 ]

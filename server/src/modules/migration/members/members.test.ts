@@ -10,7 +10,7 @@ import {
   listCustomerMembers,
   listCustomers,
   listLicenseKeys,
-  rehearseMemberMigration,
+  dryRunMemberMigration,
   sealMemberMigration,
   startMemberMigration,
   switchMemberMigration,
@@ -37,7 +37,7 @@ afterAll(async () => {
   await world.close()
 })
 
-/** Everything that a step of the migration left for later. */
+/** Runs all due background work of the migration. */
 const work = async () => {
   for (let turn = 0; turn < 50; turn++) {
     await teams.deployment!.sweep('migration.work')
@@ -45,19 +45,19 @@ const work = async () => {
   }
 }
 
-/** A team from before there were members: a holder of one seat, one who has bought something too, and a seat of the buyer's own. */
+/** Creates a team without the member model. Ada holds a seat, Bob holds a seat and has also bought one, and the buyer holds a seat. */
 const openLegacy = async () => {
   const shop = await world.shop()
   const benefit = await shop.api.call(createBenefit, { body: { type: 'license_keys', description: 'Keys', properties: {} } as never })
   const team = await teams.buy({ shop, seats: 4, benefits: [benefit.id], phase: 'before', own: true })
   const ada = await teams.claim(await teams.assign(team, { email: 'Ada@people.test' }))
   const bob = await teams.claim(await teams.assign(team, { email: 'bob@people.test' }))
-  // Bob is a customer in his own right.
+  // Bob also buys a seat himself, so he stays a customer after the switch.
   const own = await teams.buy({ shop, seats: 1, benefits: [benefit.id], customer_id: bob.seat.customer_id!, product_id: team.product_id, own: true })
   await degrade(world.database, team.organization.id)
   return { team, ada: ada.seat, bob: bob.seat, own }
 }
-/** What a purchase gives is worked out anew. */
+/** Reconciles the benefits of a purchase. */
 const reconcile = async ({ organization: { id: organization_id }, subscription_id }: Team) => {
   await world.transact((tx) => enqueue(tx, 'entitlements.reconcile', { organization_id, subscription_id, order_id: null, seat_id: null }))
   await teams.settle()
@@ -71,8 +71,8 @@ const forward = async ({ api }: Team) => {
 }
 const state = (team: Team) => team.api.call(getMemberMigration, {})
 
-describe('a migration', () => {
-  test('goes forward a step at a time, and back to what was there [S2-02] [S2-10] [S3-01] [S3-02] [S3-03] [S3-04] [S3-05] [S3-06] [S3-07] [S3-08] [S3-09] [S7-03]', async () => {
+describe('the member migration', () => {
+  test('migrates an organization step by step, and undoes every step back to the original state [S2-02] [S2-10] [S3-01] [S3-02] [S3-03] [S3-04] [S3-05] [S3-06] [S3-07] [S3-08] [S3-09] [S7-03]', async () => {
     const { team, ada, bob } = await openLegacy()
     const { api } = team
     const seatOf = (id: string) => api.call(getSeat, { params: { seat_id: id } })
@@ -82,8 +82,8 @@ describe('a migration', () => {
     const before = await summaryOf(world.database, team.organization.id)
     const keysBefore = await keysOf()
 
-    // What would happen, which changes nothing.
-    const plan = await api.call(rehearseMemberMigration, {})
+    // The dry run changes nothing.
+    const plan = await api.call(dryRunMemberMigration, {})
     expect(plan.counts).toMatchObject({ problems: 0, gone: 1, staying: 1 })
     expect(plan.gone).toEqual([ada.customer_id])
     expect(plan.staying.map(({ id }) => id)).toEqual([bob.customer_id])
@@ -111,7 +111,7 @@ describe('a migration', () => {
     expect((await api.sendRaw(getCustomer, { params: { id: ada.customer_id! } })).status).toBe(404)
     expect((await api.call(getCustomer, { params: { id: bob.customer_id! } })).id).toBe(bob.customer_id)
     expect((await api.call(getCustomer, { params: { id: team.customer_id } })).type).toBe('team')
-    // The keys that were held are the buyer's now; the one that Bob bought is still Bob's.
+    // License keys of seat holders are now shown with the buyer. The key that Bob bought is still shown with Bob.
     const moved = await keysOf()
     expect(moved.map(({ id, key }) => [id, key])).toEqual(keysBefore.map(({ id, key }) => [id, key]))
     expect(moved.filter(({ customer_id }) => customer_id === bob.customer_id)).toHaveLength(1)
@@ -128,7 +128,7 @@ describe('a migration', () => {
     expect(await summaryOf(world.database, team.organization.id)).toEqual(before)
   })
 
-  test('is sealed by hand or by time, and then there is no way back', async () => {
+  test('a migration is sealed on request or when the seal time is reached, and cannot be undone afterwards', async () => {
     const { team, ada } = await openLegacy()
     const { api } = team
     await api.call(startMemberMigration, { body: {} })
@@ -146,7 +146,7 @@ describe('a migration', () => {
     expect(await api.call(getSeat, { params: { seat_id: ada.id } })).toMatchObject({ customer_id: team.customer_id, member: { email: 'Ada@people.test' } })
   })
 
-  test('a new customer with the address of one who is gone is that one come back, so that undoing finds no two', async () => {
+  test('creating a customer with the address of a removed seat holder restores that customer, so that undo finds no duplicate', async () => {
     const { team, ada } = await openLegacy()
     const { api } = team
     await api.call(startMemberMigration, { body: {} })
@@ -161,7 +161,7 @@ describe('a migration', () => {
     expect(await api.call(getSeat, { params: { seat_id: ada.id } })).toMatchObject({ customer_id: ada.customer_id })
   })
 
-  test('after the switch whoever is given a seat is a member and no customer [S3-10] [S3-11]', async () => {
+  test('assigning a seat after the switch creates a member and not a customer [S3-10] [S3-11]', async () => {
     const { team } = await openLegacy()
     const { api } = team
     await forward(team)
@@ -171,15 +171,15 @@ describe('a migration', () => {
     expect((await api.call(listCustomers, {})).pagination).toEqual(pagination)
   })
 
-  test('whoever was gone and buys after all is back for good: sealing takes nothing from them', async () => {
+  test('keeps a removed customer whose purchase completes after the switch, even after sealing', async () => {
     const { team, ada } = await openLegacy()
     const { api } = team
     await forward(team)
-    // Paid for before the switch, and heard of after it.
+    // The payment was made before the switch and is processed after it.
     await world.transact(async (tx) => {
-      const reach = within(team.organization.id, 'machine', 'phase2')
-      const [customer] = await loadCustomers(tx, reach, [ada.customer_id!])
-      await becomeBuyer(tx, reach, customer!, { seats: false })
+      const scope = within(team.organization.id, 'machine', 'phase2')
+      const [customer] = await loadCustomers(tx, scope, [ada.customer_id!])
+      await becomeBuyer(tx, scope, customer!, { seats: false })
     })
     expect((await team.events('customer.created')).filter(({ data }) => data.id === ada.customer_id)).toHaveLength(2)
     await api.call(sealMemberMigration, { body: {} })
@@ -188,7 +188,7 @@ describe('a migration', () => {
     expect((await api.call(listCustomerMembers, { params: { id: ada.customer_id! } })).items).toMatchObject([{ role: 'owner', email: 'Ada@people.test' }])
   })
 
-  test('what came to a seat since it was prepared stays with it on the way back, keys and all', async () => {
+  test('undoing the preparation keeps benefits that were added after it, including license keys', async () => {
     const { team } = await openLegacy()
     const { api } = team
     await api.call(startMemberMigration, { body: {} })
@@ -206,7 +206,7 @@ describe('a migration', () => {
     expect(await keys()).toEqual(before)
   })
 
-  test('what was taken away for want of payment comes back as it was, also where members were made meanwhile', async () => {
+  test('benefits revoked for nonpayment return unchanged after the payment, even if members were created in between', async () => {
     const { team, ada } = await openLegacy()
     const { api } = team
     const keys = async () => (await api.call(listLicenseKeys, { query: { limit: 100 } })).items.map(({ id, status }) => `${id} ${status}`).toSorted()
@@ -224,7 +224,7 @@ describe('a migration', () => {
     expect((await api.call(getSeat, { params: { seat_id: ada.id } })).member).not.toBeNull()
   })
 
-  test('the address of somebody who is gone is nobody else’s until it is sealed; a holder who moves takes the member along', async () => {
+  test('reserves the address of a removed customer until sealing, and updates the member when the holder’s address changes in phase 1', async () => {
     const { team, ada, bob } = await openLegacy()
     const { api } = team
     await api.call(startMemberMigration, { body: {} })

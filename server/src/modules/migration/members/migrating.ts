@@ -1,5 +1,5 @@
 import { MigrationIncomplete, MigrationNotPossible, MigrationSealed, type MemberMigration } from '@bursar/contract'
-import { phaseOf, type Reach } from '../../../kernel/actors.ts'
+import { phaseOf, type TenantScope } from '../../../kernel/actors.ts'
 import { days, later } from '../../../platform/clock.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Platform } from '../../handlers.ts'
@@ -17,15 +17,15 @@ import {
   type MigrationRow,
 } from './migrations.sql.ts'
 
-/** The organization that is meant: the caller's only one, or the one that is named. */
-export const choose = (reach: Reach, given: string | null | undefined): string => {
-  const organization_id = chooseOne(reach, given ? [given] : [])
-  permit(reach, organization_id, 'organization:manage')
+/** Returns the organization to migrate: the one named in the request, or the caller's only one. Requires the permission to manage it. */
+export const choose = (scope: TenantScope, given: string | null | undefined): string => {
+  const organization_id = chooseOne(scope, given ? [given] : [])
+  permit(scope, organization_id, 'organization:manage')
   return organization_id
 }
 
-/** How far it is, as the wire shows it. */
-export const present = async (db: Db, { organization_id, work, done, total, ...row }: MigrationRow): Promise<MemberMigration> => ({
+/** Presents the progress of the migration. */
+export const presentMigration = async (db: Db, { organization_id, work, done, total, ...row }: MigrationRow): Promise<MemberMigration> => ({
   ...row,
   organization_id,
   work: work === null ? null : { kind: work, done, total: Math.max(done, total) },
@@ -33,45 +33,45 @@ export const present = async (db: Db, { organization_id, work, done, total, ...r
   problems: await listProblems(db, organization_id, 100),
 })
 
-export const find = async (db: Db, reach: Reach, organization_id: string): Promise<MigrationRow> =>
-  (await findMigration(db, organization_id)) ?? unbegun(organization_id, phaseOf(reach, organization_id))
+export const requireMigration = async (db: Db, scope: TenantScope, organization_id: string): Promise<MigrationRow> =>
+  (await findMigration(db, organization_id)) ?? unbegun(organization_id, phaseOf(scope, organization_id))
 
-const hold = (tx: Tx, reach: Reach, organization_id: string): Promise<Locked<MigrationRow>> =>
-  lockMigration(tx, unbegun(organization_id, phaseOf(reach, organization_id)))
+const hold = (tx: Tx, scope: TenantScope, organization_id: string): Promise<Locked<MigrationRow>> =>
+  lockMigration(tx, unbegun(organization_id, phaseOf(scope, organization_id)))
 
 const notFrom = (row: MigrationRow, wanted: string): Error =>
   row.state === 'sealed'
     ? new MigrationSealed()
     : new MigrationNotPossible(
         row.work === null
-          ? `The migration is at "${row.state}"; this is possible at ${wanted}.`
-          : `The migration is at "${row.state}", and "${row.work}" is under way: wait until it is done.`,
+          ? `The migration is in the state "${row.state}". This step needs the state ${wanted}.`
+          : `The migration is in the state "${row.state}", and "${row.work}" is in progress. Wait until it is done.`,
       )
 
-/** A work begins from its first row, at once. */
+/** Returns the columns that start a kind of background work from its first row, due at once. */
 const begin = (tx: Tx, work: MigrationRow['work']): Partial<MigrationRow> => ({ work, step: '', after: null, done: 0, total: 0, due_at: tx.clock.wall() })
 
-/** Prepares members, or goes on with it: what is done already is not done again. */
-export const start = async (tx: Tx, reach: Reach, organization_id: string): Promise<MigrationRow> => {
-  const row = await hold(tx, reach, organization_id)
+/** Starts the preparation of members, or continues it after problems. Rows that are prepared already are not processed again. */
+export const startMigration = async (tx: Tx, scope: TenantScope, organization_id: string): Promise<MigrationRow> => {
+  const row = await hold(tx, scope, organization_id)
   if (row.state === 'preparing' && row.work === 'prepare') return row
-  if (row.work !== null || (row.state !== 'before' && row.state !== 'preparing')) throw notFrom(row, '"before", or at "preparing" after problems')
+  if (row.work !== null || (row.state !== 'before' && row.state !== 'preparing')) throw notFrom(row, '"before", or "preparing" after problems')
   await clearProblems(tx, organization_id)
   return changeMigration(tx, row, { ...begin(tx, 'prepare'), state: 'preparing', started_at: row.started_at ?? tx.clock.wall(), undone_at: null })
 }
 
 /**
- * The switch: one row says from this commit on that members are what is shown. Whoever writes seats or grants does so
- * wholly before it or wholly after it. That everything is prepared is asked again while they wait.
+ * Switches to phase 2 by changing one row. Every transaction that writes seats or grants runs entirely before or after
+ * this commit. While such writers are blocked, checks again that every seat and grant has a member.
  */
-export const switchOn = async (tx: Tx, reach: Reach, { config }: Platform, organization_id: string): Promise<MigrationRow> => {
-  const row = await hold(tx, reach, organization_id)
+export const switchOn = async (tx: Tx, scope: TenantScope, { config }: Platform, organization_id: string): Promise<MigrationRow> => {
+  const row = await hold(tx, scope, organization_id)
   if (row.state !== 'phase1' || row.work !== null) throw notFrom(row, '"phase1"')
-  // Asked before anybody waits as well: what takes long to find out is known by then.
+  // Checks once before writers are blocked, because the first run is slower than the second.
   if (!(await isPrepared(tx, organization_id))) throw new MigrationIncomplete()
   await take(tx, organization_id)
   if (!(await isPrepared(tx, organization_id))) throw new MigrationIncomplete()
-  await changePhase(tx, reach, organization_id, 'phase2')
+  await changePhase(tx, scope, organization_id, 'phase2')
   const now = tx.clock.wall()
   return changeMigration(tx, row, {
     ...begin(tx, 'tell'),
@@ -84,30 +84,30 @@ export const switchOn = async (tx: Tx, reach: Reach, { config }: Platform, organ
 
 const take = async (tx: Tx, organization_id: string): Promise<void> => {
   if (!(await holdPhaseAlone(tx, organization_id)))
-    throw new MigrationNotPossible('Somebody was writing seats or benefits all the time, and nobody is kept waiting for long. Try again.')
+    throw new MigrationNotPossible('Other requests kept changing seats or benefits, so the switch did not start. Try again.')
 }
 
-/** One step back: from phase 2 at one instant, from phase 1 in the background. */
-export const undo = async (tx: Tx, reach: Reach, organization_id: string): Promise<MigrationRow> => {
-  const row = await hold(tx, reach, organization_id)
+/** Undoes the last step. Returns from phase 2 to phase 1 at once, and from phase 1 to the original state in the background. */
+export const undo = async (tx: Tx, scope: TenantScope, organization_id: string): Promise<MigrationRow> => {
+  const row = await hold(tx, scope, organization_id)
   const now = tx.clock.wall()
   if (row.state === 'phase2') {
     if (row.work === 'untell' || row.work === 'purge') throw notFrom(row, '"phase1" or "phase2"')
     await take(tx, organization_id)
-    await changePhase(tx, reach, organization_id, 'phase1')
+    await changePhase(tx, scope, organization_id, 'phase1')
     return changeMigration(tx, row, { ...begin(tx, 'untell'), state: 'phase1', switched_at: null, seal_at: null, undone_at: now })
   }
   if (row.state === 'preparing' || (row.state === 'phase1' && row.work === null)) {
-    await changePhase(tx, reach, organization_id, 'before')
+    await changePhase(tx, scope, organization_id, 'before')
     await clearProblems(tx, organization_id)
     return changeMigration(tx, row, { ...begin(tx, 'unprepare'), state: 'before', started_at: null, prepared_at: null, undone_at: now })
   }
   throw notFrom(row, '"preparing", "phase1" or "phase2"')
 }
 
-/** For good. */
-export const seal = async (tx: Tx, reach: Reach, organization_id: string): Promise<MigrationRow> => {
-  const row = await hold(tx, reach, organization_id)
+/** Seals the migration. A sealed migration cannot be undone. */
+export const seal = async (tx: Tx, scope: TenantScope, organization_id: string): Promise<MigrationRow> => {
+  const row = await hold(tx, scope, organization_id)
   if (row.state !== 'phase2' || row.work !== null) throw notFrom(row, '"phase2"')
   return sealed(tx, row)
 }
@@ -115,7 +115,7 @@ export const seal = async (tx: Tx, reach: Reach, organization_id: string): Promi
 export const sealed = (tx: Tx, row: Locked<MigrationRow>): Promise<MigrationRow> =>
   changeMigration(tx, row, { ...begin(tx, 'purge'), state: 'sealed', sealed_at: tx.clock.wall(), seal_at: null })
 
-/** A rehearsal is of what is still to come. */
-export const needAhead = (reach: Reach, organization_id: string): void => {
-  if (phaseOf(reach, organization_id) === 'phase2') throw new MigrationNotPossible('The switch has been made: there is nothing left to rehearse.')
+/** Rejects a dry run after the switch, because there is nothing left to plan. */
+export const needAhead = (scope: TenantScope, organization_id: string): void => {
+  if (phaseOf(scope, organization_id) === 'phase2') throw new MigrationNotPossible('The switch was already made, so there is nothing to dry-run.')
 }

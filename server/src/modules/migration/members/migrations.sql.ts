@@ -1,6 +1,7 @@
 import type { MemberMigrationProblem, MemberMigrationState, MemberMigrationWork } from '@bursar/contract'
 import { sql, type Selectable } from 'kysely'
 import { unleased } from '../../../platform/jobs/leases.sql.ts'
+import { lockRow } from '../../../platform/postgres/locks.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { unpreparedGrant, unpreparedSeat } from './planning.sql.ts'
 
@@ -9,7 +10,7 @@ export interface MigrationTable {
   id: string
   state: MemberMigrationState
   work: MemberMigrationWork | null
-  /** Where the work is, and after which row it goes on. */
+  /** Current step of the background work. `after` is the id of the last processed row. */
   step: string
   after: string | null
   done: number
@@ -35,13 +36,13 @@ declare module '../../../platform/postgres/postgres.ts' {
   }
 }
 
-/** Of an organization that has never begun: what its phase says. */
+/** Returns the migration row for an organization that never started a migration, derived from its phase. */
 export const unbegun = (organization_id: string, phase: 'before' | 'phase1' | 'phase2'): MigrationRow => ({
   ...unleased,
   clock_id: null,
   organization_id,
   id: organization_id,
-  // Whoever was born with members has nothing to go back to.
+  // An organization created with the member model has no earlier state to undo to, so it counts as sealed.
   state: phase === 'phase2' ? 'sealed' : phase,
   work: null,
   step: '',
@@ -59,25 +60,20 @@ export const unbegun = (organization_id: string, phase: 'before' | 'phase1' | 'p
 export const findMigration = (db: Db, organization_id: string): Promise<MigrationRow | undefined> =>
   db.q.selectFrom('member_migrations').selectAll().where('organization_id', '=', organization_id).executeTakeFirst()
 
-/** Held: one step at a time, and none beside the work. */
+/** Locks the migration row, so that only one transition or one batch of work runs at a time. Inserts the row if it does not exist. */
 export const lockMigration = async (tx: Tx, born: MigrationRow): Promise<Locked<MigrationRow>> => {
   await tx.q
     .insertInto('member_migrations')
     .values(born)
     .onConflict((twin) => twin.columns(['organization_id', 'id']).doNothing())
     .execute()
-  return (await tx.q
-    .selectFrom('member_migrations')
-    .selectAll()
-    .where('organization_id', '=', born.organization_id)
-    .forNoKeyUpdate()
-    .executeTakeFirstOrThrow()) as Locked<MigrationRow>
+  return (await lockRow(tx.q.selectFrom('member_migrations').selectAll().where('organization_id', '=', born.organization_id)))!
 }
 
 export const changeMigration = (tx: Tx, { organization_id }: Locked<MigrationRow>, changes: Partial<MigrationRow>): Promise<MigrationRow> =>
   tx.q.updateTable('member_migrations').set(changes).where('organization_id', '=', organization_id).returningAll().executeTakeFirstOrThrow()
 
-/** How many seats and grants have no member. */
+/** Counts the seats and grants that have no member yet. */
 export const countUnprepared = async (db: Db, organization_id: string): Promise<number> => {
   const { rows } = await sql<{ count: number }>`
     select (select count(*) from seats s where s.organization_id = ${organization_id} and ${unpreparedSeat('s')})
@@ -85,7 +81,10 @@ export const countUnprepared = async (db: Db, organization_id: string): Promise<
   return rows[0]!.count
 }
 
-/** Whether there is any: what the switch asks while everybody waits. */
+/**
+ * Returns true if every seat and grant has a member and no problem blocks the switch. Stops at the first row that lacks
+ * a member, because writers wait during this query.
+ */
 export const isPrepared = async (tx: Tx, organization_id: string): Promise<boolean> => {
   const { rows } = await sql<{ prepared: boolean }>`
     select (select s.id from seats s where s.organization_id = ${organization_id} and ${unpreparedSeat('s')} order by s.id limit 1) is null
@@ -118,34 +117,35 @@ export const noteProblem = async (tx: Tx, organization_id: string, problem: Memb
 }
 
 /**
- * For how long the switch may keep others waiting at a time. Little at first, which is enough where writes are as quick as
- * they should be; more and more where they are not, because otherwise it would never have its turn among slow ones.
+ * Lock timeouts of successive attempts of the switch. The first timeouts are short and suffice if writes are fast.
+ * Later ones are longer, because the switch would otherwise never get the lock among slow writes.
  */
-const patience = { waits_ms: [...Array<number>(10).fill(50), 75, 115, 170, 260, 390, 580, 870, 1300, 1950], pause_s: 0.025 }
+const timeout = { waits_ms: [...Array<number>(10).fill(50), 75, 115, 170, 260, 390, 580, 870, 1300, 1950], pause_s: 0.025 }
 
 /**
- * Waits until nobody is writing seats or grants, and keeps everybody from it until the transaction ends. Whoever comes
- * meanwhile waits no longer than this waits: it lets them pass and tries again. False: it never had its turn.
+ * Waits until no transaction writes seats or grants, and blocks such writes until this transaction ends. A concurrent
+ * writer waits at most one lock timeout, because the lock request is then canceled and retried. Returns false if the
+ * lock was never acquired.
  */
 export const holdPhaseAlone = async (tx: Tx, organization_id: string): Promise<boolean> => {
   await sql`savepoint turn`.execute(tx.q)
-  for (const wait_ms of patience.waits_ms) {
+  for (const wait_ms of timeout.waits_ms) {
     await sql`set local lock_timeout = ${sql.lit(wait_ms)}`.execute(tx.q)
     try {
       await sql`select pg_advisory_xact_lock(hashtextextended('member phase ' || ${organization_id}, 0))`.execute(tx.q)
-      // What is left to do waits as long as anything else does.
+      // The rest of the transaction uses the default lock timeout.
       await sql`set local lock_timeout to default`.execute(tx.q)
       return true
     } catch (error) {
       if ((error as { code?: string }).code !== '55P03') throw error
       await sql`rollback to savepoint turn`.execute(tx.q)
-      await sql`select pg_sleep(${patience.pause_s})`.execute(tx.q)
+      await sql`select pg_sleep(${timeout.pause_s})`.execute(tx.q)
     }
   }
   return false
 }
 
-/** A plan over everything may take longer than an answer usually does. */
+/** Raises the statement timeout, because planning a whole organization may take longer than a usual request. */
 export const allowTime = async (db: Db): Promise<void> => {
   await sql`set local statement_timeout = '120s'`.execute(db.q)
 }

@@ -3,32 +3,33 @@ import { sql, type RawBuilder } from 'kysely'
 import type { Db } from '../../../platform/postgres/postgres.ts'
 
 /**
- * The plan: who becomes whose member, and what goes to them. It is a set of relations over the data as it is; a rehearsal
- * counts and shows them, the work behind phase 1 carries them out for a few rows at a time. Neither decides anything.
+ * The plan of the migration: which people become members of which customers, and which seats and grants they get. The
+ * plan is a set of SQL relations over the current data. The dry run counts and shows the relations. The background work
+ * of phase 1 applies them in batches. All decisions are made here, so both give the same result.
  */
 
-/** The organization: its id, or an expression that reads it. */
+/** The organization id, or an SQL expression for it. */
 export type Whose = string | RawBuilder<string>
 
-/** What is planned for: everything, or these rows. */
+/** Selects the part of the plan to compute: all rows, or only the rows with these ids. */
 export type Scope = 'all' | { readonly owners: readonly string[] } | { readonly seats: readonly string[] } | { readonly grants: readonly string[] }
 
 const none = sql`false`
 const some = (column: string, ids: readonly string[]) => sql`${sql.ref(column)} = any(${ids}::uuid[])`
 
 interface Place {
-  /** The columns of an index, in its order, and what they are. */
+  /** The columns of an index in index order, with the values to find. */
   readonly at: Readonly<Record<string, string>>
-  /** What the index is confined to. */
+  /** The condition of the partial index. */
   readonly of: string
   readonly and?: string
   readonly most?: number
 }
 
 /**
- * The members that stand at a place of an index. It says no more than that those columns are equal. Said so alone, any
- * index that begins with the organization looks as good while nobody has counted the members, as when they are being
- * made; the first from a place on, in the order of its columns, are read along that one index.
+ * Selects the members that have these values in the columns of an index. With a plain equality filter, the planner may
+ * choose any index that begins with the organization. The planner has no statistics while members are being created.
+ * Reading the first rows from the given values on, ordered by the columns, forces this index.
  */
 const membersAt = ({ at, of, and = 'true', most = 1 }: Place) => {
   const columns = Object.keys(at).join(', ')
@@ -39,16 +40,16 @@ const membersAt = ({ at, of, and = 'true', most = 1 }: Place) => {
   ) m where ${same.join(' and ')} and ${and}`
 }
 
-/** A grant that somebody has, or is about to. */
+/** Condition for a grant that is active or will be given soon. */
 const live = (table: string) => sql.raw(`(${table}.is_wanted or ${table}.granted_at is not null)`)
 
-/** Seats and grants without a member, which the partial indexes of the same words hold. */
+/** Conditions for seats and grants without a member. Their text must be identical to the conditions of the partial indexes. */
 export const unpreparedSeat = (table: string) => sql.raw(`(${table}.member_id is null and ${table}.status <> 'revoked')`)
 export const unpreparedGrant = (table: string) => sql`(${sql.raw(`${table}.member_id is null and ${table}.holder_customer_id is not null`)} and ${live(table)})`
 
 /**
- * What the holders of some seats have through the same purchases. Looked up seat by seat along the index, whatever is
- * known of the sizes: what was just imported has not been counted by anybody.
+ * Selects the grants that the holders of some seats have through the same purchases. Looks up the grants seat by seat
+ * with an index. Does not rely on table statistics, because freshly imported rows have not been analyzed.
  */
 export const grantsOfSeats = (organization_id: Whose, seats: RawBuilder<unknown>, condition: RawBuilder<unknown>): RawBuilder<unknown> => sql`
   select distinct g.id, g.buyer_customer_id, g.holder_customer_id, g.is_wanted, g.granted_at
@@ -56,7 +57,10 @@ export const grantsOfSeats = (organization_id: Whose, seats: RawBuilder<unknown>
   cross join lateral (select * from benefit_grants g where g.organization_id = ${organization_id} and g.holder_customer_id = s.holder_customer_id offset 0) g
   where (g.subscription_id = s.subscription_id or g.order_id = s.order_id) and ${condition}`
 
-/** What its holder has or had through the same purchase goes with the seat: what was taken away can be given again, and nobody sees the one without the other. */
+/**
+ * Condition for grants that are prepared together with their seat. Revoked grants are included, because they may be
+ * granted again. Otherwise a member could have a seat without its grants.
+ */
 const beside = sql.raw('(g.member_id is null and g.holder_customer_id is not null)')
 
 const pairs = (organization_id: Whose, scope: Scope) => {
@@ -89,11 +93,11 @@ const called = (organization: string, customer: string, external_id: string) =>
     }),
   )
 
-/** Anybody but the owner, of whom there is one. */
+/** Selects members of a customer other than the owner. Reads at most two rows, because one of them may be the owner. */
 const others = (organization: string, customer: string) =>
   membersAt({ at: { 'm.organization_id': organization, 'm.customer_id': customer }, of: living, and: `m.role <> 'owner'`, most: 2 })
 
-/** Customers that have nobody, and could have. */
+/** Condition for customers without an owner. */
 const ownerless = sql`(c.deleted_at is null and not exists (${ownerOf('c.organization_id', 'c.id')}))`
 
 const owners = (organization_id: Whose, scope: Scope) => {
@@ -104,15 +108,17 @@ const owners = (organization_id: Whose, scope: Scope) => {
     from customers c where c.organization_id = ${organization_id} and ${ownerless} and ${wanted}`
 }
 
-/** An id that was given to somebody who is gone is not given again. */
+/** Computes the id of a new member from the buyer and the email address. Uses another id if a deleted member already has this one. */
 const idOf = (buyer: string, email: string) =>
   sql.raw(`(select case when exists (${membersAt({ at: { 'm.organization_id': 'o.id', 'm.id': 'i.id' }, of: 'true', and: 'm.deleted_at is not null' })})
     then member_id_of(o.id, ${buyer}, ${email} || ' again') else i.id end from (select member_id_of(o.id, ${buyer}, ${email}) as id offset 0) i)`)
 
 /**
- * owner: customers that get an owner. person: each seat and grant with who holds it, as a member of whoever pays: the
- * buyer's own seat is the owner's; else whoever has the holder's address among the buyer's people; else somebody who is
- * made. made: those who are made, with what the holder is called, once each.
+ * Returns the relations of the plan.
+ * `owner`: customers that get an owner.
+ * `person`: each seat and grant with its holder as a member of the buyer. The buyer's own seat goes to the owner. Other
+ * seats go to the buyer's member with the holder's email address, or else to a new member.
+ * `made`: the new members, each once, with the name of the holder.
  */
 export const relations = (organization_id: Whose, scope: Scope): RawBuilder<unknown> => sql`
   o as (select id from organizations where id = ${organization_id}),
@@ -147,14 +153,14 @@ export const relations = (organization_id: Whose, scope: Scope): RawBuilder<unkn
 
 const refusals = {
   no_email:
-    'Nobody knows an e-mail address of its holder. Revoke the seat (DELETE /v1/customer-seats/{id}), or give its customer an address, and prepare again.',
-  deleted: 'Its holder was deleted as a customer and has nothing by it. Revoke the seat (DELETE /v1/customer-seats/{id}), and prepare again.',
-  ownerless: 'This customer has no e-mail address, so that no owner can be made for it. Give it one, or add a member as its owner.',
-  owner_taken: 'A member of this customer has its address and is not its owner. Make that member the owner.',
-  name_taken: 'Another member of the same customer has the external id of this holder already: this member is made without one.',
+    'The e-mail address of the holder is unknown. Revoke the seat (DELETE /v1/customer-seats/{id}), or give its customer an address, and prepare again.',
+  deleted: 'The customer who held this seat was deleted and has no benefits from it. Revoke the seat (DELETE /v1/customer-seats/{id}), and prepare again.',
+  ownerless: 'This customer has no e-mail address, so no owner can be created. Give it one, or add a member as its owner.',
+  owner_taken: 'A member with the address of this customer is not its owner. Make that member the owner.',
+  name_taken: 'Another member of the same customer already has the external id of this holder. This member is created without one.',
 }
 
-/** What stands in the way, or is not wholly as it was. */
+/** Selects the problems of the plan: those that block the switch, and those where some data is lost. */
 export const problems = sql`
   select kind as resource, id, ${sql.lit(refusals.no_email)} as problem, true as blocks from person where member_id is null and is_live and not is_deleted
   union all select kind, id, ${sql.lit(refusals.deleted)}, true from person where member_id is null and is_live and is_deleted
@@ -162,7 +168,7 @@ export const problems = sql`
   union all select 'customer', customer_id, ${sql.lit(refusals.owner_taken)}, false from owner where email is not null and taken
   union all select 'member', member_id, ${sql.lit(refusals.name_taken)}, false from made where name_taken`
 
-/** What a customer has of its own, in words: whoever has any of it stays a customer. */
+/** Conditions under which a seat holder stays a customer. The keys are the reasons that the plan shows. */
 const belongings: Readonly<Record<string, string>> = {
   subscriptions: 'exists (select from subscriptions x where x.organization_id = c.organization_id and x.customer_id = c.id offset 0)',
   orders: 'exists (select from orders x where x.organization_id = c.organization_id and x.customer_id = c.id offset 0)',
@@ -174,7 +180,10 @@ const belongings: Readonly<Record<string, string>> = {
   people: `(c.type = 'team' or exists (${others('c.organization_id', 'c.id')}))`,
 }
 
-/** Customers as the lens will see them: who only holds what others pay for, and who has bought seats. Each is asked once, along an index: hence `offset 0`. */
+/**
+ * Selects how the member phase view will show each customer. `pure`: the customer only holds purchases of others.
+ * `team`: the customer bought seats. `offset 0` makes each check run once, along an index.
+ */
 export const marks = (organization_id: Whose, wanted: RawBuilder<unknown> = sql`true`): RawBuilder<unknown> => sql`
   select c.id, c.holds, c.holds and c.because = '{}' as pure, c.team, c.because from (
     select c.id,
@@ -201,7 +210,7 @@ interface Planned {
   readonly counts: Readonly<Record<string, number>>
 }
 
-/** The whole plan as one statement sees it: counts of everything, and the first of each. */
+/** Reads the plan in one statement: all counts, and the first rows of each kind. */
 export const readPlan = async (db: Db, organization_id: string, most: number): Promise<Planned> => {
   const first = (what: RawBuilder<unknown>, order: string) =>
     sql`(select coalesce(jsonb_agg(to_jsonb(t)), '[]') from (select * from (${what}) t order by ${sql.raw(order)} limit ${most}) t)`
@@ -237,7 +246,7 @@ export const readPlan = async (db: Db, organization_id: string, most: number): P
   return rows[0]!
 }
 
-/** One seat and one grant that somebody else than whoever pays has: what changes is best seen there. */
+/** Finds one seat and one grant whose holder is not the buyer. The switch changes the customer that such records are shown with. */
 export const findSamples = async (db: Db, organization_id: string): Promise<{ seat_id: string | null; grant_id: string | null }> => {
   const others = (table: string) =>
     sql`select id from ${sql.table(table)} where organization_id = ${organization_id} and holder_customer_id <> buyer_customer_id order by id limit 1`

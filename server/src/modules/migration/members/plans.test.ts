@@ -1,7 +1,7 @@
 import {
   exportMemberMigration,
   getMemberMigration,
-  rehearseMemberMigration,
+  dryRunMemberMigration,
   startMemberMigration,
   switchMemberMigration,
   undoMemberMigration,
@@ -10,13 +10,14 @@ import {
 import fc from 'fast-check'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { z } from 'zod'
-import { openDeployment, openLife } from '../../../../test/harness/doom.ts'
+import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { importBundle, randomBundle } from '../../../../test/harness/golden.ts'
 import { saidOf, summaryOf, type Summary } from '../../../../test/harness/legacy.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
+import { counted } from '../../../../test/harness/pace.ts'
 
-/** A thousand with BURSAR_TEST_PLANS=1000. */
-const rounds = Number(process.env.BURSAR_TEST_PLANS ?? 25)
+/** Number of random organizations. Set BURSAR_TEST_PLANS=1000 for a thousand. */
+const rounds = counted('PLANS', 25, 6)
 
 let world: World
 let deployment: Awaited<ReturnType<typeof openDeployment>>
@@ -32,7 +33,7 @@ afterAll(async () => {
 type Row = Record<string, unknown> & { id: string }
 const byId = (rows: readonly unknown[]) => new Map((rows as Row[]).map((row) => [row.id, row]))
 
-/** What is different between two moments, in the words of a plan. */
+/** Returns the changes between two summaries, in the form of a plan. */
 const changesOf = (before: Summary, after: Summary) => {
   const filled = (table: string) => {
     const was = byId(before[table]!)
@@ -73,7 +74,7 @@ const sorted = <T extends object>(found: T): T =>
 
 let serial = 0
 test(
-  `${rounds} random organizations: what is rehearsed is what happens, undoing it gives back what was, and a second time changes nothing [S3-01] [S3-02] [S3-03] [S3-08]`,
+  `${rounds} random organizations: the migration does what the dry run planned, undo restores the state, and a repeat changes nothing [S3-01] [S3-02] [S3-03] [S3-08]`,
   { timeout: 3_600_000 },
   async () => {
     const seen = { members: 0, gone: 0, problems: 0, staying: 0 }
@@ -88,7 +89,7 @@ test(
           }
         }
         const before = await summary()
-        const plan = await api.call(rehearseMemberMigration, {})
+        const plan = await api.call(dryRunMemberMigration, {})
         const file = await api.sendRaw(exportMemberMigration, {})
         for (const id of [...plan.gone, ...plan.seats.map((seat) => seat.id), ...plan.members.map((member) => member.id)]) expect(file.body).toContain(id)
         expect(await summary()).toEqual(before)
@@ -108,7 +109,7 @@ test(
           await work()
           expect(await summary()).toEqual(prepared)
         } else {
-          // Once more: nothing that was done is done again.
+          // A second preparation changes nothing.
           await api.call(startMemberMigration, { body: {} })
           await work()
           expect(await summary()).toEqual(prepared)
@@ -121,10 +122,10 @@ test(
         seen.problems += plan.counts.problems
         seen.staying += plan.counts.staying
       }),
-      // Each is a minute of work to make smaller: the numbers that failed are told, and are enough to do it again.
+      // Disables shrinking, because each attempt takes a minute. The printed numbers suffice to reproduce a failure.
       { numRuns: rounds, endOnFailure: true },
     )
-    // All of it has been there: otherwise nothing was proved.
+    // Every case must have occurred at least once, otherwise the test did not cover it.
     expect(Object.entries(seen).filter(([name, count]) => count === 0 && name !== 'problems')).toEqual([])
   },
 )

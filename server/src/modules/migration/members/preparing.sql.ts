@@ -5,7 +5,7 @@ import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { MemberRow } from '../../customers/index.ts'
 import { grantsOfSeats, marks, problems, relations, unpreparedGrant, unpreparedSeat, type Scope } from './planning.sql.ts'
 
-/** Where a part of the work begins and how much it takes. */
+/** Start and size of a batch. `after` is the id of the last processed row. */
 export interface Cursor {
   readonly organization_id: string
   readonly after: string | null
@@ -19,7 +19,7 @@ const page = async (tx: Tx, { after, limit }: Cursor, rows: RawBuilder<unknown>)
   return found.map(({ id }) => id)
 }
 
-/** Of which customers something is to be said or done after the switch. */
+/** Conditions that select the customers for three steps: events after the switch, events after its undo, and purging after sealing. */
 const conditions = {
   holders: 'deleted_at is null and pure_holder and tombstoned_at is null',
   teams: `deleted_at is null and becomes_team and type <> 'team' and not pure_holder`,
@@ -28,7 +28,7 @@ const conditions = {
 const customersOf = ({ organization_id }: Cursor, which: keyof typeof conditions) =>
   sql`select id from customers where organization_id = ${organization_id} and ${sql.raw(conditions[which])}`
 
-/** The rows that a step goes through, in the order of their ids: never by how many were passed, because the list shrinks under it. */
+/** Pages through the rows of a step by id. Does not use an offset, because processed rows disappear from the list. */
 export const pages = {
   owners: (tx: Tx, at: Cursor) => page(tx, at, sql`select id from customers where organization_id = ${at.organization_id} and deleted_at is null`),
   seats: (tx: Tx, at: Cursor) => page(tx, at, sql`select id from seats s where organization_id = ${at.organization_id} and ${unpreparedSeat('s')}`),
@@ -43,7 +43,7 @@ export const pages = {
   tombstones: (tx: Tx, at: Cursor) => page(tx, at, customersOf(at, 'tombstones')),
 } as const
 
-/** How many rows the steps of a work will go through, as far as can be told when it begins. */
+/** Counts the rows that a kind of work will process, as far as known when it starts. */
 export const countWork = async (tx: Tx, organization_id: string, work: MemberMigrationWork): Promise<number> => {
   const one = sql`organization_id = ${organization_id}`
   const counts: Record<MemberMigrationWork, RawBuilder<unknown>> = {
@@ -58,8 +58,9 @@ export const countWork = async (tx: Tx, organization_id: string, work: MemberMig
 }
 
 /**
- * Holds whatever these rows hang on, in the order in which everybody does: who pays, what was bought, the seats. Nobody
- * works out meanwhile what a seat gives, or makes a member of the same address.
+ * Locks the customers, subscriptions and orders that these rows belong to, in the lock order of all code. Until the
+ * transaction ends, no other transaction can reconcile benefits of these purchases or create a member with the same
+ * address.
  */
 const holdAround = async (tx: Tx, organization_id: string, rows: RawBuilder<unknown>): Promise<void> => {
   const hold = (table: string, column: string) =>
@@ -91,17 +92,20 @@ const holdCustomers = async (tx: Tx, organization_id: string, ids: readonly stri
   await sql`select from customers where organization_id = ${organization_id} and id = any(${ids}::uuid[]) order by id for no key update`.execute(tx.q)
 }
 
-/** Nobody who pays or is paid for waits long behind this work: it waits little, and takes less the next time. */
+/**
+ * Shortens the lock timeout, so that requests of buyers and seat holders do not wait long behind this work. A batch
+ * that exceeds the timeout is retried with one row.
+ */
 export const beBrief = async (tx: Tx): Promise<void> => {
   await sql`set local lock_timeout = '250ms'`.execute(tx.q)
 }
 
-/** The statements are long and their rows are few: compiling them takes longer than they do. */
+/** Disables the JIT, because compiling these long statements takes longer than running them on few rows. */
 const asIs = async (tx: Tx): Promise<void> => {
   await sql`set local jit = off`.execute(tx.q)
 }
 
-/** These seats, and those that the same people have of the same purchases: they are one to whoever works out what they give. */
+/** Adds all seats of the same holders in the same purchases. The benefits of such seats are reconciled together, so the seats must be prepared together. */
 const together = async (tx: Tx, organization_id: string, ids: readonly string[], condition: RawBuilder<unknown>): Promise<string[]> => {
   const { rows } = await sql<{ id: string }>`
     select distinct t.id from (select holder_customer_id, subscription_id, order_id from seats where organization_id = ${organization_id} and id = any(${ids}::uuid[]) offset 0) s
@@ -110,7 +114,7 @@ const together = async (tx: Tx, organization_id: string, ids: readonly string[],
   return [...new Set([...ids, ...rows.map(({ id }) => id)])]
 }
 
-/** Carries the plan out for some rows, all of it or nothing. Hands back the members that were made. */
+/** Applies the plan to some rows in one transaction. Returns the created members. */
 export const prepare = async (tx: Tx, organization_id: string, given: Exclude<Scope, 'all'>, started_at: Date): Promise<MemberRow[]> => {
   const scope = 'seats' in given ? { seats: await together(tx, organization_id, given.seats, unpreparedSeat('t')) } : given
   if ('owners' in scope) await holdCustomers(tx, organization_id, scope.owners)
@@ -141,7 +145,7 @@ export const prepare = async (tx: Tx, organization_id: string, given: Exclude<Sc
       select ${organization_id}, resource, id, problem, blocks from (${problems}) t on conflict do nothing
     )
     select (select jsonb_agg(to_jsonb(j)) from joined j) as members`.execute(tx.q)
-  // A link that was sent to another address than the member's opens nothing any more: it is sent anew to theirs.
+  // Revokes a seat invitation that was sent to an address other than the member's. The seller has to send it again.
   if ('seats' in scope)
     await sql`
       delete from credentials c using seats s, members m
@@ -150,7 +154,7 @@ export const prepare = async (tx: Tx, organization_id: string, given: Exclude<Sc
   return (rows[0]!.members ?? []).map((member) => ({ ...member, created_at: started_at }))
 }
 
-/** Marks customers for the lens: whoever buys something at this moment holds the customer, and is waited for. */
+/** Stores for each customer how the member phase view will show it. Locks the customers, so a concurrent purchase finishes first. */
 export const mark = async (tx: Tx, organization_id: string, ids: readonly string[]): Promise<void> => {
   await holdCustomers(tx, organization_id, ids)
   await asIs(tx)
@@ -162,11 +166,11 @@ export const mark = async (tx: Tx, organization_id: string, ids: readonly string
     from m where c.organization_id = ${organization_id} and c.id = m.id and (m.pure <> c.pure_holder or (m.team and not c.becomes_team))`.execute(tx.q)
 }
 
-/** Takes back what phase 1 has filled in, of some seats and of what their holders have through the same purchase. */
+/** Undoes the preparation of some seats, and of the grants that their holders have through the same purchase. */
 export const unprepareSeats = async (tx: Tx, organization_id: string, given: readonly string[]): Promise<void> => {
   const ids = await together(tx, organization_id, given, sql`t.prepared`)
   await holdSeats(tx, organization_id, ids)
-  // Also what came since: whoever has it by the seat goes on having it by the seat.
+  // Includes grants that were added after the preparation, so that they stay with the seat.
   const theirs = grantsOfSeats(organization_id, sql`s.id = any(${ids}::uuid[])`, sql`g.member_id = s.member_id`)
   const { rows } = await sql<{ id: string }>`${theirs}`.execute(tx.q)
   await takeBack(
@@ -179,7 +183,7 @@ export const unprepareSeats = async (tx: Tx, organization_id: string, given: rea
   )
 }
 
-/** The same of what is left: grants without a seat. */
+/** Undoes the preparation of grants that have no seat. */
 export const unprepareGrants = async (tx: Tx, organization_id: string, ids: readonly string[]): Promise<void> => {
   await holdGrants(tx, organization_id, ids)
   await takeBack(tx, organization_id, ids)
@@ -192,7 +196,7 @@ const takeBack = async (tx: Tx, organization_id: string, grants: readonly string
     update license_keys k set member_id = null, prepared = false from theirs t where k.organization_id = ${organization_id} and k.grant_id = t.id`.execute(tx.q)
 }
 
-/** Somebody else has the address or the name by now: there cannot be two, so that one stays hidden. */
+/** Condition that another customer has taken the email address or external id. Both are unique, so customer `c` stays hidden. */
 const twin =
   sql.raw(`exists (select from customers x where x.organization_id = c.organization_id and x.id <> c.id and x.deleted_at is null and not x.pure_holder
   and (lower(x.email) = lower(c.email) or x.external_id = c.external_id))`)
@@ -205,10 +209,10 @@ export const unmark = async (tx: Tx, organization_id: string, ids: readonly stri
     where organization_id = ${organization_id} and id = any(${ids}::uuid[]) and prepared <> 0`.execute(tx.q)
 }
 
-/** Tables in which somebody may have come to stand on a member since: such a member stays. */
+/** Tables that may reference a prepared member. Undo keeps a member that a row in any of these tables references. */
 const standing = ['seats', 'benefit_grants', 'license_keys', 'customer_sessions', 'customer_email_changes']
 
-/** Removes members that phase 1 made and nobody has touched or used since; hands them back. */
+/** Deletes members that phase 1 created and that were neither changed nor referenced since. Returns the removed members. */
 export const removeMembers = async (tx: Tx, organization_id: string, ids: readonly string[]): Promise<MemberRow[]> => {
   await sql`
     select from customers where organization_id = ${organization_id}
@@ -219,19 +223,19 @@ export const removeMembers = async (tx: Tx, organization_id: string, ids: readon
   const { rows } = await sql<MemberRow>`
     delete from members m where m.organization_id = ${organization_id} and m.id = any(${ids}::uuid[]) and m.prepared and m.modified_at is null and m.deleted_at is null and ${sql.raw(unused)}
     returning organization_id, id, customer_id, created_at, modified_at, email, name, external_id, role`.execute(tx.q)
-  // Those who stay are the buyer's own from here on.
+  // The members that were kept are now ordinary members of the buyer, so a later undo does not delete them.
   await sql`update members set prepared = false where organization_id = ${organization_id} and id = any(${ids}::uuid[]) and prepared`.execute(tx.q)
   return rows
 }
 
-/** Whether anybody wants to hear of what only the migration does. */
+/** Returns true if the organization has an endpoint with `migration_events` enabled. */
 export const isHeard = async (tx: Tx, organization_id: string): Promise<boolean> => {
   const { rows } =
     await sql`select from webhook_endpoints where organization_id = ${organization_id} and deleted_at is null and migration_events limit 1`.execute(tx.q)
   return rows.length > 0
 }
 
-/** Those of these customers of whom it still holds, held: whoever came back or went meanwhile is passed over. */
+/** Locks and returns those customers that still meet the condition. Customers that no longer meet it are skipped. */
 export const holdStill = async (tx: Tx, organization_id: string, ids: readonly string[], condition: keyof typeof conditions): Promise<string[]> => {
   const { rows } = await sql<{ id: string }>`
     select id from customers where organization_id = ${organization_id} and id = any(${ids}::uuid[]) and ${sql.raw(conditions[condition])} order by id for no key update`.execute(
@@ -244,10 +248,10 @@ export const entomb = async (tx: Tx, organization_id: string, ids: readonly stri
   await sql`update customers set tombstoned_at = ${at} where organization_id = ${organization_id} and id = any(${ids}::uuid[])`.execute(tx.q)
 }
 
-/** For good: nothing about the person is left in a customer that only held seats. Its id stays, for those who still have it. */
+/** Deletes customers that only held seats, and permanently erases their personal data. Their ids stay, for clients that still use them. */
 export const purge = async (tx: Tx, { personal }: Discretion, organization_id: string, given: readonly string[], at: Date): Promise<void> => {
   const held = await holdStill(tx, organization_id, given, 'tombstones')
-  // Looked at once more: whoever has come to something of their own is left alone.
+  // Checks again under the lock. A customer that has made a purchase of its own since is kept.
   const { rows } = await sql<{ id: string }>`select id from (${marks(organization_id, sql`c.id = any(${held}::uuid[])`)}) m where pure`.execute(tx.q)
   const ids = rows.map(({ id }) => id)
   const end = async (table: 'members' | 'customers', of: string) => {

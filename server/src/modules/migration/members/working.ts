@@ -1,39 +1,41 @@
 import { customerCreated, customerDeleted, customerUpdated, memberCreated, memberDeleted } from '@bursar/contract'
-import { within, type Reach } from '../../../kernel/actors.ts'
+import { within, type TenantScope } from '../../../kernel/actors.ts'
 import { later, seconds } from '../../../platform/clock.ts'
 import { checkLease, extendLease, LeaseLost, releaseLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
 import { emitEach } from '../../../platform/outbox/outbox.sql.ts'
-import { isUnavailable, type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
+import { isUnavailable } from '../../../platform/postgres/outage.ts'
+import { inWallTime } from '../../../platform/clocks.sql.ts'
+import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { loadCustomers, presentCustomer, presentMember, type CustomerRow, type MemberRow } from '../../customers/index.ts'
-import type { Means, Platform } from '../../handlers.ts'
+import type { Deps, Platform } from '../../handlers.ts'
 import { changePhase, holdPhase } from '../../organizations/index.ts'
 import { changeMigration, isPrepared, lockMigration, noteProblem, unbegun, type MigrationRow } from './migrations.sql.ts'
 import { sealed } from './migrating.ts'
 import * as rows from './preparing.sql.ts'
 
-/** What is said of a part is little at a time: other events of the seller are not to wait behind it. */
+/** Number of migration events per batch, and the pause after each batch. Without the pause, other events of the seller would be delayed. */
 const pace = { events: 200, pause: 1 * seconds }
 
-/** A part of a work: the rows it goes through, and what is done with some of them. */
+/** A step of background work: the rows that it pages through, and the action for one batch of rows. */
 interface Step {
   readonly page: (tx: Tx, at: rows.Cursor) => Promise<string[]>
   readonly run: (tx: Tx, row: Locked<MigrationRow>, ids: readonly string[], platform: Platform) => Promise<void>
-  /** What a row of it is called: one that fails is passed over and told. */
+  /** Name of the step's rows in a problem report. A row that fails is skipped and reported. */
   readonly resource: 'customer' | 'seat' | 'grant' | 'member'
-  /** Every row of it is said to the world. */
+  /** Set if the step emits an event for every row. */
   readonly told?: true
 }
 
 const subject = ({ organization_id, id, customer_id }: MemberRow) => ({ organization_id, resource_id: id, customer_id, is_migration: true })
 
 const preparing =
-  (scope: 'owners' | 'seats' | 'grants'): Step['run'] =>
+  (part: 'owners' | 'seats' | 'grants'): Step['run'] =>
   async (tx, { organization_id, started_at }, ids) => {
     await holdPhase(tx, organization_id)
-    const made = await rows.prepare(tx, organization_id, { [scope]: ids } as Parameters<typeof rows.prepare>[2], started_at!)
+    const made = await rows.prepare(tx, organization_id, { [part]: ids } as Parameters<typeof rows.prepare>[2], started_at!)
     if (made.length > 0 && (await rows.isHeard(tx, organization_id)))
       await emitEach(
-        tx,
+        inWallTime(tx),
         memberCreated,
         made.map((member) => [subject(member), presentMember(member)]),
       )
@@ -50,17 +52,17 @@ const removing: Step['run'] = async (tx, { organization_id }, ids) => {
   const gone = await rows.removeMembers(tx, organization_id, ids)
   if (gone.length > 0 && (await rows.isHeard(tx, organization_id)))
     await emitEach(
-      tx,
+      inWallTime(tx),
       memberDeleted,
       gone.map((member) => [subject(member), presentMember(member)]),
     )
 }
 
-/** Customers, as the phase that the organization is in shows them. */
+/** Locks the customers that still meet the condition. Loads them as the current phase of the organization shows them. */
 const shown = async (tx: Tx, organization_id: string, ids: readonly string[], still: Parameters<typeof rows.holdStill>[3]): Promise<CustomerRow[]> => {
-  const reach: Reach = within(organization_id, 'machine', await holdPhase(tx, organization_id))
+  const scope: TenantScope = within(organization_id, 'machine', await holdPhase(tx, organization_id))
   const held = await rows.holdStill(tx, organization_id, ids, still)
-  return (await loadCustomers(tx, reach, held)).toSorted((a, b) => (a.id < b.id ? -1 : 1))
+  return (await loadCustomers(tx, scope, held)).toSorted((a, b) => (a.id < b.id ? -1 : 1))
 }
 
 const idsOf = (customers: readonly CustomerRow[]) => customers.map(({ id }) => id)
@@ -69,7 +71,7 @@ const about = ({ organization_id, id }: CustomerRow) => ({ organization_id, reso
 const entombing: Step['run'] = async (tx, { organization_id, switched_at }, ids) => {
   const customers = await shown(tx, organization_id, ids, 'holders')
   await emitEach(
-    tx,
+    inWallTime(tx),
     customerDeleted,
     customers.map((customer) => [about(customer), presentCustomer({ ...customer, deleted_at: switched_at })]),
   )
@@ -79,7 +81,7 @@ const entombing: Step['run'] = async (tx, { organization_id, switched_at }, ids)
 const reviving: Step['run'] = async (tx, { organization_id }, ids) => {
   const customers = await shown(tx, organization_id, ids, 'tombstones')
   await emitEach(
-    tx,
+    inWallTime(tx),
     customerCreated,
     customers.map((customer) => [about(customer), presentCustomer(customer)]),
   )
@@ -89,7 +91,7 @@ const reviving: Step['run'] = async (tx, { organization_id }, ids) => {
 const retelling: Step['run'] = async (tx, { organization_id }, ids) => {
   const customers = await shown(tx, organization_id, ids, 'teams')
   await emitEach(
-    tx,
+    inWallTime(tx),
     customerUpdated,
     customers.map((customer) => [about(customer), presentCustomer(customer)]),
   )
@@ -125,38 +127,38 @@ const works: Record<NonNullable<MigrationRow['work']>, Readonly<Record<string, S
   },
 }
 
-/** When the next part is to be done. */
+/** Whether this worker runs the next batch at once. */
 type Next = 'at once' | 'later'
 
-/** So many parts are done in a row before others have a turn. */
+/** Number of batches that one worker runs in a row before it releases the lease. */
 const atOnce = 50
 
 /**
- * The work behind a step of the migration. Each part is a transaction that also says how far it came: a worker that dies
- * anywhere is followed by one that goes on after the last part that is done, and what was done is not done again.
+ * Runs the background work of a migration. Each batch is one transaction that also stores the progress. After a crash,
+ * another worker continues after the last committed batch. No batch is applied twice.
  */
-export const work = async (means: Means, lease: Lease): Promise<void> => {
+export const work = async (deps: Deps, lease: Lease): Promise<void> => {
   for (let turn = 0; turn < atOnce; turn++) {
-    const next = await means
-      .transact((tx) => proceed(tx, means.platform, lease, means.platform.config.member_migration.batch))
+    const next = await deps
+      .transact((tx) => proceed(tx, deps.platform, lease, deps.platform.config.member_migration.batch))
       .catch((error: unknown) => {
         if (error instanceof LeaseLost || (isUnavailable(error) && !tookTooLong(error))) throw error
-        return oneByOne(means, lease, error)
+        return oneByOne(deps, lease, error)
       })
     if (next !== 'at once') return
   }
-  await means.transact(async (tx) => {
+  await deps.transact(async (tx) => {
     await checkLease(tx, lease)
     await releaseLease(tx, lease, tx.clock.wall())
   })
 }
 
-/** It waited for somebody, or was too much at once: less of it may do. */
+/** Returns true for a lock or statement timeout. A smaller batch may succeed. */
 const tookTooLong = (error: unknown) => ['55P03', '57014'].includes((error as { code?: string }).code ?? '')
 
 const hold = (tx: Tx, { organization_id }: Lease) => lockMigration(tx, unbegun(organization_id, 'before'))
 
-/** Does the next part. Whatever comes after it is said in the same transaction. */
+/** Runs the next batch and stores the progress in the same transaction. */
 const proceed = async (tx: Tx, platform: Platform, lease: Lease, most: number): Promise<Next> => {
   await checkLease(tx, lease)
   const row = await hold(tx, lease)
@@ -193,23 +195,23 @@ const proceed = async (tx: Tx, platform: Platform, lease: Lease, most: number): 
   return 'later'
 }
 
-/** A part that fails as a whole is done row by row: the row that cannot be is told, and passed over. */
-const oneByOne = async (means: Means, lease: Lease, error: unknown): Promise<Next> => {
+/** Retries the first row of a failed batch alone. A row that fails again is reported and skipped. */
+const oneByOne = async (deps: Deps, lease: Lease, error: unknown): Promise<Next> => {
   try {
-    return await means.transact((tx) => proceed(tx, means.platform, lease, 1))
+    return await deps.transact((tx) => proceed(tx, deps.platform, lease, 1))
   } catch (again) {
     if (again instanceof LeaseLost || isUnavailable(again)) throw again
-    return means.transact(async (tx): Promise<Next> => {
+    return deps.transact(async (tx): Promise<Next> => {
       await checkLease(tx, lease)
       const row = await hold(tx, lease)
       const step = row.work === null || row.step === '' ? undefined : works[row.work][row.step]
       const [id] = step ? await step.page(tx, { organization_id: row.organization_id, after: row.after, limit: 1 }) : []
       if (!step || id === undefined) throw error
-      means.platform.log.error('migration_row_failed', { organization_id: row.organization_id, error: again })
+      deps.platform.log.error('migration_row_failed', { organization_id: row.organization_id, error: again })
       await noteProblem(tx, row.organization_id, {
         resource: step.resource,
         id,
-        problem: 'Something went wrong with it on our side. Prepare again; if it stays, ask the operator.',
+        problem: 'An internal error occurred for this record. Prepare again. If the error stays, contact the operator.',
         blocks: true,
       })
       await changeMigration(tx, row, { after: id, done: row.done + 1 })
@@ -218,22 +220,22 @@ const oneByOne = async (means: Means, lease: Lease, error: unknown): Promise<Nex
   }
 }
 
-/** Everything of a work is done. */
+/** Finishes background work whose steps are all done. A finished preparation moves the organization to phase 1. */
 const finish = async (tx: Tx, row: Locked<MigrationRow>): Promise<Date | null> => {
-  const reach = within(row.organization_id, 'machine', 'before')
+  const scope = within(row.organization_id, 'machine', 'before')
   const done: Partial<MigrationRow> = { work: null, step: '', after: null }
   if (row.work !== 'prepare') {
     await changeMigration(tx, row, done)
     return rest(tx, { ...row, work: null })
   }
-  // Whatever has no member keeps the organization where it is, until somebody has looked at it.
+  // If a seat or grant still has no member, the organization stays in its phase until the problem is solved.
   const prepared = await isPrepared(tx, row.organization_id)
-  if (prepared) await changePhase(tx, reach, row.organization_id, 'phase1')
+  if (prepared) await changePhase(tx, scope, row.organization_id, 'phase1')
   await changeMigration(tx, row, { ...done, ...(prepared ? { state: 'phase1' as const, prepared_at: tx.clock.wall() } : {}) })
   return null
 }
 
-/** When it is due without any work: to be sealed, and then at once. */
+/** Returns the time at which the migration will be sealed. Seals the migration at once if that time has passed. */
 const rest = async (tx: Tx, row: Locked<MigrationRow>): Promise<Date | null> => {
   if (row.state !== 'phase2' || row.seal_at === null) return null
   if (row.seal_at > tx.clock.wall()) return row.seal_at

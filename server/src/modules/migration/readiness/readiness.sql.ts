@@ -13,7 +13,7 @@ export interface Tally {
   readonly sample: string
 }
 
-/** Adds what was counted, all at once; in the order of their keys, so that two who add the same do not wait for each other. */
+/** Adds the counts to the stored findings in one statement. Orders the rows by key, so that two concurrent writers cannot deadlock. */
 export const addTallies = async (tx: Tx, tallies: readonly Tally[]): Promise<void> => {
   const column = <K extends keyof Tally>(name: K) => tallies.map((tally) => tally[name])
   await sql`
@@ -29,7 +29,7 @@ export interface Integration {
   readonly kind: Tally['kind']
   readonly id: string
   readonly name: string
-  /** Null: it has not been seen. */
+  /** Null if no finding was recorded for the integration. */
   readonly finding: Tally['finding'] | null
   readonly count: number
   readonly last_seen_at: Date
@@ -37,9 +37,9 @@ export interface Integration {
 }
 
 /**
- * What was found of every integration that can still act, since the migration began, the latest first; and its tokens of
- * which nothing was. Whoever has lost their token or left the organization does nothing any more. Identity keeps who they
- * are; only what they are called is read of it here.
+ * Lists the findings of every active integration since the migration began, latest first. Also lists organization
+ * tokens without findings. Revoked tokens and users who left the organization are excluded, because they have no access
+ * any more. The identity module owns the token, app and user tables. Only names are read from them here.
  */
 export const listIntegrations = async (db: Db, organization_id: string, now: Date): Promise<Integration[]> => {
   const alive = sql`t.revoked_at is null and (t.expires_at is null or t.expires_at > ${now})`
@@ -70,7 +70,7 @@ export interface Listener {
   readonly events: readonly string[]
 }
 
-/** The endpoints that receive something, and what. */
+/** Lists the webhook endpoints of an organization with the event kinds that they subscribe to. */
 export const listListeners = async (db: Db, organization_id: string): Promise<Listener[]> => {
   const { rows } = await sql<Listener>`
     select id, coalesce(name, url) as name, coalesce(modified_at, created_at) as since, events from webhook_endpoints

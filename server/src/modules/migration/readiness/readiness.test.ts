@@ -17,13 +17,13 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openTeams, type Teams } from '../../../../test/harness/teams.ts'
 import { openGrant } from '../../../../test/harness/visitor.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
-import { statementsOf } from '../../../../test/sizes/statements.ts'
+import { statementsOf, withoutIntervals } from '../../../../test/faults/sizes/statements.ts'
 import { days } from '../../../platform/clock.ts'
 
 let world: World
 let teams: Teams
 beforeAll(async () => {
-  world = await openWorld()
+  world = await withoutIntervals(() => openWorld())
   teams = await openTeams(world)
 })
 afterAll(async () => {
@@ -44,7 +44,7 @@ const open = async (phase: 'before' | 'phase1' | 'phase2' = 'phase1') => {
   if (phase === 'phase2') await shop.phase(phase)
   const token = await organization.token()
   const api = world.client({ token: token.secret })
-  /** What was found of everybody, or of one. */
+  /** Returns the recorded findings of all integrations, or of one integration. */
   const report = async (one?: string) => {
     await world.api.readiness.flush()
     const { ready, items } = await shop.api.call(getMemberReadiness, { query: {} })
@@ -57,7 +57,7 @@ const open = async (phase: 'before' | 'phase1' | 'phase2' = 'phase1') => {
   return { ...team, seat, holder_id: seat.customer_id!, token, api, report, found }
 }
 
-test('what an integration still does is noted by its own traffic, and only what the switch will end', async () => {
+test('records only those requests of an integration that the switch will break', async () => {
   const { api, token, found, report, holder_id, customer_id, pool, organization, ...team } = await open()
   expect(await report(token.id)).toMatchObject({ items: [{ kind: 'organization_token', name: 'test', ready: true, because: [], last_seen_at: null }] })
 
@@ -97,7 +97,7 @@ test('what an integration still does is noted by its own traffic, and only what 
   expect((await report(token.id)).items[0]).toMatchObject({ ready: true, because: { length: 4 } })
 })
 
-test('people, their tokens and apps are told apart; an endpoint is judged by what it receives', async () => {
+test('records findings per user, personal token and app, and judges a webhook endpoint by its subscribed events', async () => {
   const { api, shop, found, report, token, holder_id, organization } = await open()
   const other = await world.organization()
   const person = await world.person()
@@ -148,7 +148,7 @@ test('people, their tokens and apps are told apart; an endpoint is judged by wha
   expect((await shop.api.call(getMemberReadiness, { query: {} })).items.some(({ id }) => id === token.id)).toBe(false)
 })
 
-test('only phase 1 is watched, and looking ahead is not held against anybody', async () => {
+test('records readiness findings in phase 1 only, and none for requests with the look-ahead header', async () => {
   for (const phase of ['before', 'phase2'] as const) {
     const { api, found, holder_id } = await open(phase)
     await api.send(getCustomer, { params: { id: holder_id } })
@@ -161,7 +161,7 @@ test('only phase 1 is watched, and looking ahead is not held against anybody', a
   expect(await found()).toEqual({})
 })
 
-test('no request sends a statement more for being noted; what was noted is written by one', async () => {
+test('recording a finding adds no SQL statement to a request, and all findings are written in one statement', async () => {
   const { api, shop, holder_id } = await open('before')
   const ask = () => statementsOf(() => api.call(getCustomer, { params: { id: holder_id } }))
   await ask()

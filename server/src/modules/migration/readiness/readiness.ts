@@ -1,5 +1,5 @@
 import type { MemberReadiness } from '@bursar/contract'
-import type { OrganizationActor, Reach, UserActor } from '../../../kernel/actors.ts'
+import type { OrganizationActor, TenantScope, UserActor } from '../../../kernel/actors.ts'
 import { days, type Clock } from '../../../platform/clock.ts'
 import type { Db, Transact } from '../../../platform/postgres/postgres.ts'
 import type { Readiness } from '../../handlers.ts'
@@ -8,24 +8,23 @@ import { addTallies, listIntegrations, listListeners, type Integration, type Lis
 
 type Reason = MemberReadiness['because'][number]
 
-/** So long something counts that was not seen again. */
+/** Time for which a finding counts, from its last occurrence on. */
 const counts = 7 * days
-/** So many are remembered between two times of writing them down: a flood of them tells nothing more. */
+/** Maximum number of findings kept in memory between two writes. Further new findings are dropped. */
 const most = 10_000
 
-/** What each finding means, and what to do instead. */
+/** Text for the seller about each finding: its meaning, and the action to take. */
 const says: Record<Reason['finding'], string> = {
   fetched_holder:
-    'It asked for a customer that only holds seats. After the switch that id answers 404: go by the member of the seat, and map old ids by the id map.',
-  filtered_by_holder: 'It filtered a list by a seat holder as a customer. After the switch that finds nothing: filter by member_id.',
-  assigned_by_customer:
-    'It named whoever is to have a seat as a customer. After the switch seat holders are members: give email, member_id or external_member_id.',
-  session_without_member: 'It opened a session of a customer who buys seats without saying for whom. After the switch that is refused: give member_id.',
+    'It fetched a customer that only holds seats. After the switch that id answers 404. Use the member of the seat, and translate old ids with the id map.',
+  filtered_by_holder: 'It filtered a list by a seat holder as a customer. After the switch that finds nothing. Filter by member_id.',
+  assigned_by_customer: 'It named a seat holder as a customer. After the switch seat holders are members. Give email, member_id or external_member_id.',
+  session_without_member: 'It opened a session of a customer who buys seats without naming a member. After the switch that is rejected. Give member_id.',
   listens_without_members:
-    'It receives what happens to seats, benefits or customers, but not to members: subscribe it to member.created, member.updated and member.deleted.',
+    'It receives events of seats, benefits or customers, but not of members. Subscribe it to member.created, member.updated and member.deleted.',
 }
 
-/** Counts in memory; a crash loses at most what was counted since the last time. No request waits for it. */
+/** Counts findings in memory, so that no request waits for a write. A crash loses at most the counts since the last write. */
 export const openReadiness = (transact: Transact, clock: Clock): Readiness => {
   let tallies = new Map<string, Tally>()
   return {
@@ -45,17 +44,25 @@ export const openReadiness = (transact: Transact, clock: Clock): Readiness => {
   }
 }
 
-/** Whoever acts, as somebody who has to be changed: a token, an app, or a person in a browser, whose sessions come and go. */
+/**
+ * Maps an actor to the integration that the seller has to change: a token, an app or a user. A browser session counts
+ * for its user, because sessions are short-lived.
+ */
 const integrationOf = (actor: OrganizationActor | UserActor): Pick<Tally, 'kind' | 'id'> => {
   if (actor.kind === 'organization') return { kind: 'organization_token', id: actor.credential_id }
   if (actor.via === 'oauth') return { kind: 'oauth_client', id: actor.client_id! }
   return actor.via === 'session' ? { kind: 'session', id: actor.user_id } : { kind: 'personal_token', id: actor.credential_id }
 }
 
-/** Who is ready for the switch, and who is not, and why. */
-export const readReadiness = async (db: Db, reach: Reach, wanted: string | undefined, now: Date): Promise<{ ready: boolean; items: MemberReadiness[] }> => {
-  const organization_id = chooseOne(reach, wanted === undefined ? [] : [wanted])
-  permit(reach, organization_id, 'organization:manage')
+/** Reports for each integration whether it is ready for the switch, and the findings if it is not. */
+export const readReadiness = async (
+  db: Db,
+  scope: TenantScope,
+  wanted: string | undefined,
+  now: Date,
+): Promise<{ ready: boolean; items: MemberReadiness[] }> => {
+  const organization_id = chooseOne(scope, wanted === undefined ? [] : [wanted])
+  permit(scope, organization_id, 'organization:manage')
   const found = Map.groupBy(await listIntegrations(db, organization_id, now), ({ kind, id }) => `${kind} ${id}`)
   const items = [...[...found.values()].map((rows) => judge(rows, now)), ...(await listListeners(db, organization_id)).map(judgeListener)]
   return { ready: items.every(({ ready }) => ready), items }

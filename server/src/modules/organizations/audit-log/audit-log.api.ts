@@ -16,9 +16,9 @@ const present = ({ at, actor_kind, actor_id, credential_id, client_id, changes, 
 }
 
 export const operations = [
-  read(listAuditLog, async (db, { reach, query }) => {
-    const organization_id = chooseOne(reach, query.organization_id)
-    permit(reach, organization_id, 'organization:manage')
+  read(listAuditLog, async (db, { scope, query }) => {
+    const organization_id = chooseOne(scope, query.organization_id)
+    permit(scope, organization_id, 'organization:manage')
     const head = await findHead(db, organization_id)
     const entries = await listEntries(db, organization_id, { ...query, limit: Math.min(query.limit, 100) })
     return { items: entries.map(present), head_sequence: head?.sequence ?? 0, head_hash: head?.hash ?? null }

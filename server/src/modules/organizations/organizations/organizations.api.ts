@@ -7,40 +7,42 @@ import {
   ResourceNotFound,
   updateOrganization,
 } from '@bursar/contract'
-import { phaseOf, type Reach } from '../../../kernel/actors.ts'
-import { readSwitches } from '../../../platform/postgres/migrations.ts'
+import { phaseOf, type TenantScope } from '../../../kernel/actors.ts'
+import { readSwitches } from '../../../platform/migrations/migrations.ts'
 import { read, write } from '../../handlers.ts'
-import { create, present, update } from './organizations.ts'
+import * as organizations from './organizations.ts'
 import { findOrganization, insertMembership, listOrganizations as list, type OrganizationRow } from './organizations.sql.ts'
 
-/** In the phase that the whole request sees. */
-const show = (reach: Reach, row: OrganizationRow) => present({ ...row, member_phase: phaseOf(reach, row.id) })
+/** Presents the organization in the member phase of the request, which a look-ahead header may change. */
+const show = (scope: TenantScope, row: OrganizationRow) => organizations.presentOrganization({ ...row, member_phase: phaseOf(scope, row.id) })
 
 export const operations = [
-  read(listOrganizations, async (db, { reach, query }) => {
-    const { items, total, next_cursor } = await list(db, reach, query)
+  read(listOrganizations, async (db, { scope, query }) => {
+    const { items, total, next_cursor } = await list(db, scope, query)
     return paginate(
       query,
-      items.map((row) => show(reach, row)),
+      items.map((row) => show(scope, row)),
       total,
       next_cursor,
     )
   }),
 
-  write(createOrganization, async (tx, { actor, reach, body, platform }) => {
-    if (actor.kind !== 'user' || actor.restricted || reach.confined)
-      throw new CannotCreateOrganizationError('This credential is confined to one organization, so it cannot create another.')
+  write(createOrganization, async (tx, { actor, scope, body, platform }) => {
+    if (actor.kind !== 'user' || actor.restricted || scope.confined)
+      throw new CannotCreateOrganizationError('This credential is restricted to one organization, so it cannot create another.')
     if (!actor.is_operator && !(await readSwitches(tx)).organization_creation_open) throw new CannotCreateOrganizationError()
-    const organization = await create(tx, body, platform.config.environment)
-    await insertMembership(tx, organization.id, actor.user_id, 'owner', tx.clock.business())
-    return present(organization)
+    const organization = await organizations.createOrganization(tx, body, platform.config.environment)
+    await insertMembership(tx, organization.id, actor.user_id, 'owner', tx.clock.wall())
+    return organizations.presentOrganization(organization)
   }),
 
-  read(getOrganization, async (db, { reach, params }) => {
-    const organization = await findOrganization(db, reach, params.id)
+  read(getOrganization, async (db, { scope, params }) => {
+    const organization = await findOrganization(db, scope, params.id)
     if (!organization) throw new ResourceNotFound()
-    return show(reach, organization)
+    return show(scope, organization)
   }),
 
-  write(updateOrganization, async (tx, { reach, params, body }) => present(await update(tx, reach, params.id, body))),
+  write(updateOrganization, async (tx, { scope, params, body }) =>
+    organizations.presentOrganization(await organizations.updateOrganization(tx, scope, params.id, body)),
+  ),
 ]

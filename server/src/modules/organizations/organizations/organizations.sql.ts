@@ -1,8 +1,9 @@
 import type { Organization, OrganizationRole, OrganizationStatus, PageRequest } from '@bursar/contract'
 import { sql, type Selectable } from 'kysely'
-import { organizationIds, type MemberPhase, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type MemberPhase, type TenantScope } from '../../../kernel/actors.ts'
+import { lockRow } from '../../../platform/postgres/locks.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { json, withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { json, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -17,7 +18,7 @@ type Stored = Omit<
   'proration_behavior' | 'allow_customer_updates' | 'embed_hosts_enforced' | 'account_id' | 'payout_account_id' | 'capabilities' | 'feature_settings'
 >
 
-/** Columns carry the wire's names; what the wire derives is not stored. */
+/** Columns have the names of the API fields. Derived fields are not stored. */
 export interface OrganizationTable extends Stored {
   feature_settings: Omit<NonNullable<Organization['feature_settings']>, 'member_model_enabled'>
   member_phase: MemberPhase
@@ -29,25 +30,34 @@ export interface OrganizationTable extends Stored {
 }
 export type OrganizationRow = Selectable<OrganizationTable>
 
-/** What a caller can see: within reach, alive, and with its doors open. */
-const visible = (db: Db, reach: Reach) => db.q.selectFrom('organizations').where('id', '=', withinReach(reach)).where('deleted_at', 'is', null)
+/** Selects the organizations that a caller can see: in scope and not deleted. The scope already excludes organizations without API access. */
+const visible = (db: Db, scope: TenantScope) => db.q.selectFrom('organizations').where('id', '=', inScope(scope)).where('deleted_at', 'is', null)
 
-export const findOrganization = (db: Db, reach: Reach, id: string): Promise<OrganizationRow | undefined> =>
-  visible(db, reach).selectAll().where('id', '=', id).executeTakeFirst()
+export const findOrganization = (db: Db, scope: TenantScope, id: string): Promise<OrganizationRow | undefined> =>
+  visible(db, scope).selectAll().where('id', '=', id).executeTakeFirst()
 
-/** Holds the organization's row until the transaction ends: its settings cannot change under the rule. */
-export const lockOrganization = async (tx: Tx, reach: Reach, id: string): Promise<Locked<OrganizationRow> | undefined> =>
-  (await visible(tx, reach).selectAll().where('id', '=', id).forNoKeyUpdate().executeTakeFirst()) as Locked<OrganizationRow> | undefined
+/** Locks the organization until the transaction ends, so that its settings cannot change during a check. */
+export const lockOrganization = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<OrganizationRow> | undefined> =>
+  await lockRow(visible(tx, scope).selectAll().where('id', '=', id))
 
-/** A living organization by its id or its slug, outside all reach: for the operator's commands, and for sellers as the public meets them. */
-export const findLiving = (db: Db, by: { readonly id: string } | { readonly slug: string }): Promise<OrganizationRow | undefined> => {
+/** Finds an organization by id or slug, regardless of the caller's scope. Used by operator commands and for public pages of sellers. */
+export const findLivingOrganization = (db: Db, by: { readonly id: string } | { readonly slug: string }): Promise<OrganizationRow | undefined> => {
   const living = db.q.selectFrom('organizations').selectAll().where('deleted_at', 'is', null)
   return ('id' in by ? living.where('id', '=', by.id) : living.where('slug', '=', by.slug)).executeTakeFirst()
 }
 
+/** Returns the organizations in scope that sell seats. */
+export const findSeatSellers = async (db: Db, scope: TenantScope): Promise<string[]> =>
+  (
+    await visible(db, scope)
+      .select('id')
+      .where(sql<boolean>`(feature_settings ->> 'seat_based_pricing_enabled')::boolean`)
+      .execute()
+  ).map(({ id }) => id)
+
 /**
- * The phase of an organization, held as it is until the transaction ends: whoever writes seats or grants goes by it, and
- * whoever changes it waits for them.
+ * Returns the member phase and locks it in share mode until the transaction ends. Transactions that write seats or
+ * grants depend on the phase and call this first. A change of the phase waits until they end.
  */
 export const holdPhase = async (tx: Tx, organization_id: string): Promise<MemberPhase> => {
   await sql`select pg_advisory_xact_lock_shared(hashtextextended('member phase ' || ${organization_id}, 0))`.execute(tx.q)
@@ -64,20 +74,20 @@ const list = {
     created_at: { expression: 'created_at', type: 'timestamptz' },
     slug: { expression: 'slug', type: 'text' },
     name: { expression: 'name', type: 'text' },
-    // There are no review thresholds here: every organization stands at the same one, and the tie-break decides.
+    // Bursar has no review thresholds, so all organizations have the same value. The tie-break column decides the order.
     next_review_threshold: { expression: '0::bigint', type: 'bigint' },
-    // More days in a status means an earlier change.
+    // Sorts by the negative time of the last status change: the earlier the change, the more days in the status.
     days_in_status: { expression: '-(extract(epoch from status_changed_at) * 1000)::bigint', type: 'bigint' },
   },
 } satisfies ListSpec<string>
 
-export const listOrganizations = async (db: Db, reach: Reach, query: PageRequest & { slug?: string | undefined; sorting: readonly string[] }) => {
-  return listRows(db, list, organizationIds(reach), query, query.slug === undefined ? [] : [sql`slug = ${query.slug}`], (found) =>
-    visible(db, reach).selectAll().where('id', 'in', found).execute(),
+export const listOrganizations = async (db: Db, scope: TenantScope, query: PageRequest & { slug?: string | undefined; sorting: readonly string[] }) => {
+  return listRows(db, list, organizationIds(scope), query, query.slug === undefined ? [] : [sql`slug = ${query.slug}`], (found) =>
+    visible(db, scope).selectAll().where('id', '=', oneOf(found)).execute(),
   )
 }
 
-/** JSON columns are written as text: the driver would turn an array into a PostgreSQL array. */
+/** Serializes JSON columns as text, because the driver would turn an array into a PostgreSQL array. */
 const written = <T extends Partial<OrganizationTable>>(row: T) =>
   Object.fromEntries(
     Object.entries(row).map(([column, value]) => [column, typeof value === 'object' && value !== null && !(value instanceof Date) ? json(value) : value]),
@@ -89,7 +99,7 @@ export const insertOrganization = (tx: Tx, row: OrganizationTable): Promise<Orga
 export const changeOrganization = (tx: Tx, row: Locked<OrganizationRow>, changes: Partial<OrganizationTable>): Promise<OrganizationRow> =>
   tx.q.updateTable('organizations').set(written(changes)).where('id', '=', row.id).returningAll().executeTakeFirstOrThrow()
 
-/** False when the person belongs already. */
+/** Adds a user to an organization with a role. Returns false if the user already belongs to it. */
 export const insertMembership = async (tx: Tx, organization_id: string, user_id: string, role: OrganizationRole, now: Date): Promise<boolean> => {
   const done = await tx.q
     .insertInto('organization_members')

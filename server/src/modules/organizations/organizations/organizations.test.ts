@@ -21,7 +21,7 @@ afterAll(() => world.close())
 
 const body = (slug: string) => ({ name: 'Acme', slug })
 
-test('the operator creates an organization, owns it, and finds it', async () => {
+test('an operator creates an organization, becomes its owner and finds it', async () => {
   const operator = await world.person({ is_operator: true })
   const api = world.client({ token: (await operator.token()).secret })
   const made = await api.call(createOrganization, {
@@ -34,7 +34,7 @@ test('the operator creates an organization, owns it, and finds it', async () => 
   expect((await api.call(listOrganizations, { query: { slug: 'no-such' } })).pagination).toEqual({ total_count: 0, max_page: 0, next_cursor: null })
 })
 
-test('in the sandbox an organization can begin without members, to rehearse how it gets them [S3-01]', async () => {
+test('a sandbox organization can start without the member model, to test the migration [S3-01]', async () => {
   const operator = await world.person({ is_operator: true })
   const api = world.client({ token: (await operator.token()).secret })
   const made = await api.call(createOrganization, { body: { ...body('as-it-was'), member_model: 'legacy' } })
@@ -47,7 +47,7 @@ test('in the sandbox an organization can begin without members, to rehearse how 
   expect(unknown).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'member_model'], input: 'none' }] } })
 })
 
-test('in production every new organization has members [S3-01]', async () => {
+test('every new production organization has the member model [S3-01]', async () => {
   const production = await openWorld({ environment: 'production' })
   try {
     const operator = await production.person({ is_operator: true })
@@ -62,7 +62,7 @@ test('in production every new organization has members [S3-01]', async () => {
   }
 })
 
-test('creation is closed until the operator opens it', async () => {
+test('only operators create organizations until the deployment allows it for all users', async () => {
   const person = await world.person()
   const api = world.client({ token: (await person.token()).secret })
   const closed = await api.send(createOrganization, { body: body('closed-door') })
@@ -85,7 +85,7 @@ test('an organization token cannot create organizations', async () => {
   expect(answer).toMatchObject({ status: 401, body: { error: 'Unauthorized' } })
 })
 
-test('a slug names one organization, however many ask for it at once', async () => {
+test('concurrent requests cannot create two organizations with the same slug', async () => {
   const operator = await world.person({ is_operator: true })
   const api = world.client({ token: (await operator.token()).secret })
   const answers = await Promise.all(Array.from({ length: 20 }, () => api.send(createOrganization, { body: body('wanted') })))
@@ -94,7 +94,7 @@ test('a slug names one organization, however many ask for it at once', async () 
     expect(refused).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'slug'], type: 'value_error', input: 'wanted' }] } })
 })
 
-test('every problem of a request is reported together, with place, reason and what came [S2-14, S7-01]', async () => {
+test('reports all validation errors of a request together, with location, reason and input [S2-14, S7-01]', async () => {
   const operator = await world.person({ is_operator: true })
   const answer = await world.client({ token: (await operator.token()).secret }).sendRaw(createOrganization, {
     body: {
@@ -127,7 +127,7 @@ test('every problem of a request is reported together, with place, reason and wh
   expect(found['body.legal_entity.type']).toMatchObject({ type: 'union_tag_invalid' })
 })
 
-test('a change leaves what is absent, clears what is null where it can be empty, and is told to listeners', async () => {
+test('an update of an organization keeps absent fields, clears nullable fields set to null, and emits an event', async () => {
   const organization = await world.organization()
   const api = world.client({ token: (await organization.token()).secret })
   const params = { id: organization.id }
@@ -148,7 +148,7 @@ test('a change leaves what is absent, clears what is null where it can be empty,
   })
   expect(second.modified_at).not.toBeNull()
 
-  const events = await eventually('both events are numbered', async () => {
+  const events = await eventually('both events have a sequence number', async () => {
     const { rows } = await world.database.owner((owner) =>
       owner.query<{ sequence: string; payload: { type: string; data: unknown } }>(
         'select sequence, payload from events where organization_id = $1 and sequence is not null order by sequence',
@@ -168,7 +168,7 @@ test.each([
   [{ feature_settings: { member_model_enabled: true } }, 422, 'RequestValidationError'],
   [{ sso_enforced: true }, 409, 'SSOEnforcementRequiresConnection'],
   [{ dispute_settings: { auto_accept_below_amount: 100 } }, 403, 'DisputeAutoAcceptNotEnabled'],
-])('refuses %j', async (change, status, error) => {
+])('refuses the organization update %j', async (change, status, error) => {
   const organization = await world.organization()
   const answer = await world.client({ token: (await organization.token()).secret }).send(updateOrganization, { params: { id: organization.id }, body: change })
   expect(answer).toMatchObject({ status, body: { error } })
@@ -177,7 +177,7 @@ test.each([
   expect(rows).toHaveLength(0)
 })
 
-test('only roles that manage the organization change it', async () => {
+test('only roles that manage the organization can update it', async () => {
   const organization = await world.organization()
   for (const role of ['admin', 'finance', 'member'] as const satisfies OrganizationRole[]) {
     const person = await world.person()
@@ -191,7 +191,7 @@ test('only roles that manage the organization change it', async () => {
   }
 })
 
-test('a stranger gets the same 404 as for what does not exist [S2-15]', async () => {
+test('a user without membership gets the same 404 for an existing organization as for a missing one [S2-15]', async () => {
   const [mine, theirs] = await Promise.all([world.organization(), world.organization()])
   const api = world.client({ token: (await mine.token()).secret })
   for (const operation of [getOrganization, updateOrganization]) {
@@ -202,7 +202,7 @@ test('a stranger gets the same 404 as for what does not exist [S2-15]', async ()
   }
 })
 
-test('lists sort, clamp and count', async () => {
+test('the list of organizations sorts, limits the page size, counts, and rejects invalid parameters', async () => {
   const person = await world.person()
   for (const slug of ['zz-list', 'aa-list', 'mm-list']) await world.organization({ slug, owner: person.id })
   const api = world.client({ token: (await person.token()).secret })
@@ -221,7 +221,7 @@ test('lists sort, clamp and count', async () => {
   })
 })
 
-test('a blocked organization closes its doors: its tokens stop and its people no longer see it', async () => {
+test('a blocked organization disables its tokens and is hidden from its members', async () => {
   const person = await world.person()
   const organization = await world.organization({ owner: person.id })
   const machine = await organization.token()

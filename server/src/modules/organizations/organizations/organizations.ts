@@ -11,13 +11,21 @@ import {
   type OrganizationUpdate,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import { organizationIds, within, type MemberPhase, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, within, type MemberPhase, type TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import type { Environment } from '../../../kernel/secrets.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
-import { isTwin, type Db, type Tx } from '../../../platform/postgres/postgres.ts'
+import { inWallTime } from '../../../platform/clocks.sql.ts'
+import { isUniqueViolation, type Db, type Tx } from '../../../platform/postgres/postgres.ts'
 import { permit } from '../permissions.ts'
-import { changeOrganization, findLiving, insertOrganization, lockOrganization, type OrganizationRow, type OrganizationTable } from './organizations.sql.ts'
+import {
+  changeOrganization,
+  findLivingOrganization,
+  insertOrganization,
+  lockOrganization,
+  type OrganizationRow,
+  type OrganizationTable,
+} from './organizations.sql.ts'
 
 type Capabilities = Organization['capabilities']
 const all: Capabilities = { checkout_payments: true, subscription_renewals: true, payouts: true, refunds: true, api_access: true, dashboard_access: true }
@@ -31,7 +39,7 @@ const none: Capabilities = {
 }
 const looking = { api_access: true, dashboard_access: true }
 
-/** What an organization can do in each status. */
+/** Capabilities of an organization in each status. */
 export const capabilities: Record<OrganizationStatus, Capabilities> = {
   created: { ...none, ...looking },
   review: all,
@@ -43,8 +51,8 @@ export const capabilities: Record<OrganizationStatus, Capabilities> = {
   blocked: none,
 }
 
-/** The organization as the wire shows it. */
-export const present = (row: OrganizationRow): Organization => ({
+/** Presents the organization in the API's format. */
+export const presentOrganization = (row: OrganizationRow): Organization => ({
   ...row,
   proration_behavior: row.subscription_settings.proration_behavior,
   allow_customer_updates: row.subscription_settings.allow_customer_updates,
@@ -55,15 +63,15 @@ export const present = (row: OrganizationRow): Organization => ({
   capabilities: capabilities[row.status],
 })
 
-/** The organization as its customers see it. */
+/** Presents the organization to its customers. */
 export const presentSeller = (row: OrganizationRow): z.output<typeof CustomerOrganization> => {
-  const organization = present(row)
+  const organization = presentOrganization(row)
   return { ...organization, organization_features: organization.feature_settings! }
 }
 
-/** A seller as the public meets it: alive, and with its doors open. */
+/** Finds the organization of a seller for a public request. Returns undefined if it does not exist, is deleted or has no API access. */
 export const findSeller = async (db: Db, by: { readonly id: string } | { readonly slug: string }): Promise<OrganizationRow | undefined> => {
-  const organization = await findLiving(db, by)
+  const organization = await findLivingOrganization(db, by)
   return organization && capabilities[organization.status].api_access ? organization : undefined
 }
 
@@ -84,6 +92,7 @@ const defaults = {
     prevent_trial_abuse: false,
     allow_customer_updates: true,
   },
+  order_settings: { invoice_number_at: 'creation' },
   notification_settings: { new_order: true, new_subscription: true },
   customer_email_settings: {
     order_confirmation: true,
@@ -129,24 +138,24 @@ const defaults = {
 
 type Create = z.output<typeof OrganizationCreate>
 
-/** Everybody begins with members. What was there before them can be had in the sandbox, to see how it becomes of them. */
-export const create = async (tx: Tx, body: Create, environment: Environment): Promise<OrganizationRow> => {
+/** Creates an organization with the member model. In the sandbox, the request can ask for an organization without the member model, to test the migration. */
+export const createOrganization = async (tx: Tx, body: Create, environment: Environment): Promise<OrganizationRow> => {
   if (body.member_model === 'legacy' && environment !== 'sandbox')
     throw new InvalidRequest({
       loc: ['body', 'member_model'],
-      msg: 'Only a sandbox has new organizations without members: leave member_model out, or say members.',
+      msg: 'The legacy member model exists in the sandbox only. Leave member_model out, or give members.',
       type: 'value_error',
       input: body.member_model,
     })
   return make(tx, body, environment, body.member_model === 'legacy' ? 'before' : 'phase2')
 }
 
-/** One that comes from before there were members. */
-export const createLegacy = (tx: Tx, body: Create, environment: Environment): Promise<OrganizationRow> => make(tx, body, environment, 'before')
+/** Creates an organization without the member model. */
+export const createLegacyOrganization = (tx: Tx, body: Create, environment: Environment): Promise<OrganizationRow> => make(tx, body, environment, 'before')
 
-/** A slug names one organization for ever, however many callers ask for it at once: the database's unique key decides. */
+/** Inserts an organization. The slug is never reused. A unique index enforces this for concurrent requests. */
 const make = async (tx: Tx, body: Create, environment: Environment, member_phase: MemberPhase): Promise<OrganizationRow> => {
-  const now = tx.clock.business()
+  const now = tx.clock.wall()
   const { feature_settings, member_model: _, ...given } = filled(body)
   const row: OrganizationTable = {
     ...structuredClone(defaults as unknown as OrganizationTable),
@@ -159,20 +168,20 @@ const make = async (tx: Tx, body: Create, environment: Environment, member_phase
     created_at: now,
     modified_at: null,
     deleted_at: null,
-    // In the sandbox nobody reviews: everything works at once.
+    // The sandbox has no review, so a new organization is active at once.
     status: environment === 'sandbox' ? 'active' : 'created',
     status_changed_at: now,
     details_submitted_at: body.details ? now : null,
     onboarding_resubmission_requested_at: null,
     member_phase,
   }
-  // Nobody's money is at stake there, either.
+  // Off-session charges are safe in the sandbox, because no real money is involved.
   if (environment === 'sandbox') row.feature_settings.off_session_charges_enabled = true
   if (feature_settings) row.feature_settings = switchFeatures(row.feature_settings, feature_settings)
   try {
     return await insertOrganization(tx, row)
   } catch (error) {
-    if (!isTwin(error, 'organizations_slug_key')) throw error
+    if (!isUniqueViolation(error, 'organizations_slug_key')) throw error
     throw new InvalidRequest({
       loc: ['body', 'slug'],
       msg: 'An organization with this slug already exists. Choose another one.',
@@ -182,13 +191,13 @@ const make = async (tx: Tx, body: Create, environment: Environment, member_phase
   }
 }
 
-/** Changes what is given, leaves what is absent, and says so to everyone who listens. */
-export const update = async (tx: Tx, reach: Reach, id: string, body: z.output<typeof OrganizationUpdate>): Promise<OrganizationRow> => {
-  const organization = await lockOrganization(tx, reach, id)
+/** Updates the given fields of an organization and emits `organization.updated`. Requires the permission to manage the organization. */
+export const updateOrganization = async (tx: Tx, scope: TenantScope, id: string, body: z.output<typeof OrganizationUpdate>): Promise<OrganizationRow> => {
+  const organization = await lockOrganization(tx, scope, id)
   if (!organization) throw new ResourceNotFound()
-  permit(reach, id, 'organization:manage')
+  permit(scope, id, 'organization:manage')
   const { feature_settings, dispute_settings, ...given } = filled(body)
-  const changes: Partial<OrganizationTable> = { ...given, modified_at: tx.clock.business() }
+  const changes: Partial<OrganizationTable> = { ...given, modified_at: tx.clock.wall() }
   if (feature_settings) changes.feature_settings = switchFeatures(organization.feature_settings, feature_settings)
   if (dispute_settings?.auto_accept_below_amount !== undefined) {
     if (dispute_settings.auto_accept_below_amount !== null && !organization.feature_settings.dispute_auto_accept_enabled)
@@ -196,46 +205,49 @@ export const update = async (tx: Tx, reach: Reach, id: string, body: z.output<ty
     changes.dispute_settings = { auto_accept_below_amount: dispute_settings.auto_accept_below_amount }
   }
   if (body.sso_enforced) throw new SSOEnforcementRequiresConnection()
-  if (body.details) changes.details_submitted_at = organization.details_submitted_at ?? tx.clock.business()
+  if (body.details) changes.details_submitted_at = organization.details_submitted_at ?? tx.clock.wall()
   const changed = await changeOrganization(tx, organization, changes)
-  await emit(tx, organizationUpdated, { organization_id: id, resource_id: id }, present(changed))
+  await emit(inWallTime(tx), organizationUpdated, { organization_id: id, resource_id: id }, presentOrganization(changed))
   return changed
 }
 
-/** Shows the organization's customers as another phase of the member migration does, from this commit on. */
-export const changePhase = async (tx: Tx, reach: Reach, id: string, member_phase: MemberPhase): Promise<void> => {
-  const organization = await lockOrganization(tx, reach, id)
+/** Changes the member phase. From this commit on, the new phase decides how the organization's customers are shown. */
+export const changePhase = async (tx: Tx, scope: TenantScope, id: string, member_phase: MemberPhase): Promise<void> => {
+  const organization = await lockOrganization(tx, scope, id)
   if (!organization) throw new ResourceNotFound()
-  const changed = await changeOrganization(tx, organization, { member_phase, modified_at: tx.clock.business() })
+  const changed = await changeOrganization(tx, organization, { member_phase, modified_at: tx.clock.wall() })
   if ((organization.member_phase === 'phase2') !== (member_phase === 'phase2'))
-    await emit(tx, organizationUpdated, { organization_id: id, resource_id: id }, present(changed))
+    await emit(inWallTime(tx), organizationUpdated, { organization_id: id, resource_id: id }, presentOrganization(changed))
 }
 
-/** The picture at this address is gone: where it was the organization's, it has none. */
-export const dropAvatar = async (tx: Tx, reach: Reach, id: string, avatar_url: string): Promise<void> => {
-  const organization = await lockOrganization(tx, reach, id)
+/** Clears the organization's avatar if it has this URL. Called when the file at the URL is deleted. */
+export const dropAvatar = async (tx: Tx, scope: TenantScope, id: string, avatar_url: string): Promise<void> => {
+  const organization = await lockOrganization(tx, scope, id)
   if (organization?.avatar_url !== avatar_url) return
-  const changed = await changeOrganization(tx, organization, { avatar_url: null, modified_at: tx.clock.business() })
-  await emit(tx, organizationUpdated, { organization_id: id, resource_id: id }, present(changed))
+  const changed = await changeOrganization(tx, organization, { avatar_url: null, modified_at: tx.clock.wall() })
+  await emit(inWallTime(tx), organizationUpdated, { organization_id: id, resource_id: id }, presentOrganization(changed))
 }
 
-/** Finds the organization a new record belongs to: the token's own, the one that is named, or the only one in reach by choice. */
-export const chooseOrganization = (reach: Reach, given: string | undefined): string => {
-  const ids = [...reach.organizations.keys()]
-  const machine = ids.find((id) => reach.organizations.get(id) === 'machine')
+/**
+ * Returns the organization of a new record. This is the token's organization, or the one named in the body. A request
+ * with an organization header may omit the name in the body.
+ */
+export const chooseOrganization = (scope: TenantScope, given: string | undefined): string => {
+  const ids = [...scope.organizations.keys()]
+  const machine = ids.find((id) => scope.organizations.get(id) === 'machine')
   const problem = (type: string, msg: string) =>
     new InvalidRequest({ loc: ['body', 'organization_id'], msg, type, ...(given === undefined ? {} : { input: given }) })
   if (machine !== undefined) {
-    if (given !== undefined) throw problem('organization_token', 'Leave organization_id out: an organization token already says which organization it is.')
+    if (given !== undefined) throw problem('organization_token', 'Leave organization_id out: an organization token belongs to one organization.')
     return machine
   }
-  if (given === undefined && reach.confined && ids[0] !== undefined) return ids[0]
-  if (given === undefined) throw problem('missing', 'Say which organization this belongs to.')
-  if (!reach.organizations.has(given)) throw problem('value_error', 'You do not belong to an organization with this id.')
+  if (given === undefined && scope.confined && ids[0] !== undefined) return ids[0]
+  if (given === undefined) throw problem('missing', 'Give the id of the organization.')
+  if (!scope.organizations.has(given)) throw problem('value_error', 'You do not belong to an organization with this id.')
   return given
 }
 
-/** Null means "leave it" for every field that cannot be empty; only what is given remains. */
+/** Returns the fields to change. Drops absent fields. Also drops null for fields that cannot be empty, which stay unchanged. */
 const filled = <T extends Record<string, unknown>>(body: T) => {
   const clearable = new Set(['avatar_url', 'email', 'website', 'country', 'details', 'legal_entity'])
   return Object.fromEntries(Object.entries(body).filter(([key, value]) => value !== undefined && (value !== null || clearable.has(key)))) as {
@@ -243,35 +255,35 @@ const filled = <T extends Record<string, unknown>>(body: T) => {
   }
 }
 
-/** Whether an organization may charge customers who are not there: whoever runs the deployment says so, nobody else. */
+/** Sets whether an organization may charge customers off-session. Only the operator of the deployment decides this. */
 export const allowOffSession = async (tx: Tx, { id, member_phase }: OrganizationRow, allowed: boolean): Promise<void> => {
   const organization = (await lockOrganization(tx, within(id, 'machine', member_phase), id))!
   const feature_settings = { ...organization.feature_settings, off_session_charges_enabled: allowed }
-  const changed = await changeOrganization(tx, organization, { feature_settings, modified_at: tx.clock.business() })
-  await emit(tx, organizationUpdated, { organization_id: id, resource_id: id }, present(changed))
+  const changed = await changeOrganization(tx, organization, { feature_settings, modified_at: tx.clock.wall() })
+  await emit(inWallTime(tx), organizationUpdated, { organization_id: id, resource_id: id }, presentOrganization(changed))
 }
 
 type Features = OrganizationTable['feature_settings']
 
-/** Seats can be switched on but not off: products and subscriptions may already stand on them. */
+/** Applies feature settings. Seat-based pricing cannot be switched off, because products and subscriptions may already use it. */
 const switchFeatures = (current: Features, wanted: NonNullable<z.output<typeof OrganizationUpdate>['feature_settings']>): Features => {
   const problem = (name: string, msg: string) =>
     new InvalidRequest({ loc: ['body', 'feature_settings', name], msg, type: 'value_error', input: wanted[name as keyof typeof wanted] })
   if (wanted.seat_based_pricing_enabled === false && current.seat_based_pricing_enabled)
-    throw problem('seat_based_pricing_enabled', 'Seat-based pricing cannot be switched off once it is on.')
-  if (wanted.member_model_enabled !== undefined) throw problem('member_model_enabled', 'The member model changes only by migration: see /v1/member-migration/.')
+    throw problem('seat_based_pricing_enabled', 'Seat-based pricing cannot be disabled once it is enabled.')
+  if (wanted.member_model_enabled !== undefined) throw problem('member_model_enabled', 'The member model changes only by migration. See /v1/member-migration/.')
   const { member_model_enabled: _, ...rest } = wanted
   const given = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined))
   return { ...current, ...given }
 }
 
-/** What is of one organization is asked for with its name, where the caller belongs to several. */
-export const chooseOne = (reach: Reach, wanted: readonly string[]): string => {
-  const ids = organizationIds(reach, wanted)
+/** Returns the single organization of a request. A caller with several organizations must name one in `organization_id`. */
+export const chooseOne = (scope: TenantScope, wanted: readonly string[]): string => {
+  const ids = organizationIds(scope, wanted)
   if (ids.length === 1) return ids[0]!
   throw new InvalidRequest({
     loc: ['query', 'organization_id'],
-    msg: ids.length === 0 ? 'You do not belong to an organization with this id.' : 'This is of one organization at a time: say which.',
+    msg: ids.length === 0 ? 'You do not belong to an organization with this id.' : 'This operation is for one organization at a time. Give organization_id.',
     type: ids.length === 0 ? 'value_error' : 'missing',
     ...(wanted.length === 0 ? {} : { input: wanted }),
   })

@@ -2,15 +2,15 @@ import { createHmac, createSecretKey, type KeyObject } from 'node:crypto'
 import type { Secret } from '../../../kernel/secrets.ts'
 
 /**
- * The keys that a secret stands for: the one that Standard Webhooks reads out of it, and the letters of the secret itself,
- * which is how older clients of this contract verify.
+ * Returns the two signing keys of a secret. The first is the base64-decoded key of Standard Webhooks. The second
+ * consists of the raw characters of the secret, which older clients of this contract use.
  */
 export const signingKeys = (secret: Secret): readonly KeyObject[] => {
   const text = secret.reveal()
   return [createSecretKey(Buffer.from(text.replace(/^whsec_/, ''), 'base64')), createSecretKey(Buffer.from(text))]
 }
 
-/** Signs as Standard Webhooks says, once with each key: the receiver takes any one that fits. */
+/** Signs the delivery according to the Standard Webhooks specification, once with each key. A receiver accepts any matching signature. */
 export const sign = (keys: readonly KeyObject[], id: string, timestamp: number, body: string): string => {
   const content = `${id}.${timestamp}.${body}`
   return keys.map((key) => `v1,${createHmac('sha256', key).update(content).digest('base64')}`).join(' ')
@@ -22,7 +22,7 @@ interface Card {
   data: Record<string, unknown>
 }
 
-/** The body for each format: the payload as it stands, or a short card for a chat. */
+/** Renders the body for each format: the payload unchanged, or a short message for a chat. */
 export const render = (format: 'raw' | 'slack' | 'discord', payload: string): string => {
   if (format === 'raw') return payload
   const { type, timestamp, data } = JSON.parse(payload) as Card
@@ -33,5 +33,5 @@ export const render = (format: 'raw' | 'slack' | 'discord', payload: string): st
     : JSON.stringify({ content: text, allowed_mentions: { parse: [] } })
 }
 
-/** Names are other people's words: they must not become links, mentions or commands. */
+/** Removes markup from values that customers control, so that a chat does not render them as links, mentions or commands. */
 const plain = (text: string): string => text.slice(0, 200).replace(/[<>&@`*_~|\n\r]/g, ' ')

@@ -11,26 +11,29 @@ import {
 import { job, read, write } from '../../handlers.ts'
 import { confine } from '../../organizations/index.ts'
 import { listEndpoints } from './endpoints.sql.ts'
-import { create, find, mailPaused, present, remove, reveal, rotate, update, type Shown } from './endpoints.ts'
+import * as endpoints from './endpoints.ts'
+import type { Shown } from './endpoints.ts'
 
-const whole = ({ endpoint, secret }: Shown) => present(endpoint, secret)
+const whole = ({ endpoint, secret }: Shown) => endpoints.presentWebhookEndpoint(endpoint, secret)
 
 export const operations = [
-  read(listWebhookEndpoints, async (db, { reach, query }) => {
-    const { items, total, next_cursor } = await listEndpoints(db, confine(reach, 'organization:manage'), query)
+  read(listWebhookEndpoints, async (db, { scope, query }) => {
+    const { items, total, next_cursor } = await listEndpoints(db, confine(scope, 'organization:manage'), query)
     return paginate(
       query,
-      items.map((row) => present(row)),
+      items.map((row) => endpoints.presentWebhookEndpoint(row)),
       total,
       next_cursor,
     )
   }),
-  write(createWebhookEndpoint, async (tx, { reach, body, platform }) => whole(await create(tx, reach, platform, body))),
-  read(getWebhookEndpoint, async (db, { reach, params }) => present(await find(db, reach, params.id))),
-  write(updateWebhookEndpoint, async (tx, { reach, params, body, platform }) => present(await update(tx, reach, platform, params.id, body))),
-  write(deleteWebhookEndpoint, (tx, { reach, params }) => remove(tx, reach, params.id)),
-  write(resetWebhookSecret, async (tx, { reach, params, query, platform }) => whole(await rotate(tx, reach, platform, params.id, query.overlap))),
-  write(revealWebhookSecret, async (tx, { reach, params, platform }) => whole(await reveal(tx, reach, platform, params.id))),
+  write(createWebhookEndpoint, async (tx, { scope, body, platform }) => whole(await endpoints.createWebhookEndpoint(tx, scope, platform, body))),
+  read(getWebhookEndpoint, async (db, { scope, params }) => endpoints.presentWebhookEndpoint(await endpoints.requireWebhookEndpoint(db, scope, params.id))),
+  write(updateWebhookEndpoint, async (tx, { scope, params, body, platform }) =>
+    endpoints.presentWebhookEndpoint(await endpoints.updateWebhookEndpoint(tx, scope, platform, params.id, body)),
+  ),
+  write(deleteWebhookEndpoint, (tx, { scope, params }) => endpoints.deleteWebhookEndpoint(tx, scope, params.id)),
+  write(resetWebhookSecret, async (tx, { scope, params, query, platform }) => whole(await endpoints.rotate(tx, scope, platform, params.id, query.overlap))),
+  write(revealWebhookSecret, async (tx, { scope, params, platform }) => whole(await endpoints.reveal(tx, scope, platform, params.id))),
 ]
 
-export const jobs = [job('mail.webhook_paused', mailPaused)]
+export const jobs = [job('mail.webhook_paused', endpoints.mailPaused)]

@@ -1,8 +1,9 @@
 import type { PageRequest, WebhookEndpoint } from '@bursar/contract'
 import { sql, type Selectable } from 'kysely'
-import { organizationIds, type Reach } from '../../../kernel/actors.ts'
+import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
+import { lockRow } from '../../../platform/postgres/locks.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { withinReach } from '../../../platform/postgres/parts.sql.ts'
+import { inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
@@ -19,8 +20,8 @@ interface EndpointTable extends Omit<WebhookEndpoint, 'secret'> {
 }
 export type EndpointRow = Selectable<EndpointTable>
 
-const living = (db: Db, reach: Reach) =>
-  db.q.selectFrom('webhook_endpoints').selectAll().where('organization_id', '=', withinReach(reach)).where('deleted_at', 'is', null)
+const living = (db: Db, scope: TenantScope) =>
+  db.q.selectFrom('webhook_endpoints').selectAll().where('organization_id', '=', inScope(scope)).where('deleted_at', 'is', null)
 
 const list = {
   table: 'webhook_endpoints',
@@ -30,29 +31,25 @@ const list = {
   sortable: { created_at: { expression: 'created_at', type: 'timestamptz' } },
 } as const satisfies ListSpec<string>
 
-export const listEndpoints = async (db: Db, reach: Reach, query: PageRequest & { organization_id: readonly string[] }) => {
-  const ids = organizationIds(reach, query.organization_id)
-  return listRows(db, list, ids, { ...query, sorting: ['-created_at'] }, [], (found) => living(db, reach).where('id', 'in', found).execute())
+export const listEndpoints = async (db: Db, scope: TenantScope, query: PageRequest & { organization_id: readonly string[] }) => {
+  const ids = organizationIds(scope, query.organization_id)
+  return listRows(db, list, ids, { ...query, sorting: ['-created_at'] }, [], (found) => living(db, scope).where('id', '=', oneOf(found)).execute())
 }
 
-export const findEndpoint = (db: Db, reach: Reach, id: string): Promise<EndpointRow | undefined> => living(db, reach).where('id', '=', id).executeTakeFirst()
+export const findEndpoint = (db: Db, scope: TenantScope, id: string): Promise<EndpointRow | undefined> =>
+  living(db, scope).where('id', '=', id).executeTakeFirst()
 
-/** Holds the endpoint: it is changed, paused or resumed by one at a time. */
-export const lockEndpoint = async (tx: Tx, reach: Reach, id: string): Promise<Locked<EndpointRow> | undefined> =>
-  (await living(tx, reach).where('id', '=', id).forNoKeyUpdate().executeTakeFirst()) as Locked<EndpointRow> | undefined
+/** Locks the endpoint, so that only one transaction at a time changes, pauses or resumes it. */
+export const lockEndpoint = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<EndpointRow> | undefined> =>
+  await lockRow(living(tx, scope).where('id', '=', id))
 
-/** The same for work in the background, which knows whose it is. */
+/** Locks the endpoint for a background job. The job passes the organization id, because it has no caller scope. */
 export const lockEndpointOf = async (tx: Tx, organization_id: string, id: string): Promise<Locked<EndpointRow> | undefined> =>
-  (await tx.q
-    .selectFrom('webhook_endpoints')
-    .selectAll()
-    .where('organization_id', '=', organization_id)
-    .where('id', '=', id)
-    .where('deleted_at', 'is', null)
-    .forNoKeyUpdate()
-    .executeTakeFirst()) as Locked<EndpointRow> | undefined
+  await lockRow(
+    tx.q.selectFrom('webhook_endpoints').selectAll().where('organization_id', '=', organization_id).where('id', '=', id).where('deleted_at', 'is', null),
+  )
 
-/** How many an organization has: the row of the organization is held, so that two at once cannot both be the last. */
+/** Counts the endpoints of an organization. Locks the organization, so that two concurrent create requests cannot exceed the limit. */
 export const countEndpoints = async (tx: Tx, organization_id: string): Promise<number> => {
   await sql`select from organizations where id = ${organization_id} for no key update`.execute(tx.q)
   const { count } = await tx.q
@@ -76,7 +73,7 @@ export const changeEndpoint = (tx: Tx, endpoint: { organization_id: string; id: 
     .returningAll()
     .executeTakeFirstOrThrow()
 
-/** Whom to tell that an endpoint was paused, and about which one. */
+/** Returns the data of the mail about a paused endpoint, for one user. */
 export const findPaused = (db: Db, organization_id: string, endpoint_id: string, user_id: string) =>
   db.q
     .selectFrom('webhook_endpoints as w')
@@ -97,7 +94,10 @@ export interface Verdict {
 const listed = (verdicts: readonly Verdict[]) =>
   sql`unnest(${verdicts.map((one) => one.organization_id)}::uuid[], ${verdicts.map((one) => one.endpoint_id)}::uuid[], ${verdicts.map((one) => one.url)}::text[]) as v (organization_id, id, url)`
 
-/** Endpoints that accepted something are not failing; those that accepted nothing are, since now at the latest. Hands back who has been for too long. */
+/**
+ * Clears `failing_since` of endpoints that accepted a delivery, and sets it for endpoints that accepted none. Returns
+ * the endpoints that have been failing for too long.
+ */
 export const markHealth = async (
   tx: Tx,
   good: readonly Verdict[],

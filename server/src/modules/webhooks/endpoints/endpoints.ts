@@ -1,4 +1,5 @@
 import {
+  accountLimits,
   defaultVersion,
   InvalidRequest,
   ResourceNotFound,
@@ -8,36 +9,36 @@ import {
 } from '@bursar/contract'
 import type { z } from 'zod'
 import { readTarget, TargetRefused } from '../../../gateways/egress/targets.ts'
-import type { Reach } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { newWebhookSecret, webhookHint, type Secret } from '../../../kernel/secrets.ts'
 import { later, seconds } from '../../../platform/clock.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { wake } from '../../../platform/outbox/outbox.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means, Platform } from '../../handlers.ts'
+import type { Deps, Platform } from '../../handlers.ts'
 import { managersOf } from '../../identity/index.ts'
 import { chooseOrganization, permit } from '../../organizations/index.ts'
-import { parkAll, resumeAll, skipAll, skipKinds } from '../deliveries/deliveries.sql.ts'
+import { parkAll, resumeAll, skipAll, skipKinds } from '../records/deliveries.sql.ts'
 import { changeEndpoint, countEndpoints, findEndpoint, findPaused, insertEndpoint, lockEndpoint, type EndpointRow } from './endpoints.sql.ts'
 
-const most = 50
+const most = accountLimits.webhook_endpoints_per_organization
 
-/** The endpoint as the wire shows it. Its secret is whole only where it was asked for. */
-export const present = (row: EndpointRow, secret?: Secret): WebhookEndpoint => ({ ...row, secret: secret?.reveal() ?? row.secret_hint })
+/** Presents the endpoint. Shows the full secret only if the caller passes it, otherwise a hint. */
+export const presentWebhookEndpoint = (row: EndpointRow, secret?: Secret): WebhookEndpoint => ({ ...row, secret: secret?.reveal() ?? row.secret_hint })
 
 export interface Shown {
   readonly endpoint: EndpointRow
   readonly secret: Secret
 }
 
-/** An endpoint that exists leads to a public address, has a secret of its own, and keeps to the version it was made in. */
-export const create = async (tx: Tx, reach: Reach, platform: Platform, body: z.output<typeof WebhookEndpointCreate>): Promise<Shown> => {
-  const organization_id = chooseOrganization(reach, body.organization_id ?? undefined)
-  permit(reach, organization_id, 'organization:manage')
+/** Creates an endpoint with a public URL and its own secret, pinned to the current API version. */
+export const createWebhookEndpoint = async (tx: Tx, scope: TenantScope, platform: Platform, body: z.output<typeof WebhookEndpointCreate>): Promise<Shown> => {
+  const organization_id = chooseOrganization(scope, body.organization_id ?? undefined)
+  permit(scope, organization_id, 'organization:manage')
   checkTarget(platform, body.url, 'url')
   if ((await countEndpoints(tx, organization_id)) >= most)
-    throw new InvalidRequest({ loc: ['body'], msg: `An organization has ${most} endpoints at most. Delete one that is not used.`, type: 'value_error' })
+    throw new InvalidRequest({ loc: ['body'], msg: `An organization has at most ${most} endpoints. Delete an unused one.`, type: 'value_error' })
   const id = newId(tx.clock.wall())
   const secret = newWebhookSecret()
   const endpoint = await insertEndpoint(tx, {
@@ -64,23 +65,32 @@ export const create = async (tx: Tx, reach: Reach, platform: Platform, body: z.o
   return { endpoint, secret }
 }
 
-export const find = async (db: Db, reach: Reach, id: string): Promise<EndpointRow> => {
-  const endpoint = await findEndpoint(db, reach, id)
+export const requireWebhookEndpoint = async (db: Db, scope: TenantScope, id: string): Promise<EndpointRow> => {
+  const endpoint = await findEndpoint(db, scope, id)
   if (!endpoint) throw new ResourceNotFound()
-  permit(reach, endpoint.organization_id, 'organization:manage')
+  permit(scope, endpoint.organization_id, 'organization:manage')
   return endpoint
 }
 
-const hold = async (tx: Tx, reach: Reach, id: string): Promise<Locked<EndpointRow>> => {
-  const endpoint = await lockEndpoint(tx, reach, id)
+const hold = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<EndpointRow>> => {
+  const endpoint = await lockEndpoint(tx, scope, id)
   if (!endpoint) throw new ResourceNotFound()
-  permit(reach, endpoint.organization_id, 'organization:manage')
+  permit(scope, endpoint.organization_id, 'organization:manage')
   return endpoint
 }
 
-/** What is no longer wanted is not sent, also where it was waiting; what was missed while it was off is sent when it is on again, in order. */
-export const update = async (tx: Tx, reach: Reach, platform: Platform, id: string, body: z.output<typeof WebhookEndpointUpdate>): Promise<EndpointRow> => {
-  const endpoint = await hold(tx, reach, id)
+/**
+ * Updates an endpoint. Waiting deliveries of kinds that the update removes are skipped. Events that occurred while the
+ * endpoint was disabled are sent in order when it is enabled again.
+ */
+export const updateWebhookEndpoint = async (
+  tx: Tx,
+  scope: TenantScope,
+  platform: Platform,
+  id: string,
+  body: z.output<typeof WebhookEndpointUpdate>,
+): Promise<EndpointRow> => {
+  const endpoint = await hold(tx, scope, id)
   if (body.url) checkTarget(platform, body.url, 'url')
   const resumed = body.enabled === true && !endpoint.enabled
   const paused = body.enabled === false && endpoint.enabled
@@ -103,16 +113,16 @@ export const update = async (tx: Tx, reach: Reach, platform: Platform, id: strin
   return changed
 }
 
-/** It receives nothing further, also of what was waiting. */
-export const remove = async (tx: Tx, reach: Reach, id: string): Promise<void> => {
-  const endpoint = await hold(tx, reach, id)
+/** Deletes the endpoint. Waiting deliveries are not sent. */
+export const deleteWebhookEndpoint = async (tx: Tx, scope: TenantScope, id: string): Promise<void> => {
+  const endpoint = await hold(tx, scope, id)
   await skipAll(tx, endpoint, tx.clock.wall())
   await changeEndpoint(tx, endpoint, { deleted_at: tx.clock.wall() })
 }
 
-/** A new secret; the one before signs as well for a while, so that a receiver can change over without a gap. */
-export const rotate = async (tx: Tx, reach: Reach, platform: Platform, id: string, overlap: number): Promise<Shown> => {
-  const endpoint = await hold(tx, reach, id)
+/** Replaces the secret. During the overlap, deliveries are also signed with the previous secret, so that a receiver can switch without rejecting any. */
+export const rotate = async (tx: Tx, scope: TenantScope, platform: Platform, id: string, overlap: number): Promise<Shown> => {
+  const endpoint = await hold(tx, scope, id)
   const secret = newWebhookSecret()
   const wall = tx.clock.wall()
   const changed = await changeEndpoint(tx, endpoint, {
@@ -125,13 +135,13 @@ export const rotate = async (tx: Tx, reach: Reach, platform: Platform, id: strin
   return { endpoint: changed, secret }
 }
 
-/** The secret, for whoever may manage the organization and asks for it. */
-export const reveal = async (tx: Tx, reach: Reach, platform: Platform, id: string): Promise<Shown> => {
-  const endpoint = await hold(tx, reach, id)
+/** Returns the full secret of an endpoint. Requires the permission to manage the organization. */
+export const reveal = async (tx: Tx, scope: TenantScope, platform: Platform, id: string): Promise<Shown> => {
+  const endpoint = await hold(tx, scope, id)
   return { endpoint, secret: platform.sealer.open(endpoint.secret_sealed, endpoint.id) }
 }
 
-/** Switches an endpoint off that cannot be reached, keeps what it misses, and tells everyone who can switch it on. */
+/** Disables an endpoint that keeps failing or answered 410. Parks its deliveries, and mails every user who can enable it again. */
 export const pause = async (tx: Tx, endpoint: Locked<EndpointRow>, reason: 'failing' | 'gone'): Promise<void> => {
   if (!endpoint.enabled) return
   await changeEndpoint(tx, endpoint, { enabled: false, paused_reason: reason, modified_at: tx.clock.wall() })
@@ -140,21 +150,21 @@ export const pause = async (tx: Tx, endpoint: Locked<EndpointRow>, reason: 'fail
     await enqueue(tx, 'mail.webhook_paused', { organization_id: endpoint.organization_id, endpoint_id: endpoint.id, user_id })
 }
 
-/** Tells one of them, unless it is on again by then. */
+/** Mails one user that an endpoint was disabled, unless it has been enabled again. */
 export const mailPaused = async (
-  { db, gateways }: Means,
+  { db, gateways }: Deps,
   { organization_id, endpoint_id, user_id }: { organization_id: string; endpoint_id: string; user_id: string },
 ): Promise<void> => {
   const paused = await findPaused(db, organization_id, endpoint_id, user_id)
   if (!paused) return
   const why =
     paused.paused_reason === 'gone'
-      ? 'It answered 410, which means: send nothing more.'
-      : `It has accepted nothing since ${paused.failing_since?.toISOString() ?? 'three days ago'}.`
+      ? 'It answered 410, which means that it wants no more events.'
+      : `It has accepted no event since ${paused.failing_since?.toISOString() ?? 'three days ago'}.`
   await gateways.mail.send({
     to: paused.email,
-    subject: `A webhook endpoint of ${paused.organization_name} was switched off`,
-    text: `Events are no longer sent to\n\n  ${paused.url}\n\n${why}\n\nThey are kept. Switch the endpoint on again when it works, and it receives what it missed, in order.`,
+    subject: `A webhook endpoint of ${paused.organization_name} was disabled`,
+    text: `Events are no longer sent to\n\n  ${paused.url}\n\n${why}\n\nNew events are kept. Enable the endpoint again when it works: it then receives the missed events in order.`,
   })
 }
 

@@ -1,6 +1,7 @@
 import {
   InvalidRequest,
   ResourceNotFound,
+  TooManyRequests,
   type LoggedEvent,
   type Parsed,
   type replayWebhookEndpoint,
@@ -8,16 +9,18 @@ import {
   type WebhookReplay,
 } from '@bursar/contract'
 import type { z } from 'zod'
-import { within, type Reach } from '../../../kernel/actors.ts'
+import { within, type TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { days, later, seconds, stopwatch } from '../../../platform/clock.ts'
 import { underLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
 import { wake } from '../../../platform/outbox/outbox.sql.ts'
+import { waitersPerOrganization, type Waiter } from '../../../platform/outbox/waiters.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
-import type { Means } from '../../handlers.ts'
+import type { Deps } from '../../handlers.ts'
 import { chooseOne, permit } from '../../organizations/index.ts'
-import { fillLanes, redeliver as send } from '../deliveries/deliveries.sql.ts'
-import { find as findEndpoint } from '../endpoints/endpoints.ts'
+import { fillLanes, redeliver as send } from '../records/deliveries.sql.ts'
+import { dropSealed } from '../records/sealed.sql.ts'
+import { requireWebhookEndpoint as findEndpoint } from '../endpoints/endpoints.ts'
 import { lockEndpointOf } from '../endpoints/endpoints.sql.ts'
 import {
   advanceReplay,
@@ -35,11 +38,12 @@ import {
 } from './events.sql.ts'
 
 const keptFor = 90 * days
-/** How many events a replay hands over at a time, and how long it then lets them go out. */
+/** Maximum time that sealed secrets are kept for a disabled endpoint. */
+const sealedFor = 30 * days
+/** Number of events that a replay queues per batch, and the pause after each batch. */
 const pace = { events: 500, every: 1 * seconds }
-const lookEvery = 200
 
-/** One attempt as the wire shows it, with the event it was about. */
+/** Presents one attempt with its event. */
 export const presentAttempt = (row: AttemptRow): z.output<typeof WebhookDelivery> => ({
   id: row.id,
   created_at: row.created_at,
@@ -62,39 +66,60 @@ export const presentAttempt = (row: AttemptRow): z.output<typeof WebhookDelivery
   },
 })
 
-/** The log in the order of its numbers; with time to wait, not before there is something to read. */
+/**
+ * Reads the event log in the order of the event numbers. With `wait`, waits until a matching event exists or `wait`
+ * seconds have passed. Rejects the request if it must wait and four requests of the organization already wait.
+ */
 export const readLog = async (
   db: Db,
-  reach: Reach,
+  scope: TenantScope,
   query: EventQuery & { organization_id: readonly string[]; wait: number },
+  joinWaiters: (organization_id: string) => Waiter | undefined,
 ): Promise<{ items: LoggedEvent[]; last_sequence: number; head_sequence: number }> => {
-  const organization_id = chooseOne(reach, query.organization_id)
-  permit(reach, organization_id, 'organization:manage')
+  const organization_id = chooseOne(scope, query.organization_id)
+  permit(scope, organization_id, 'organization:manage')
   const elapsed = stopwatch()
   let { after } = query
-  for (;;) {
-    // The number first: what is counted by then is seen by the look that follows.
-    const last = await lastSequence(db, organization_id)
-    const items = await listEvents(db, organization_id, { ...query, after })
-    // What was looked through once need not be again.
-    after = Math.max(after, last)
-    if (items.length > 0 || elapsed() >= query.wait * seconds) {
-      const whole = items.length < Math.min(query.limit, 100)
-      return { items, head_sequence: last, last_sequence: whole ? Math.max(last, query.after, items.at(-1)?.sequence ?? 0) : items.at(-1)!.sequence }
+  let waiter: Waiter | undefined
+  let mayWait = true
+  try {
+    for (;;) {
+      // Read the last event number before the events. The query then sees every event up to that number.
+      const last = await lastSequence(db, organization_id)
+      const items = await listEvents(db, organization_id, { ...query, after })
+      // The next iteration skips events up to this number, because they were already searched.
+      after = Math.max(after, last)
+      if (items.length > 0 || !mayWait || elapsed() >= query.wait * seconds) {
+        const whole = items.length < Math.min(query.limit, 100)
+        return { items, head_sequence: last, last_sequence: whole ? Math.max(last, query.after, items.at(-1)?.sequence ?? 0) : items.at(-1)!.sequence }
+      }
+      if (waiter) mayWait = await waiter.wait(query.wait * seconds - elapsed())
+      else {
+        // Looks again after it has joined, because an event may have been numbered in between.
+        waiter = joinWaiters(organization_id)
+        if (!waiter) throw tooManyWaiters()
+      }
     }
-    await new Promise((resolve) => setTimeout(resolve, lookEvery))
+  } finally {
+    waiter?.leave()
   }
 }
 
-/** An event goes out again to every endpoint that it was meant for: the same body and id. */
-export const redeliver = async (tx: Tx, reach: Reach, id: string): Promise<number> => {
-  const event = await findEvent(tx, reach, id)
+const tooManyWaiters = () =>
+  new TooManyRequests(
+    `${waitersPerOrganization} requests already wait for events of this organization. At most ${waitersPerOrganization} may wait at the same time. End one of them, or send wait=0.`,
+    { 'retry-after': '5' },
+  )
+
+/** Sends an event again, under the same id, to every endpoint that has a delivery of it. A delivery that has ended contains placeholders instead of secrets. */
+export const redeliver = async (tx: Tx, scope: TenantScope, id: string): Promise<number> => {
+  const event = await findEvent(tx, scope, id)
   if (!event) throw new ResourceNotFound()
-  permit(reach, event.organization_id, 'organization:manage')
+  permit(scope, event.organization_id, 'organization:manage')
   if (event.archived)
     throw new InvalidRequest({
       loc: ['path', 'id'],
-      msg: 'The body of this event was dropped after 90 days: it cannot be sent again.',
+      msg: 'The body of this event was deleted after 90 days, so it cannot be sent again.',
       type: 'value_error',
       input: id,
     })
@@ -104,26 +129,26 @@ export const redeliver = async (tx: Tx, reach: Reach, id: string): Promise<numbe
 
 type ReplayWish = Parsed<typeof replayWebhookEndpoint, 'body'>
 
-/** Counts what would be sent again, and unless that was all, sees to it. */
-export const replay = async (tx: Tx, reach: Reach, id: string, wish: ReplayWish): Promise<WebhookReplay> => {
-  const endpoint = await findEndpoint(tx, reach, id)
+/** Counts the events that a replay to an endpoint would send. Starts the replay unless the request is a dry run. */
+export const replay = async (tx: Tx, scope: TenantScope, id: string, wish: ReplayWish): Promise<WebhookReplay> => {
+  const endpoint = await findEndpoint(tx, scope, id)
   const { organization_id } = endpoint
   if ([wish.event_id, wish.from_sequence, wish.since].filter((one) => one !== null && one !== undefined).length !== 1)
-    throw new InvalidRequest({ loc: ['body'], msg: 'Say what to send again: event_id, from_sequence or since, one of them.', type: 'value_error' })
+    throw new InvalidRequest({ loc: ['body'], msg: 'Give exactly one of event_id, from_sequence or since.', type: 'value_error' })
   if (!endpoint.enabled && !wish.dry_run)
     throw new InvalidRequest({
       loc: ['path', 'id'],
-      msg: 'This endpoint is off. Switch it on: it then receives what it missed by itself.',
+      msg: 'This endpoint is disabled. Enable it: it then receives the missed events automatically.',
       type: 'value_error',
     })
   const [from, to] = await rangeOf(tx, organization_id, wish)
-  const scope = { organization_id, endpoint_id: id, from, to, since: wish.since ?? null, include_delivered: wish.include_delivered }
-  const total = await countReplayable(tx, scope)
+  const range = { organization_id, endpoint_id: id, from, to, since: wish.since ?? null, include_delivered: wish.include_delivered }
+  const total = await countReplayable(tx, range)
   const now = tx.clock.wall()
   const counted = { created_at: now, modified_at: null, endpoint_id: id, total, queued: 0 }
   if (wish.dry_run) return { ...counted, id: null, status: 'counted' }
   const made = { ...counted, id: newId(now), organization_id }
-  await insertReplay(tx, { ...made, next_sequence: from, last_sequence: to, since: scope.since, include_delivered: wish.include_delivered, due_at: now })
+  await insertReplay(tx, { ...made, next_sequence: from, last_sequence: to, since: range.since, include_delivered: wish.include_delivered, due_at: now })
   return { ...made, status: 'running' }
 }
 
@@ -134,32 +159,33 @@ const rangeOf = async (tx: Tx, organization_id: string, wish: ReplayWish): Promi
   throw new InvalidRequest({ loc: ['body', 'event_id'], msg: 'There is no such event.', type: 'value_error', input: wish.event_id })
 }
 
-/** How far a replay has come. */
-export const watchReplay = async (db: Db, reach: Reach, id: string, replay_id: string): Promise<WebhookReplay> => {
-  const endpoint = await findEndpoint(db, reach, id)
+/** Returns the progress of a replay. */
+export const watchReplay = async (db: Db, scope: TenantScope, id: string, replay_id: string): Promise<WebhookReplay> => {
+  const endpoint = await findEndpoint(db, scope, id)
   const found = await findReplay(db, endpoint.organization_id, replay_id)
   if (!found || found.endpoint_id !== id) throw new ResourceNotFound()
   return { ...found, status: found.due_at === null ? 'done' : 'running' }
 }
 
-/** One step of a replay: the next events are handed over, in order; then it pauses, so that what happens now is not drowned by what happened before. */
-export const stepReplay = ({ transact }: Means, lease: Lease): Promise<void> =>
+/** Queues the next events of a replay in order, and then pauses, so that the replay does not delay current events. */
+export const stepReplay = ({ transact }: Deps, lease: Lease): Promise<void> =>
   underLease(transact, lease, async (tx) => {
     const { organization_id, id } = lease
     const found = (await findReplay(tx, organization_id, id))!
     const endpoint = await lockEndpointOf(tx, organization_id, found.endpoint_id)
     if (!endpoint?.enabled) return null
     const now = tx.clock.wall()
-    const scope = { ...found, from: found.next_sequence, to: found.last_sequence }
-    const { queued, last } = await fillLanes(tx, endpoint, now, () => queueReplay(tx, scope, pace.events, now))
+    const range = { ...found, from: found.next_sequence, to: found.last_sequence }
+    const { queued, last } = await fillLanes(tx, endpoint, now, () => queueReplay(tx, range, pace.events, now))
     const next = last === null ? found.last_sequence + 1 : last + 1
     await advanceReplay(tx, organization_id, id, next, queued, now)
     if (queued > 0) await wake(tx, organization_id)
     return queued < pace.events || next > found.last_sequence ? null : later(now, pace.every)
   })
 
-/** Makes room for what comes, and drops bodies that were delivered long ago. */
-export const keep = async ({ transact, platform }: Means): Promise<void> => {
+/** Creates the table partitions of the next months. Drops delivered payloads after 90 days, and sealed secrets that no delivery needs. */
+export const maintainEvents = async ({ transact, platform }: Deps): Promise<void> => {
   await transact((tx) => ensureParts(tx, platform.clock.wall()))
+  await transact((tx) => dropSealed(tx, later(platform.clock.wall(), -sealedFor)))
   while ((await transact((tx) => archivePayloads(tx, later(platform.clock.wall(), -keptFor), 5000))) === 5000);
 }

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import { Customer, InvalidRequest, ResourceNotFound, type WebhookEventPreview } from '@bursar/contract'
-import { within, type Reach } from '../../../kernel/actors.ts'
+import { within, type TenantScope } from '../../../kernel/actors.ts'
 import { encode } from '../../../platform/encode.ts'
 import type { Db } from '../../../platform/postgres/postgres.ts'
 import { loadCustomers, presentCustomer } from '../../customers/index.ts'
@@ -10,18 +10,18 @@ import { findBuyer, findWhole, onlyHolds, type WholeEvent } from './previews.sql
 type Json = Readonly<Record<string, unknown>>
 
 /**
- * An event as it was said, and as it is said once the member model is on: so that a receiver can be tried before the
- * switch. What it tells of customers is what is known of them now.
+ * Shows an event as it was sent, and as it would be sent after the switch to the member model. Sellers can thus test a
+ * receiver before the switch. Customer data is current, not historical.
  */
-export const preview = async (db: Db, reach: Reach, id: string): Promise<WebhookEventPreview> => {
-  const event = await findWhole(db, reach, id)
+export const preview = async (db: Db, scope: TenantScope, id: string): Promise<WebhookEventPreview> => {
+  const event = await findWhole(db, scope, id)
   if (!event) throw new ResourceNotFound()
-  permit(reach, event.organization_id, 'organization:manage')
+  permit(scope, event.organization_id, 'organization:manage')
   const { payload } = event
   if (!payload)
     throw new InvalidRequest({
       loc: ['path', 'id'],
-      msg: 'The body of this event was dropped after 90 days: it cannot be shown.',
+      msg: 'The body of this event was deleted after 90 days, so it cannot be shown.',
       type: 'value_error',
       input: id,
     })
@@ -31,11 +31,11 @@ export const preview = async (db: Db, reach: Reach, id: string): Promise<Webhook
 }
 
 const foresee = async (db: Db, { organization_id, kind, resource_id, customer_id, is_migration }: WholeEvent, data: Json): Promise<Json | null> => {
-  // What the migration says it says in the phase that it has brought about.
+  // Events emitted by the migration itself already have the format of phase 2.
   if (is_migration) return data
   const [area] = kind.split('.')
   if (area === 'organization') return { ...data, feature_settings: { ...(data.feature_settings as Json), member_model_enabled: true } }
-  // Seats say whose they are by their own row: whoever holds them is spoken of all the same.
+  // Seat and grant events name the buyer of the seat or grant. Phase 2 sends them even if the event's customer only holds seats.
   const held = area === 'customer_seat' ? 'seats' : area === 'benefit_grant' ? 'benefit_grants' : undefined
   const buyer = held && (await findBuyer(db, organization_id, held, resource_id))
   if (!held && customer_id && (area === 'customer' || area === 'member') && (await onlyHolds(db, organization_id, customer_id))) return null
@@ -47,14 +47,14 @@ const foresee = async (db: Db, { organization_id, kind, resource_id, customer_id
   return { ...data, ...(buyer ? { customer_id: buyer } : {}), ...(shown ? { customer: shown } : {}) }
 }
 
-/** The customer as it is shown after the switch: another one as it is now, the same one as it was, but for its type. */
+/** Returns the customer as shown after the switch. If phase 2 shows another customer, that customer's current data is used. Otherwise only the type changes. */
 const shownAfter = async (db: Db, organization_id: string, id: string, before: Json): Promise<Json> => {
   const [row] = await loadCustomers(db, within(organization_id, 'machine', 'phase2'), [id])
   if (!row) return before
   return before.id === id ? { ...before, ...('type' in before ? { type: row.type } : {}) } : (JSON.parse(encode(Customer, presentCustomer(row))) as Json)
 }
 
-/** Where two bodies differ, as deep as it can be said. */
+/** Lists the paths at which two JSON bodies differ. Descends into objects, so that each path is as specific as possible. */
 const differences = (before: unknown, after: unknown, path = ''): string[] => {
   if (isDeepStrictEqual(before, after)) return []
   if (!isRecord(before) || !isRecord(after)) return [path]

@@ -1,0 +1,99 @@
+const kibibyte = 1024
+const mebibyte = 1024 * kibibyte
+
+/** The rate limits by name. Operations use `api` unless they name another. */
+export type BudgetName = 'api' | 'license_keys' | 'sign_in' | 'registration' | 'checkout_link' | 'processor_events'
+
+/** At most `limit` requests in any window of `seconds`. */
+export interface RateWindow {
+  readonly limit: number
+  readonly seconds: number
+}
+
+export interface RateLimit {
+  readonly charged_to: string
+  readonly production: readonly RateWindow[]
+  readonly sandbox: readonly RateWindow[]
+}
+
+const alike = (charged_to: string, ...windows: readonly RateWindow[]): RateLimit => ({ charged_to, production: windows, sandbox: windows })
+const address = 'the network address of the client'
+
+/** Every rate limit. The server enforces this table and the OpenAPI document publishes it; BURSAR_BUDGETS replaces single entries. */
+export const rateLimits: Readonly<
+  Record<BudgetName | 'checkout_declines' | 'received_events' | 'refused_events' | 'failed_authentications' | 'other_paths' | 'readiness', RateLimit>
+> = {
+  api: {
+    charged_to: 'the organization, user, OAuth client or customer of the credential; without one, the network address of the client',
+    production: [{ limit: 500, seconds: 60 }],
+    sandbox: [{ limit: 100, seconds: 60 }],
+  },
+  license_keys: alike(address, { limit: 3, seconds: 1 }),
+  sign_in: alike(address, { limit: 6, seconds: 60 }, { limit: 30, seconds: 3600 }),
+  registration: alike(address, { limit: 10, seconds: 60 }, { limit: 50, seconds: 3600 }),
+  // Limits the testing of stolen cards from one IP address. Only declined payments count. The sandbox charges no real card.
+  checkout_declines: {
+    charged_to: address,
+    production: [
+      { limit: 30, seconds: 3600 },
+      { limit: 100, seconds: 86_400 },
+    ],
+    sandbox: [{ limit: 1000, seconds: 3600 }],
+  },
+  // Counts every event before its body is read, to limit the work that unsigned events cause. The limit is far above
+  // the number of events that one IP address of a payment processor sends.
+  received_events: alike(address, { limit: 12_000, seconds: 60 }),
+  // Counts the verified events of one payment account. Rejected events and other traffic from the same IP address do not count.
+  processor_events: alike('the payment account', { limit: 6000, seconds: 60 }),
+  // Counts events that cannot be verified or belong to no payment account.
+  refused_events: alike(address, { limit: 60, seconds: 60 }),
+  // Limits visits to checkout links, because each visit creates a checkout. A whole office may open the same link.
+  checkout_link: alike(address, { limit: 60, seconds: 60 }, { limit: 600, seconds: 3600 }),
+  failed_authentications: alike(address, { limit: 60, seconds: 60 }),
+  // Limits requests that belong to no operation: unknown paths and the OpenAPI document.
+  other_paths: alike(address, { limit: 600, seconds: 60 }),
+  // Limits readiness probes. This limit is separate, so that other requests from the address of a load balancer cannot
+  // make its probes fail.
+  readiness: alike(address, { limit: 1200, seconds: 60 }),
+}
+
+/** Request limits that apply to every operation. */
+export const requestLimits = {
+  body_bytes: mebibyte,
+  body_depth: 32,
+  list_elements: 10_000,
+  record_keys: 1_000,
+  reported_problems: 50,
+  header_bytes: 16 * kibibyte,
+  path_parameter_characters: 500,
+  seconds_to_arrive: 30,
+  seconds_for_headers_to_arrive: 10,
+} as const
+
+/** Limits that depend on stored data, so that no schema can express them. Some differ between production and sandbox. */
+export const accountLimits = {
+  webhook_endpoints_per_organization: 50,
+  sign_in_codes_per_mailbox_network_and_hour: 5,
+  sign_in_codes_per_mailbox_and_hour: 30,
+  sign_in_codes_per_mailbox_and_hour_for_recognised_browsers: 10,
+  tries_per_sign_in_code: 5,
+  second_factor_tries_per_user_and_hour: 20,
+  email_changes_per_customer_and_hour: 5,
+  seat_invitations_per_address_and_hour: 20,
+  // Distinct e-mail addresses that are invited to seats per day. A purchase may invite two addresses for each of its
+  // seats, and at least ten.
+  seat_recipients_per_seat_and_day: 2,
+  seat_recipients_per_small_purchase_and_day: 10,
+  // A lower limit for a purchase without a payment, because its number of seats can be raised at no cost.
+  seat_recipients_per_unpaid_purchase_and_day: 20,
+  largest_share_of_seat_recipients_per_purchase: 0.1,
+  seat_recipients_per_organization_and_day: { production: 20_000, sandbox: 2_000 },
+  // Limits the testing of stolen cards. The sandbox charges no real card, so its limit is higher.
+  declined_payments_per_checkout_and_hour: { production: 10, sandbox: 100 },
+  failed_payment_methods_per_customer_and_hour: 10,
+  seats_per_subscription: 10_000,
+  days_per_test_clock_advance: 3653,
+  exports_at_once_per_organization: 2,
+  // Requests that wait for events. Counted in each process of the API.
+  waiting_event_requests_per_organization: 4,
+} as const

@@ -1,0 +1,33 @@
+import type { Locked } from '../../../platform/postgres/postgres.ts'
+import { billLines, type RenewalContext } from './billing.ts'
+import { loadSubscriptions, lockSubscription, type SubscriptionRow } from '../records/subscriptions.sql.ts'
+import { reviewCredits } from '../prorations/crediting.ts'
+import type { Reviewed } from '../prorations/prorations.sql.ts'
+
+/** A locked subscription. The transaction uses the customer's clock, which may be a test clock. */
+type LockedSubscriptionContext = Pick<RenewalContext, 'tx' | 'scope' | 'seller'> & { readonly subscription: Locked<SubscriptionRow> | null }
+
+/**
+ * Takes back proration credits whose underlying payment was refunded or lost to a dispute. Runs in the transaction of
+ * that refund or dispute. A credit that was already used becomes a debt of the customer, through an order that names
+ * the credit. The next renewal or change collects the debt. If a refund fails, the credit is restored in the same way.
+ */
+export const settleCredits = async ({ tx, scope, seller, subscription }: LockedSubscriptionContext, which: Reviewed): Promise<void> => {
+  if (!subscription) return
+  const excess = await reviewCredits(tx, subscription, which)
+  if (excess.length === 0) return
+  // Reads the subscription again, because a lost dispute may have ended it in this transaction.
+  const current = (await lockSubscription(tx, scope, subscription.id))!
+  const loaded = (await loadSubscriptions(tx, scope, [current]))[0]!
+  await billLines(
+    { tx, scope, seller, subscription: current, loaded: { ...loaded, discount: null } },
+    excess.map(({ product_price_id, label, amount }) => ({
+      product_price_id,
+      amount,
+      label: `${amount > 0 ? 'Credit taken back' : 'Credit restored'}: ${label}`,
+      proration: true,
+    })),
+    { billing_reason: 'subscription_update', period: undefined, due: undefined },
+    { carried: true },
+  )
+}

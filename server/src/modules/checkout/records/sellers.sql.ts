@@ -1,0 +1,31 @@
+import { sql } from 'kysely'
+import type { Db } from '../../../platform/postgres/postgres.ts'
+import type { findLivingOrganization } from '../../organizations/index.ts'
+import { fromJson, type JsonRow } from '../../../platform/postgres/json-rows.ts'
+
+export type Seller = NonNullable<Awaited<ReturnType<typeof findLivingOrganization>>>
+
+/** The seller of a statement that joins `organizations o`. */
+export const sellerColumn = sql`to_json(o) as seller`
+
+export const parseSeller = (seller: JsonRow<Seller>): Seller =>
+  fromJson<Seller>(seller, {
+    created_at: true,
+    modified_at: true,
+    deleted_at: true,
+    status_changed_at: true,
+    details_submitted_at: true,
+    onboarding_resubmission_requested_at: true,
+  })
+
+/** The publishable key for the payment form of the seller with this id. Null if the processor needs none. */
+export const publishableKey = (organization: string) => sql<string | null>`
+  (select a.publishable_key from payment_accounts a where a.organization_id = ${sql.ref(organization)} and a.is_default)`
+
+/** Loads the seller together with its publishable key. */
+export const findSellerWithKey = async (db: Db, organization_id: string): Promise<{ seller: Seller; publishable_key: string | null }> => {
+  const { rows } = await sql<Seller & { publishable_key: string | null }>`
+    select o.*, ${publishableKey('o.id')} as publishable_key from organizations o where o.id = ${organization_id} and o.deleted_at is null`.execute(db.q)
+  const { publishable_key, ...seller } = rows[0]!
+  return { seller, publishable_key }
+}

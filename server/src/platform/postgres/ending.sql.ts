@@ -1,0 +1,86 @@
+import { sql, type QueryExecutorProvider } from 'kysely'
+
+/** An event that is inserted at the end of its transaction. */
+export interface WaitingEvent {
+  readonly organization_id: string
+  readonly id: string
+  readonly kind: string
+  readonly resource_id: string
+  readonly customer_id: string | null
+  readonly api_version: string
+  readonly payload: string
+  readonly secrets_sealed: string | null
+  readonly business_at: Date
+  readonly wall_at: Date
+  readonly is_migration: boolean
+}
+
+/** A job that is enqueued at the end of its transaction. */
+export interface WaitingJob {
+  readonly name: string
+  readonly payload: Readonly<Record<string, unknown>>
+  readonly priority: number
+  readonly flags: readonly string[]
+  readonly key: string | null
+}
+
+/** Events and jobs of a transaction. They are written together by one statement before the transaction commits. */
+export interface Ending {
+  readonly events: WaitingEvent[]
+  readonly jobs: WaitingJob[]
+}
+
+/** A transaction that has an ending. */
+interface Tx {
+  readonly q: QueryExecutorProvider
+  readonly ending: Ending
+}
+
+/** The PostgreSQL notification channel for committed events, so that the delivery daemon need not poll. */
+export const eventsChannel = 'bursar_events'
+
+/** The number of waiting events or jobs that are written before the end of the transaction, to bound memory. */
+const most = 200
+
+/** Adds an event to its transaction. */
+export const addEvent = async (tx: Tx, event: WaitingEvent): Promise<void> => {
+  if (tx.ending.events.push(event) >= most) await writeEnding(tx)
+}
+
+/** Adds a job to its transaction. */
+export const addJob = async (tx: Tx, job: WaitingJob): Promise<void> => {
+  if (tx.ending.jobs.push(job) >= most) await writeEnding(tx)
+}
+
+/**
+ * Writes the waiting events, in the order in which they were emitted, and the waiting jobs. Returns the changes that the
+ * triggers have recorded in this transaction. The audit log needs them at this moment, and so they need no statement of
+ * their own.
+ */
+export const writeEnding = async (tx: Tx): Promise<string> => {
+  const events = tx.ending.events.splice(0)
+  const jobs = tx.ending.jobs.splice(0)
+  const of = <K extends keyof WaitingEvent>(name: K) => events.map((event) => event[name])
+  const { rows } = await sql<{ noted: string | null }>`
+    with drawn as (
+      insert into events (organization_id, id, kind, resource_id, customer_id, api_version, payload, secrets_sealed, business_at, wall_at, is_migration)
+      select organization_id, id, kind, resource_id, customer_id, api_version, payload::json, secrets_sealed, business_at, wall_at, is_migration
+      from unnest(${of('organization_id')}::uuid[], ${of('id')}::uuid[], ${of('kind')}::text[], ${of('resource_id')}::uuid[], ${of('customer_id')}::uuid[],
+        ${of('api_version')}::text[], ${of('payload')}::text[], ${of('secrets_sealed')}::text[], ${of('business_at')}::timestamptz[],
+        ${of('wall_at')}::timestamptz[], ${of('is_migration')}::boolean[]) with ordinality
+        as e (organization_id, id, kind, resource_id, customer_id, api_version, payload, secrets_sealed, business_at, wall_at, is_migration, place)
+      order by place
+      returning organization_id
+    )
+    select current_setting('bursar.changes', true) as noted,
+      (select count(pg_notify(${eventsChannel}, organization_id::text)) from (select distinct organization_id from drawn) d) as notified,
+      (select count(enqueue_job(j.name, j.payload, j.priority, j.flags, j.key))
+       from jsonb_to_recordset(${JSON.stringify(jobs)}::jsonb)
+         as j (name text, payload jsonb, priority int, flags text[], key text)) as enqueued`.execute(tx.q)
+  return rows[0]!.noted ?? ''
+}
+
+/** Writes what still waits when the work of a transaction is done. */
+export const endTransaction = async (tx: Tx): Promise<void> => {
+  if (tx.ending.events.length + tx.ending.jobs.length > 0) await writeEnding(tx)
+}

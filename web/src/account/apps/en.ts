@@ -1,0 +1,15 @@
+export const en = {
+  title: 'Connected apps',
+  intro: 'These apps act for you, with the permissions that you gave them. If you remove an app, it loses access at once.',
+  empty: 'No app acts for you. When you allow one, it appears here.',
+  everywhere: 'every organization, also later ones',
+  nowhere: 'no organization that you still belong to',
+  where: 'Works in',
+  may: 'May',
+  since: (date: string) => `Allowed on ${date}`,
+  last: (date: string) => `last asked on ${date}`,
+  remove: (name: string) => `Remove ${name}`,
+  consequence: 'The app loses access at once. To get it back, it has to ask you again.',
+  confirm: 'Yes, remove it',
+  removed: (name: string) => `${name} was removed. Its tokens do not work any more.`,
+}

@@ -1,0 +1,20 @@
+export const en = {
+  title: 'For developers',
+  api: 'API',
+  apiText: 'Every operation, with its fields, scopes and failures, is described in one OpenAPI document.',
+  openapi: 'OpenAPI document',
+  tokens: 'Access tokens',
+  tokensText: 'Programs send Authorization: Bearer and a token. Make one here:',
+  oauth: 'OAuth 2.0 and OpenID Connect',
+  oauthText: 'Apps that act for other people use the authorization code flow. Any OpenID Connect library finds the endpoints from the issuer:',
+  endpoints: {
+    discovery: 'Discovery',
+    registration: 'Client registration',
+    authorization: 'Authorization',
+    token: 'Token',
+    userinfo: 'User info',
+    introspection: 'Token introspection',
+    revocation: 'Token revocation',
+    jwks: 'Signing keys',
+  },
+}

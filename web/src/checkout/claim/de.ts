@@ -1,0 +1,38 @@
+import type { en } from './en.ts'
+
+export const de: typeof en = {
+  title: (product) => `Ihr Platz für ${product}`,
+  invited: (team, product, seller) => `${team} hat Ihnen einen Platz für ${product} von ${seller} gegeben.`,
+  given: (product, seller) => `Sie haben einen Platz für ${product} von ${seller} bekommen.`,
+  gives: 'Was Sie bekommen',
+  for: 'Diese Einladung ist für',
+  accept: 'Platz annehmen',
+  other: (email, other) => `Diese Einladung ist für ${email}. Sie sind hier als ${other} angemeldet.`,
+  continueAs: (email) => `Weiter als ${email}`,
+  free: 'Es kostet Sie nichts, und Sie brauchen kein Passwort.',
+  openPortal: 'Portal öffnen',
+  mineTitle: 'Dieser Platz gehört Ihnen schon',
+  mine: (product) => `Sie haben ihn angenommen. Ihren Zugang zu ${product} finden Sie in Ihrem Portal.`,
+  usedTitle: 'Diese Einladung wurde benutzt',
+  used: (email) =>
+    `Die Einladung für ${email} wurde schon angenommen, und jeder Link gilt nur einmal. Wenn Sie sie angenommen haben, melden Sie sich mit dieser Adresse an.`,
+  sendCode: (email) => `Code an ${email} senden`,
+  expiredTitle: 'Diese Einladung ist abgelaufen',
+  expired: 'Eine Einladung gilt einen Tag. Bitten Sie hier um eine neue: Wir leiten Ihre Bitte an die Leitung des Teams weiter.',
+  ask: 'Um eine neue Einladung bitten',
+  askedTitle: 'Wir haben Ihre Bitte weitergeleitet',
+  asked: 'Die Leitung des Teams weiß nun, dass Sie eine neue Einladung möchten. Die Einladung kommt an Ihre E-Mail-Adresse. Sie können diese Seite schließen.',
+  revokedTitle: 'Dieser Platz wurde zurückgenommen',
+  revoked: 'Ihr Team hat diesen Platz zurückgenommen. Wenn Sie das für ein Versehen halten, fragen Sie die Leitung des Teams.',
+  closedTitle: 'Dieser Platz kann gerade nicht angenommen werden',
+  closed: 'Der Kauf, zu dem dieser Platz gehört, ist im Augenblick nicht aktiv. Versuchen Sie es später, oder fragen Sie die Leitung des Teams.',
+  unknownTitle: 'Dieser Link funktioniert nicht',
+  unknown:
+    'Wir haben diesen Link nicht verschickt, ein neuerer hat ihn ersetzt, oder er ist seit Langem abgelaufen. Wenn Sie mehrmals eingeladen wurden, öffnen Sie die neueste E-Mail.',
+  toSignIn: 'Am Portal anmelden',
+  readyTitle: 'Der Platz gehört Ihnen',
+  waiting: 'Wir richten Ihren Zugang ein. Diese Seite aktualisiert sich von selbst.',
+  ready: (done, of) => `${done} von ${of} fertig`,
+  states: { ready: 'fertig', waits: 'wird eingerichtet', stuck: 'braucht etwas von Ihnen' },
+  skipWaiting: 'Weiter zu Ihrem Portal',
+}

@@ -1,0 +1,21 @@
+import type { en } from './en.ts'
+
+export const de: typeof en = {
+  expired: {
+    title: 'Diese Kasse ist abgelaufen',
+    text: 'Eine Kasse ist einen Tag lang offen. Es wurde nichts belastet. Gehen Sie zum Shop zurück und beginnen Sie neu.',
+  },
+  link_needed: {
+    title: 'Bitte öffnen Sie den Link noch einmal',
+    text: 'Diese Kasse wurde in einem anderen Browser oder vor zu langer Zeit geöffnet. Öffnen Sie den Link, den Sie bekommen haben, noch einmal. Es ist nichts verloren.',
+  },
+  over: {
+    title: 'Diese Kasse ist geschlossen',
+    text: 'Eine bezahlte Kasse schließt nach wenigen Minuten. Sie finden Ihren Kauf im Kundenportal des Shops und in der E-Mail, die wir Ihnen geschickt haben.',
+  },
+  unknown: {
+    title: 'Diese Kasse gibt es nicht',
+    text: 'Vielleicht ist der Link unvollständig. Kopieren Sie den ganzen Link, oder gehen Sie zum Shop zurück und beginnen Sie neu.',
+  },
+  not_sold: { title: 'Dieses Produkt wird nicht mehr verkauft', text: 'Der Verkäufer hat es aus dem Verkauf genommen. Es wurde nichts belastet.' },
+}

@@ -1,0 +1,13 @@
+export const en = {
+  expired: { title: 'This checkout has expired', text: 'A checkout is open for a day. Nothing was charged. Go back to the shop and start again.' },
+  link_needed: {
+    title: 'Please open the link again',
+    text: 'This checkout was opened in another browser, or too long ago. Open the link that you received once more. Nothing is lost.',
+  },
+  over: {
+    title: 'This checkout is closed',
+    text: 'A paid checkout closes after a few minutes. You find your purchase in the shop’s customer portal and in the e-mail that we sent you.',
+  },
+  unknown: { title: 'There is no such checkout', text: 'The link may be incomplete. Copy the whole link, or go back to the shop and start again.' },
+  not_sold: { title: 'This is no longer sold', text: 'The seller has taken it off sale. Nothing was charged.' },
+}

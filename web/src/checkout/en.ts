@@ -1,0 +1,3 @@
+export const en = {
+  backTo: 'Back to the shop',
+}

@@ -1,0 +1,27 @@
+import type { en } from './en.ts'
+
+export const de: typeof en = {
+  working: 'Ihre Zahlung wird verarbeitet',
+  workingText: 'Diese Seite aktualisiert sich von selbst. Sie können sie schließen: Nichts geht verloren.',
+  thanks: 'Vielen Dank!',
+  steps: 'Fortschritt',
+  payment: 'Zahlung',
+  order: 'Bestellung',
+  access: 'Zugang',
+  states: { done: 'fertig', doing: 'läuft', waiting: 'folgt' },
+  bought: (product) => `Sie haben ${product}.`,
+  paid: (price) => `${price} bezahlt`,
+  number: (number) => `Beleg ${number}`,
+  receipt: (email) => `Der Beleg geht an ${email}.`,
+  benefits: 'Was Sie jetzt haben',
+  benefit: { granted: 'bereit', coming: 'wird eingerichtet', failed: 'hat ein Problem', unknown: 'im Portal' },
+  portal: 'Portal öffnen',
+  signIn: 'Am Portal anmelden',
+  signInText: (email) => `Für ${email} gibt es schon ein Konto. Um Ihren Kauf zu sehen, melden Sie sich mit einem Code an, den wir an diese Adresse senden.`,
+  invite: 'Laden Sie Ihr Team ein',
+  inviteText: 'Fügen Sie E-Mail-Adressen in beliebiger Form ein. Jede Person bekommt einen Link, um ihren Platz anzunehmen.',
+  addresses: 'E-Mail-Adressen',
+  send: 'Einladungen senden',
+  seats: (given, total) => `${given} von ${total} Plätzen vergeben`,
+  full: 'Alle Plätze sind vergeben. Weitere können Sie im Portal kaufen.',
+}

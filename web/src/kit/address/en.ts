@@ -1,0 +1,9 @@
+export const en = {
+  country: 'Country',
+  pickCountry: 'Choose a country',
+  state: 'State or province',
+  city: 'City',
+  postal_code: 'Postal code',
+  line1: 'Street and number',
+  line2: 'More of the address',
+}

@@ -1,0 +1,47 @@
+import type { Complaint, Frame } from '@bursar/views'
+import { speak } from './speak.ts'
+
+/**
+ * Translates an API error into the reader's language: by its field, or by its type. English readers see the API's own
+ * message for other errors. Other readers see a generic sentence.
+ */
+export const said = (frame: Frame, { loc, type, msg }: Complaint): string => {
+  const { t } = speak(frame)
+  const field = loc
+    .slice(1)
+    .join('.')
+    .replace(/^customer_/, '')
+  const missing = type === 'missing' && !field.startsWith('billing_address')
+  const own = missing ? undefined : (t.wrong[field] ?? t.wrong[field.split('.')[0]! + '.'])
+  return type === 'worded' ? msg : (own ?? t.complaints[type] ?? (frame.locale === 'en' && msg !== '' ? msg : t.complaints.other!))
+}
+
+/** Translates the reason why a card was declined. */
+export const refusedBy = (frame: Frame, why: string): string => {
+  const { declines } = speak(frame).t
+  return declines[why] ?? (frame.locale === 'en' && why !== '' ? why : declines.other!)
+}
+
+/** Returns the error of one field. */
+export const complaintAt = (frame: Frame, complaints: readonly Complaint[], ...loc: readonly (string | number)[]): string | undefined => {
+  const found = complaints.find((one) => one.loc.length === loc.length + 1 && loc.every((part, at) => one.loc[at + 1] === part))
+  return found && said(frame, found)
+}
+
+/** All API errors above the form, each with a link to its field if there is one. */
+export const Complaints = ({ frame, complaints }: { frame: Frame; complaints: readonly Complaint[] }) => {
+  const { t } = speak(frame)
+  if (complaints.length === 0) return null
+  return (
+    <div className="notice bad" role="alert">
+      <strong>{t.check}</strong>
+      <ul>
+        {complaints.map((one) => (
+          <li key={`${one.loc.join('.')} ${one.type}`}>
+            {one.loc.length > 1 ? <a href={`#${one.loc.slice(1).join('.')}`}>{said(frame, one)}</a> : said(frame, one)}
+          </li>
+        ))}
+      </ul>
+    </div>
+  )
+}

@@ -1,0 +1,5 @@
+export * from './complaints.tsx'
+export * from './document.tsx'
+export * from './form.tsx'
+export * from './parts.tsx'
+export * from './speak.ts'

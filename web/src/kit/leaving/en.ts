@@ -1,0 +1,4 @@
+export const en = {
+  title: 'One moment',
+  link: (host: string) => `Continue to ${host}`,
+}

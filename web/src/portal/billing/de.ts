@@ -1,0 +1,25 @@
+import type { en } from './en.ts'
+
+export const de: typeof en = {
+  title: 'Rechnungsdaten',
+  details: 'Name und Adresse auf Rechnungen',
+  name: 'Name oder Firma',
+  states: 'Bundesstaaten dieses Landes zeigen',
+  taxId: 'Steuernummer',
+  taxIdHint: 'Für Firmen, zum Beispiel DE136695976. Wir prüfen sie beim Speichern.',
+  save: 'Speichern',
+  methods: 'Zahlungsarten',
+  noMethods: 'Es ist keine Zahlungsart gespeichert. Die Karte, mit der Sie an der Kasse bezahlen, wird hier gespeichert.',
+  expires: (month, year) => `Gültig bis ${String(month).padStart(2, '0')}/${year}`,
+  default: 'Standard',
+  usedBy: (names) => `Verwendet für ${names}`,
+  unused: 'Wird im Moment nicht verwendet.',
+  makeDefault: 'Diese verwenden',
+  add: 'Diese Karte hinzufügen',
+  newCard: 'Weitere Testkarte',
+  addDefault: 'Von nun an damit bezahlen',
+  remove: (name) => `${name} entfernen`,
+  removeConsequence: 'Abonnements, die Sie damit bezahlen, werden dann von Ihrer Standard-Zahlungsart abgebucht.',
+  removeConfirm: 'Ja, entfernen',
+  flow: 'Wählen Sie, wie Sie bezahlen',
+}

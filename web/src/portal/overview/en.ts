@@ -1,0 +1,15 @@
+export const en = {
+  title: 'Overview',
+  owed: 'A payment did not go through',
+  owedAmount: (amount: string, what: string) => `${amount} for ${what} is still open.`,
+  nextTry: (date: string) => `We try again on ${date}.`,
+  updateCard: 'Change the card',
+  payNow: 'Pay now',
+  none: 'You have no subscription here at the moment. You find your purchases under Orders.',
+  includes: 'Included',
+  team: 'Manage the team',
+  manage: 'Change or cancel',
+  orders: 'Latest orders',
+  noOrders: 'You have no orders yet.',
+  allOrders: 'All orders',
+}

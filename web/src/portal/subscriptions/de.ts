@@ -1,0 +1,35 @@
+import { people, seats } from '../de.ts'
+import type { en } from './en.ts'
+
+export const de: typeof en = {
+  title: 'Abonnements',
+  none: 'Sie haben hier kein Abonnement.',
+  changePlan: 'Tarif wechseln',
+  noOther: 'Es gibt keinen anderen Tarif, zu dem Sie wechseln könnten.',
+  changeSeats: 'Anzahl der Plätze ändern',
+  pause: 'Pausieren',
+  pauseConsequence: (date) => `Es läuft bis ${date}. Danach haben Sie keinen Zugang und zahlen nichts, bis Sie es fortsetzen.`,
+  pauseNow: 'Ja, pausieren',
+  unpause: 'Pause aufheben',
+  resume: 'Jetzt fortsetzen',
+  resumeConsequence: (amount) => `Ein neuer Zeitraum beginnt jetzt, und Sie zahlen ${amount}, vor Steuer und Rabatt.`,
+  cancel: 'Kündigen',
+  pausedHelp: (seller) => `In der Pause wird nichts belastet. Um das Abonnement fortzusetzen, schreiben Sie ${seller}.`,
+  cancelConsequence: (date) => `Es läuft bis ${date}, dem Ende des aktuellen Zeitraums. Danach wird nichts mehr berechnet, und dies endet:`,
+  cancelPaying:
+    'Die Zahlung für eine Änderung wird noch verarbeitet. Beginnt mit der Änderung ein neuer Zeitraum, bezahlen Sie ihn, und das Abonnement läuft bis zu dessen Ende.',
+  cancelPaused: 'Das Abonnement pausiert und endet deshalb sofort. Es wird nichts mehr berechnet, und dies endet endgültig:',
+  cancelPausedNow: 'Ja, jetzt beenden',
+  cancelSeats: (count) => `der Zugang für ${people(count)} mit einem Platz`,
+  cancelAccess: (name) => `der Zugang zu ${name}`,
+  undoUntil: (date) => `Bis ${date} können Sie das zurücknehmen.`,
+  cancelNow: (date) => `Ja, am ${date} beenden`,
+  uncancel: 'Abonnement behalten',
+  clear: 'Änderung verwerfen',
+  pendingSeats: (count) => seats(count),
+  pendingPlan: (name) => `der Tarif ${name}`,
+  otherPlan: 'ein anderer Tarif',
+  flows: { cancel: 'Das Abonnement kündigen', seats: 'Die Anzahl der Plätze ändern', plan: 'Den Tarif wechseln' },
+  notNow: 'Das geht mit Ihrem Abonnement im Moment nicht.',
+  all: 'Alle Abonnements zeigen',
+}

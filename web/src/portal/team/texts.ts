@@ -1,0 +1,5 @@
+import { de } from './de.ts'
+import { en } from './en.ts'
+
+/** The texts of the team page. */
+export const texts = { en, de }
