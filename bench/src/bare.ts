@@ -1,6 +1,9 @@
 import { createHmac } from 'node:crypto'
 import { fastify, type FastifyInstance, type FastifyRequest } from 'fastify'
+import { Redis } from 'ioredis'
 import type pg from 'pg'
+import { newId } from '../../server/src/kernel/ids.ts'
+import { avatarOf } from '../../server/src/modules/customers/index.ts'
 import type { Config } from '../../server/src/platform/config.ts'
 import type { Log } from '../../server/src/platform/log.ts'
 import { openPool } from '../../server/src/platform/postgres/postgres.ts'
@@ -8,107 +11,282 @@ import { openPool } from '../../server/src/platform/postgres/postgres.ts'
 type Row = Record<string, unknown>
 
 /**
- * Opens handlers that run the same statements as the product: authentication, page, total, rows and related rows. The
- * handlers have no rate limits, scopes, checks or schemas.
+ * Opens handlers as a good engineer would write them by hand for these few answers: a fixed window in Redis, one prepared
+ * statement for the credential and one for the answer. They return the same bodies as the product. They know one kind of
+ * token, one sort order and no filters, and check neither scopes nor the shape of the answer.
  */
 export const openBare = (config: Config, log: Log): FastifyInstance => {
-  const pool: pg.Pool = openPool(config.database_url, 'bursar_api', { max: Math.floor(config.database_connections / 2), log, readOnly: true })
-  const ask = async (text: string, values: readonly unknown[]): Promise<Row[]> => (await pool.query<Row>(text, [...values])).rows
-  const server = fastify()
+  const most = Math.floor(config.database_connections / 2)
+  const reading = openPool(config.database_url, 'bursar_api', { max: most, log, readOnly: true })
+  const writing = openPool(config.database_url, 'bursar_api', { max: most, log })
+  const redis = config.redis_url ? new Redis(config.redis_url.reveal(), { enableAutoPipelining: true }) : undefined
+  redis?.defineCommand('count_request', {
+    numberOfKeys: 1,
+    lua: `local used = redis.call('INCR', KEYS[1]) if used == 1 then redis.call('PEXPIRE', KEYS[1], 60000) end return used`,
+  })
+  const counts = new Map<string, number>()
+  const countRequest = async (tenant: string): Promise<number> => {
+    const key = `bare:${tenant}:${Math.floor(Date.now() / 60_000)}`
+    if (redis) return (redis as unknown as { count_request: (key: string) => Promise<number> }).count_request(key)
+    const used = (counts.get(key) ?? 0) + 1
+    counts.set(key, used)
+    return used
+  }
+  const limit = config.budgets.api?.[0]?.[0] ?? 300
 
-  const page = async (request: FastifyRequest, table: string) => {
-    const { limit = '10', page: number = '1' } = request.query as { limit?: string; page?: string }
-    const token = request.headers.authorization!.slice(7)
-    const [actor] = await ask('select * from resolve_credential($1, $2)', [
-      [createHmac('sha256', config.peppers[0].key).update(token).digest('hex')],
-      ['blocked'],
-    ])
-    const tenant = actor!.organization_id as string
-    const size = Number(limit)
-    const [keys, counted] = await Promise.all([
-      ask(keysOf(table), [tenant, size + 1, (Number(number) - 1) * size]),
-      ask('select coalesce(sum(delta), 0)::bigint as total from collection_deltas where organization_id = any($1::uuid[]) and collection = $2', [
-        [tenant],
-        table,
-      ]),
-    ])
-    return { tenant, ids: keys.slice(0, size).map(({ k1 }) => k1 as string), pagination: { total_count: counted[0]!.total } }
+  /** Authenticates the caller and counts the request. Returns the organization. */
+  const admit = async (request: FastifyRequest): Promise<string> => {
+    const hash = createHmac('sha256', config.peppers[0].key).update(request.headers.authorization!.slice(7)).digest('hex')
+    const { rows } = await reading.query<{ organization_id: string }>({ ...credential, values: [hash] })
+    const tenant = rows[0]!.organization_id
+    if ((await countRequest(tenant)) > limit) throw new Error('too many requests')
+    return tenant
+  }
+  const page = async (request: FastifyRequest, statement: { name: string; text: string }, present: (row: Row) => Row) => {
+    const tenant = await admit(request)
+    const { limit: asked = '10', page: number = '1' } = request.query as { limit?: string; page?: string }
+    const size = Number(asked)
+    const { rows } = await reading.query<Row>({ ...statement, values: [tenant, size + 1, (Number(number) - 1) * size] })
+    const total = Number(rows[0]!.total_count)
+    const items = rows[0]!.id === null ? [] : rows.slice(0, size).map(present)
+    const last = items.at(-1)
+    const next_cursor =
+      rows.length > size ? Buffer.from(JSON.stringify(['-created_at', (last!.created_at as Date).toISOString(), last!.id])).toString('base64url') : null
+    return { items, pagination: { total_count: total, max_page: Math.ceil(total / size), next_cursor } }
   }
 
-  server.get('/v1/products/', async (request) => {
-    const { tenant, ids, pagination } = await page(request, 'products')
-    const [products, prices, fields, benefits, medias] = await Promise.all([
-      ask(`select ${productColumns} from products where organization_id in ($1) and id in (${places(ids, 2)})`, [tenant, ...ids]),
-      ask(
-        `select r.*, case when m.id is null then null else jsonb_build_object(
-           'id', m.id, 'name', m.name, 'unit', m.unit, 'custom_label', m.custom_label, 'custom_multiplier', m.custom_multiplier) end as meter
-         from product_prices r left join meters m on m.organization_id = r.organization_id and m.id = r.meter_id
-         where r.organization_id = any($1::uuid[]) and r.product_id = any($2::uuid[]) and r.is_archived = false and r.source = 'catalog' order by r.position, r.id`,
-        [[tenant], ids],
-      ),
-      ask(
-        `select a.product_id, a.position, a.required, f.organization_id, f.id, f.created_at, f.modified_at, f.type, f.slug, f.name, f.properties, f.metadata
-         from product_custom_fields a join custom_fields f on f.organization_id = a.organization_id and f.id = a.custom_field_id and f.deleted_at is null
-         where a.organization_id = any($1::uuid[]) and a.product_id = any($2::uuid[]) order by a.position`,
-        [[tenant], ids],
-      ),
-      ask(
-        `select b.*, a.product_id from product_benefits as a inner join benefits as b on b.organization_id = a.organization_id and b.id = a.benefit_id
-         where a.organization_id in ($1) and a.product_id in (${places(ids, 2)}) and b.deleted_at is null order by a.position`,
-        [tenant, ...ids],
-      ),
-      ask(
-        `select f.*, a.product_id from product_medias as a inner join files as f on f.organization_id = a.organization_id and f.id = a.file_id
-         where a.organization_id in ($1) and a.product_id in (${places(ids, 2)}) order by a.position`,
-        [tenant, ...ids],
-      ),
-    ])
-    const of = (rows: readonly Row[], id: string) => rows.filter(({ product_id }) => product_id === id)
-    const items = ids.map((id) => ({
-      ...named(products, id),
-      prices: of(prices, id),
-      attached_custom_fields: of(fields, id),
-      benefits: of(benefits, id),
-      medias: of(medias, id),
-    }))
-    return { items, pagination }
+  const server = fastify()
+  server.get('/v1/products/', (request) => page(request, productsPage, presentProduct))
+  server.get('/v1/orders/', (request) => page(request, ordersPage, presentOrder))
+  server.get('/v1/products/:id', async (request) => {
+    const tenant = await admit(request)
+    const { rows } = await reading.query<Row>({ ...oneProduct, values: [tenant, (request.params as { id: string }).id] })
+    return presentProduct(rows[0]!)
   })
-
-  server.get('/v1/orders/', async (request) => {
-    const { tenant, ids, pagination } = await page(request, 'orders')
-    const orders = await ask(`select * from orders where organization_id = any($1::uuid[]) and id in (${places(ids, 2)})`, [[tenant], ...ids])
-    const referred = (column: string) => [...new Set(orders.map((order) => order[column] as string))]
-    const [customerIds, productIds] = [referred('customer_id'), referred('product_id')]
-    const [lines, customers, products] = await Promise.all([
-      ask(`select * from order_items where organization_id in ($1) and order_id in (${places(ids, 2)}) order by position`, [tenant, ...ids]),
-      ask(`select ${customerColumns} from customers where organization_id = any($2::uuid[]) and id in (${places(customerIds, 3)})`, [
-        [tenant],
-        [tenant],
-        ...customerIds,
-      ]),
-      ask(`select ${productColumns} from products where organization_id in ($1) and id in (${places(productIds, 2)})`, [tenant, ...productIds]),
-    ])
-    const items = ids.map((id) => {
-      const order = named(orders, id)!
-      return {
-        ...order,
-        items: lines.filter(({ order_id }) => order_id === id),
-        customer: named(customers, order.customer_id),
-        product: named(products, order.product_id),
-      }
+  server.post('/v1/customers/', async (request, reply) => {
+    const tenant = await admit(request)
+    const { email, name, external_id } = request.body as { email: string; name: string; external_id: string }
+    const created_at = new Date()
+    const [id, member_id] = [newId(created_at), newId(created_at)]
+    const customer = presentCustomer({
+      ...{ created_at, modified_at: null, id, metadata: {}, external_id, email_verified: false, name, billing_name: null, billing_address: null, tax_id: null },
+      ...{ locale: null, organization_id: tenant, default_payment_method_id: null, deleted_at: null, first_user_event_at: null, type: 'individual', email },
     })
-    return { items, pagination }
+    const member = { id: member_id, created_at, modified_at: null, customer_id: id, email, name, external_id, role: 'owner' }
+    const events = [
+      JSON.stringify({ type: 'customer.created', timestamp: created_at, data: customer }),
+      JSON.stringify({ type: 'member.created', timestamp: created_at, data: member }),
+    ]
+    const client: pg.PoolClient = await writing.connect()
+    try {
+      await client.query('begin')
+      await client.query({ ...createCustomer, values: [tenant, id, created_at, email, name, external_id, member_id, events] })
+      await client.query({ ...noteCreation, values: [tenant, newId(created_at), created_at, newId(created_at), id] })
+      await client.query('commit')
+    } catch (error) {
+      await client.query('rollback')
+      throw error
+    } finally {
+      client.release()
+    }
+    return reply.code(201).send(customer)
+  })
+  server.addHook('onClose', async () => {
+    redis?.disconnect()
+    await Promise.all([reading.end(), writing.end()])
   })
   return server
 }
 
-/** Returns the statement that finds a page. Its values are the tenant, the page size plus one, and the offset. */
-export const keysOf = (table: string) =>
-  `select organization_id as tenant, created_at as k0, id as k1 from ${table} where organization_id = $1::uuid and true order by created_at desc, id desc limit $2 offset $3`
+const prepared = (name: string, text: string) => ({ name, text })
 
-const places = (values: readonly unknown[], from: number) => values.map((_, at) => `$${from + at}`).join(', ')
-const named = (rows: readonly Row[], id: unknown) => rows.find((row) => row.id === id)
+const credential = prepared(
+  'credential',
+  `select t.organization_id from credentials c
+   join organization_access_tokens t on t.organization_id = c.organization_id and t.id = c.subject_id and t.revoked_at is null and (t.expires_at is null or t.expires_at > now())
+   join organizations o on o.id = t.organization_id and o.deleted_at is null and o.status <> 'blocked'
+   where c.hash = $1`,
+)
 
-const productColumns =
+const bareProduct = (alias: string) =>
   'organization_id, id, created_at, modified_at, name, description, visibility, recurring_interval, recurring_interval_count, trial_interval, trial_interval_count, meter_interval, meter_interval_count, is_archived, metadata'
-const customerColumns = `organization_id, id, created_at, modified_at, deleted_at, email, email_verified, external_id, name, billing_name, billing_address, tax_id, tax_id_format, locale, metadata, default_payment_method_id, first_user_event_at, forgotten_at, clock_id, case when becomes_team and organization_id = any($1::uuid[]) then 'team' else type end as type`
+    .split(', ')
+    .map((column) => `${alias}.${column}`)
+    .join()
+
+const productColumns = `${bareProduct('p')},
+  array(select row_to_json(l) from (
+    select r.*, case when m.id is null then null else json_build_object('id', m.id, 'name', m.name, 'unit', m.unit, 'custom_label', m.custom_label,
+      'custom_multiplier', m.custom_multiplier) end as meter
+    from product_prices r left join meters m on m.organization_id = r.organization_id and m.id = r.meter_id
+    where r.organization_id = p.organization_id and r.product_id = p.id and not r.is_archived and r.source = 'catalog' order by r.position, r.id) l) as prices,
+  array(select json_build_object('custom_field_id', f.id, 'custom_field', f, 'order', a.position, 'required', a.required)
+    from product_custom_fields a join custom_fields f on f.organization_id = a.organization_id and f.id = a.custom_field_id and f.deleted_at is null
+    where a.organization_id = p.organization_id and a.product_id = p.id order by a.position) as attached_custom_fields,
+  array(select row_to_json(b) from product_benefits a join benefits b on b.organization_id = a.organization_id and b.id = a.benefit_id and b.deleted_at is null
+    where a.organization_id = p.organization_id and a.product_id = p.id order by a.position) as benefits,
+  array(select row_to_json(f) from product_medias a join files f on f.organization_id = a.organization_id and f.id = a.file_id
+    where a.organization_id = p.organization_id and a.product_id = p.id order by a.position) as medias`
+
+const total = (collection: string) =>
+  `(select coalesce(sum(delta), 0) as total_count from collection_deltas where organization_id = $1::uuid and collection = '${collection}') t`
+
+const productsPage = prepared(
+  'products',
+  `select t.total_count, ${productColumns} from ${total('products')} left join (
+     select * from products where organization_id = $1::uuid order by created_at desc, id desc limit $2 offset $3) p on true`,
+)
+
+const oneProduct = prepared('product', `select ${productColumns} from products p where p.organization_id = $1::uuid and p.id = $2::uuid`)
+
+const ordersPage = prepared(
+  'orders',
+  `select t.total_count, o.*,
+     array(select row_to_json(i) from order_items i where i.organization_id = o.organization_id and i.order_id = o.id order by i.position) as items,
+     (select row_to_json(c) from customers c where c.organization_id = o.organization_id and c.id = o.customer_id) as customer,
+     (select row_to_json(l) from (select ${bareProduct('p')} from products p where p.organization_id = o.organization_id and p.id = o.product_id) l) as product,
+     (select row_to_json(d) from discounts d where d.organization_id = o.organization_id and d.id = o.discount_id) as discount,
+     (select row_to_json(s) from subscriptions s where s.organization_id = o.organization_id and s.id = o.subscription_id) as subscription
+   from ${total('orders')} left join (
+     select * from orders where organization_id = $1::uuid order by created_at desc, id desc limit $2 offset $3) o on true`,
+)
+
+const createCustomer = prepared(
+  'create_customer',
+  `with customer as (
+     insert into customers (organization_id, id, created_at, type, email, email_verified, name, external_id, metadata) values ($1, $2, $3, 'individual', $4, false, $5, $6, '{}')
+   ), member as (
+     insert into members (organization_id, id, customer_id, created_at, email, name, external_id, role) values ($1, $7, $2, $3, $4, $5, $6, 'owner')
+   ), state as (
+     insert into customer_states (organization_id, id, due_at) values ($1, $2, $3)
+   )
+   insert into events (organization_id, id, kind, resource_id, customer_id, api_version, payload, business_at, wall_at)
+   select $1, gen_random_uuid(), (e.payload::json)->>'type', ((e.payload::json)->'data'->>'id')::uuid, $2, '2026-04', e.payload::json, $3, $3
+   from unnest($8::text[]) with ordinality as e (payload, place) order by e.place
+   returning pg_notify('bursar_events', $1::text)`,
+)
+
+const noteCreation = prepared(
+  'note_creation',
+  `insert into audit_log (organization_id, id, at, operation, request_id, actor_kind, resource_id, changes)
+   values ($1, $2, $3, 'customers:create', $4, 'organization', $5, json_build_object('changes',
+     (select json_agg(json_build_array(note)) from unnest(string_to_array(rtrim(current_setting('bursar.changes', true), E'\\n'), E'\\n')) note), 'complete', true))`,
+)
+
+/** Timestamps inside JSON columns come as text with the offset of UTC. */
+const time = (text: unknown): unknown => (typeof text === 'string' ? new Date(text) : text)
+
+const presentPrice = ({ id, created_at, modified_at, source, price_currency, tax_behavior, is_archived, product_id, ...price }: Row): Row => {
+  const common = {
+    ...{ created_at: time(created_at), modified_at: time(modified_at), id, source, amount_type: price.amount_type },
+    ...{ price_currency, tax_behavior, is_archived, product_id },
+  }
+  if (price.amount_type === 'fixed') return { ...common, price_amount: price.price_amount }
+  throw new Error(`the minimal handler knows fixed prices only, not ${String(price.amount_type)}`)
+}
+
+const presentBareProduct = (row: Row): Row => ({
+  created_at: time(row.created_at),
+  modified_at: time(row.modified_at),
+  id: row.id,
+  organization_id: row.organization_id,
+  name: row.name,
+  description: row.description,
+  visibility: row.visibility,
+  recurring_interval: row.recurring_interval,
+  recurring_interval_count: row.recurring_interval_count,
+  trial_interval: row.trial_interval,
+  trial_interval_count: row.trial_interval_count,
+  meter_interval: row.meter_interval,
+  meter_interval_count: row.meter_interval_count,
+  is_recurring: row.recurring_interval !== null,
+  is_archived: row.is_archived,
+  metadata: row.metadata,
+})
+
+const presentProduct = (row: Row): Row => ({
+  ...presentBareProduct(row),
+  prices: (row.prices as Row[]).map(presentPrice),
+  benefits: row.benefits,
+  medias: row.medias,
+  attached_custom_fields: row.attached_custom_fields,
+})
+
+const presentCustomer = (row: Row): Row => ({
+  created_at: time(row.created_at),
+  modified_at: time(row.modified_at),
+  id: row.id,
+  metadata: row.metadata,
+  external_id: row.external_id,
+  email_verified: row.email_verified,
+  name: row.name,
+  billing_name: row.billing_name ?? row.name,
+  billing_address: row.billing_address,
+  tax_id: row.tax_id,
+  locale: row.locale,
+  organization_id: row.organization_id,
+  default_payment_method_id: row.default_payment_method_id,
+  deleted_at: time(row.deleted_at),
+  first_user_event_at: time(row.first_user_event_at),
+  avatar_url: avatarOf(row as never),
+  type: row.type,
+  email: row.email,
+})
+
+const paid = ['paid', 'refunded', 'partially_refunded']
+
+const presentOrder = (row: Row): Row => {
+  const { customer, product, items } = row as unknown as { customer: Row; product: Row | null; items: Row[] }
+  const [net, tax, refunded, refundedTax] = [row.net_amount, row.tax_amount, row.refunded_amount, row.refunded_tax_amount] as number[]
+  return {
+    created_at: row.created_at,
+    modified_at: row.modified_at,
+    id: row.id,
+    status: row.status,
+    paid: paid.includes(row.status as string),
+    subtotal_amount: row.subtotal_amount,
+    discount_amount: row.discount_amount,
+    net_amount: net,
+    tax_amount: tax,
+    total_amount: row.total_amount,
+    applied_balance_amount: row.applied_balance_amount,
+    due_amount: row.due_amount,
+    refunded_amount: refunded,
+    refunded_tax_amount: refundedTax,
+    currency: row.currency,
+    billing_reason: row.billing_reason,
+    billing_name: row.billing_name,
+    billing_address: row.billing_address,
+    invoice_number: row.invoice_number,
+    is_invoice_generated: row.is_invoice_generated,
+    receipt_number: row.receipt_number,
+    seats: row.seats,
+    customer_id: row.customer_id,
+    product_id: row.product_id,
+    discount_id: row.discount_id,
+    subscription_id: row.subscription_id,
+    checkout_id: row.checkout_id,
+    next_payment_attempt_at: row.next_payment_attempt_at,
+    items: items.map((item) => ({
+      created_at: time(item.created_at),
+      modified_at: null,
+      id: item.id,
+      label: item.label,
+      amount: item.amount,
+      tax_amount: item.tax_amount,
+      proration: item.proration,
+      product_price_id: item.product_price_id,
+    })),
+    description: row.description,
+    refundable_amount: net! - refunded!,
+    refundable_tax_amount: tax! - refundedTax!,
+    metadata: row.metadata,
+    custom_field_data: row.custom_field_data,
+    platform_fee_amount: 0,
+    platform_fee_currency: null,
+    customer: presentCustomer(customer),
+    product: product && presentBareProduct(product),
+    discount: row.discount,
+    subscription: row.subscription,
+  }
+}

@@ -45,4 +45,4 @@ const began = performance.now()
 await Promise.all(Array.from({ length: Number(connections) }, drive))
 const seconds = (performance.now() - began) / 1000
 const sorted = latencies.toSorted((a, b) => a - b)
-console.log(JSON.stringify({ per_second: latencies.length / seconds, p50: sorted[Math.floor(sorted.length / 2)], failures }))
+console.log(JSON.stringify({ requests: latencies.length, per_second: latencies.length / seconds, p50: sorted[Math.floor(sorted.length / 2)], failures }))

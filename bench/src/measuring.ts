@@ -1,6 +1,7 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { promisify } from 'node:util'
 import type { World } from '../../server/test/harness/world.ts'
+import { cpuOf, databaseCpu } from './cpu.ts'
 import { options } from './options.ts'
 import type { Outcome } from './results.ts'
 
@@ -11,6 +12,7 @@ export const median = (numbers: readonly number[]) => numbers.toSorted((a, b) =>
 export const quotients = (over: readonly number[], under: readonly number[]) => over.map((one, at) => one / under[at]!)
 
 export interface Measured {
+  requests: number
   per_second: number
   p50: number
   failures: number
@@ -59,20 +61,34 @@ export const alternate = async (sides: readonly [() => Promise<number>, () => Pr
   return figures
 }
 
-/** Compares two sides by answers per second. */
-export const compare = async (world: World, ours: string, theirs: string, path: string, token: string): Promise<Outcome> => {
-  const [a, b] = [await startSide(world, ours), await startSide(world, theirs)]
-  const rate = (port: number) => async () => (await sendLoad(port, path, token)).per_second
-  const [first, second] = await alternate([rate(a.port), rate(b.port)])
-  a.child.kill()
-  b.child.kill()
-  return {
-    ratio: median(first) / median(second),
-    ratios: quotients(first, second),
-    figures: [
-      { what: ours, value: median(first), unit: '/s' },
-      { what: theirs, value: median(second), unit: '/s' },
-    ],
-    rounds: options.rounds,
+/** Answers per second of one side, and the CPU time of its process and of the database for each answer, in milliseconds. */
+interface Cost {
+  readonly per_second: number
+  readonly api_ms: number
+  readonly database_ms: number
+}
+
+/** Compares two sides by answers per second. Reports the CPU time of both sides, which other load on the machine affects less. */
+export const compare = async (world: World, ours: string, theirs: string, path: string, token: string, body?: string): Promise<Outcome> => {
+  const sides = [await startSide(world, ours), await startSide(world, theirs)] as const
+  const costs: [Cost[], Cost[]] = [[], []]
+  const rate = (at: 0 | 1) => async () => {
+    const { port, child } = sides[at]
+    const used = () => [cpuOf(child.pid!), databaseCpu(world.database.name)] as const
+    const before = used()
+    const { per_second, requests } = await sendLoad(port, path, token, { ...(body === undefined ? {} : { body }) })
+    const after = used()
+    costs[at].push({ per_second, api_ms: (after[0] - before[0]) / requests, database_ms: (after[1] - before[1]) / requests })
+    return per_second
   }
+  const [first, second] = await alternate([rate(0), rate(1)]).finally(() => sides.forEach(({ child }) => child.kill()))
+  const figures = ([ours, theirs] as const).flatMap((what, at) => {
+    const warm = costs[at as 0 | 1].slice(1)
+    return [
+      { what, value: median(warm.map(({ per_second }) => per_second)), unit: '/s' },
+      { what: `${what}, CPU of the API`, value: median(warm.map(({ api_ms }) => api_ms)), unit: ' ms' },
+      { what: `${what}, CPU of the database`, value: median(warm.map(({ database_ms }) => database_ms)), unit: ' ms' },
+    ]
+  })
+  return { ratio: median(first) / median(second), ratios: quotients(first, second), figures, rounds: options.rounds }
 }
