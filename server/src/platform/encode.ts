@@ -222,6 +222,12 @@ interface Branch {
 
 /** Builds the writer of a union. It selects one branch by the constant fields of the value, and only this branch validates the value. */
 const union = (nodes: readonly Node[], scope: Scope): Writer => {
+  const [only, another] = nodes.filter(({ type }) => type !== 'null')
+  if (only && !another) {
+    // Most unions are one form or null.
+    const write = compile(only, scope)
+    return nodes.length === 1 ? write : (value) => (value === null ? 'null' : write(value))
+  }
   const branches = nodes.flatMap((node) => branchesOf(node, scope))
   const records = branches.filter(({ type }) => type === 'object')
   const fitting = (value: unknown): Branch | undefined => {

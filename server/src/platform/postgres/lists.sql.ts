@@ -43,6 +43,12 @@ export interface Listed {
   readonly next_cursor: string | null
 }
 
+/** The records that a list loads together with its keys: the columns of each, and the alias under which they name its table. */
+export interface Records {
+  readonly alias: string
+  readonly columns: RawBuilder<unknown>
+}
+
 interface Order extends SortKey {
   readonly descending: boolean
 }
@@ -63,11 +69,44 @@ export const listKeys = async <K extends string>(
   request: PageRequest & { sorting: readonly string[] },
   filters: readonly Filter[] = [],
 ): Promise<Listed> => {
-  if (tenants.length === 0) return { keys: [], total: 0, next_cursor: null }
+  const { keys, total, next_cursor } = await listPage(db, spec, tenants, request, filters, undefined)
+  return { keys, total, next_cursor }
+}
+
+/** Loads one page of a list: its keys and their records in one statement. */
+export const listRecords = async <Row>(
+  db: Db,
+  spec: ListSpec<string>,
+  tenants: readonly string[],
+  request: PageRequest & { sorting: readonly string[] },
+  filters: readonly Filter[],
+  records: Records,
+): Promise<{ items: Row[]; total: number; next_cursor: string | null }> => {
+  const { rows, total, next_cursor } = await listPage(db, spec, tenants, request, filters, records)
+  return { items: rows.map(withoutKeys) as Row[], total, next_cursor }
+}
+
+/** Removes the columns that a list adds to its records. */
+const withoutKeys = (row: PageRow): Record<string, unknown> => {
+  const record: Record<string, unknown> = {}
+  for (const name in row) if (!name.startsWith('list_')) record[name] = row[name]
+  return record
+}
+
+const listPage = async <K extends string>(
+  db: Db,
+  spec: ListSpec<K>,
+  tenants: readonly string[],
+  request: PageRequest & { sorting: readonly string[] },
+  filters: readonly Filter[],
+  records: Records | undefined,
+): Promise<Listed & { rows: readonly PageRow[] }> => {
+  if (tenants.length === 0) return { keys: [], rows: [], total: 0, next_cursor: null }
   const orders: Order[] = request.sorting.map((key) => ({ ...spec.sortable[key.replace(/^-/, '') as K], descending: key.startsWith('-') }))
   orders.push({ expression: spec.id, type: 'uuid', descending: orders[0]?.descending ?? false })
   const after = request.cursor === undefined ? [] : [beyond(orders, readCursor(request.cursor, request.sorting, orders))]
-  const find = (among: readonly string[], sought: Pick<Sought, 'whole' | 'total'>) => findKeys(db, spec, among, request, orders, { filters, after, ...sought })
+  const find = (among: readonly string[], sought: Pick<Sought, 'whole' | 'total'>) =>
+    findKeys(db, spec, among, request, orders, { filters, after, records, ...sought })
   if (spec.counted !== undefined && filters.length === 0) {
     const { seen, total, ...found } = await find(tenants, { whole: false, total: sumUp(spec.counted, tenants) })
     return { ...found, total: Math.max(total, seen) }
@@ -75,7 +114,7 @@ export const listKeys = async <K extends string>(
   const counts = await count(db, spec, tenants, filters)
   const total = counts.reduce((sum, { rows }) => sum + rows, 0)
   const having = counts.filter(({ rows }) => rows > 0).map(({ tenant }) => tenant)
-  if (having.length === 0) return { keys: [], total, next_cursor: null }
+  if (having.length === 0) return { keys: [], rows: [], total, next_cursor: null }
   const { seen, total: _, ...found } = await find(having, { whole: filters.length > 0 && total <= pageSizeLimit, total: sql`0::bigint` })
   return { ...found, total: Math.max(total, seen) }
 }
@@ -95,6 +134,9 @@ const within = (spec: ListSpec<string>, tenant: string, filters: readonly Filter
   return and([sql`${sql.ref(spec.tenant)} = ${tenant}::uuid`, ...(spec.always ? [spec.always] : []), ...passing, ...besides])
 }
 
+/** A row of the page: the tenant and the sort keys, in columns with the prefix `list_`, and the columns of its record. */
+type PageRow = Record<string, unknown> & { readonly list_tenant: string }
+
 interface Sought {
   readonly filters: readonly Filter[]
   readonly after: readonly RawBuilder<unknown>[]
@@ -105,6 +147,7 @@ interface Sought {
   readonly whole: boolean
   /** An expression for the total, which is returned with the page. */
   readonly total: RawBuilder<unknown>
+  readonly records: Records | undefined
 }
 
 const findKeys = async (
@@ -113,21 +156,21 @@ const findKeys = async (
   tenants: readonly string[],
   request: PageRequest & { sorting: readonly string[] },
   orders: readonly Order[],
-  { filters, after, whole, total }: Sought,
+  { filters, after, whole, total, records }: Sought,
 ) => {
   const { size, offset: paged } = window(request)
   const offset = request.cursor === undefined ? paged : 0
-  const values = sql.join(orders.map((order, at) => sql`${sql.raw(order.expression)} as ${sql.ref(`k${at}`)}`))
+  const values = sql.join(orders.map((order, at) => sql`${sql.raw(order.expression)} as ${sql.ref(`list_${at}`)}`))
   const ordering = (name: (order: Order, at: number) => RawBuilder<unknown>) =>
     sql.join(orders.map((order, at) => sql`${name(order, at)} ${sql.raw(order.descending ? 'desc' : 'asc')}`))
   const branch = (tenant: string, most: number, skip: number) => {
-    const passing = sql`select ${sql.ref(spec.tenant)} as tenant, ${values} from ${sql.table(spec.table)} where ${within(spec, tenant, filters, after)}`
+    const passing = sql`select ${sql.ref(spec.tenant)} as list_tenant, ${values} from ${sql.table(spec.table)} where ${within(spec, tenant, filters, after)}`
     return whole
-      ? sql`(with passing as materialized (${passing}) select * from passing order by ${ordering((_, at) => sql.ref(`k${at}`))} limit ${most} offset ${skip})`
+      ? sql`(with passing as materialized (${passing}) select * from passing order by ${ordering((_, at) => sql.ref(`list_${at}`))} limit ${most} offset ${skip})`
       : sql`(${passing} order by ${ordering((order) => sql.raw(order.expression))} limit ${most} offset ${skip})`
   }
   const [only] = tenants
-  const ordered = ordering((_, at) => sql.ref(`k${at}`))
+  const ordered = ordering((_, at) => sql.ref(`list_${at}`))
   const page =
     tenants.length === 1
       ? branch(only!, size + 1, offset)
@@ -135,24 +178,34 @@ const findKeys = async (
           tenants.map((tenant) => branch(tenant, offset + size + 1, 0)),
           sql` union all `,
         )}) merged order by ${ordered} limit ${size + 1} offset ${offset})`
-  // The total is returned with every row of the page, and alone if the page is empty.
-  const found = await sql<Record<string, unknown> & { tenant: string | null; total: number }>`
-    select t.total, p.* from (select ${total} as total) t left join ${page} p on true order by ${ordered}`.execute(db.q)
-  const rows = found.rows.filter((row): row is typeof row & { tenant: string } => row.tenant !== null)
   const last = orders.length - 1
+  // `limit 1` makes the database look up each record by its key. Otherwise it might read the whole table, because it cannot
+  // know how few keys a page has.
+  const joined = records
+    ? sql`left join lateral (
+        select ${records.columns} from ${sql.table(spec.table)} ${sql.ref(records.alias)}
+        where ${sql.ref(`${records.alias}.${spec.tenant}`)} = page.list_tenant and ${sql.ref(`${records.alias}.${spec.id}`)} = page.${sql.ref(`list_${last}`)} limit 1
+      ) record on true`
+    : sql``
+  // The total is returned with every row of the page, and alone if the page is empty.
+  const found = await sql<Record<string, unknown> & { list_tenant: string | null; list_total: number }>`
+    select totals.list_total, page.*${records ? sql`, record.*` : sql``} from (select ${total} as list_total) totals left join ${page} page on true ${joined}
+    order by ${ordered}`.execute(db.q)
+  const rows = found.rows.filter((row): row is typeof row & { list_tenant: string } => row.list_tenant !== null)
   const shown = rows.slice(0, size)
-  const keys = shown.map((row) => ({ tenant: row.tenant, id: String(row[`k${last}`]) }))
+  const keys = shown.map((row) => ({ tenant: row.list_tenant, id: String(row[`list_${last}`]) }))
   const end = shown.at(-1)
   return {
     keys,
-    total: found.rows[0]!.total,
+    rows: shown,
+    total: found.rows[0]!.list_total,
     /** The number of rows that are known to exist: the rows before this page and the rows that were fetched for it. */
     seen: request.cursor === undefined && rows.length > 0 ? offset + rows.length : 0,
     next_cursor:
       rows.length > size && end
         ? writeCursor(
             request.sorting,
-            orders.map((_, at) => end[`k${at}`]),
+            orders.map((_, at) => end[`list_${at}`]),
           )
         : null,
   }

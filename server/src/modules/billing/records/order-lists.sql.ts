@@ -1,11 +1,11 @@
 import type { OrderStatus, PageRequest, ProductBillingType } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
 import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
-import { inOrder, listKeys, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { inOrder, listKeys, listRecords, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { anyOf, containing, isOneOf, metadataHas } from '../../../platform/postgres/parts.sql.ts'
 import type { Db } from '../../../platform/postgres/postgres.ts'
 import { findCustomerIds } from '../../customers/index.ts'
-import { selectBought, selectOrders, type LoadedOrder } from './orders.sql.ts'
+import { orderRecords, parseOrder, selectBought, type OrderRecord } from './orders.sql.ts'
 
 const nameOf = (table: string, column: string, by: string) =>
   `coalesce((select o.${column} from ${table} o where o.organization_id = orders.organization_id and o.id = orders.${by}), '')`
@@ -57,19 +57,6 @@ const common = ({ product_id, product_billing_type, subscription_id }: CommonFil
   ]
 }
 
-const listed = async <T extends LoadedOrder>(
-  db: Db,
-  scope: TenantScope,
-  organizations: readonly string[],
-  query: Listing,
-  filters: readonly RawBuilder<unknown>[],
-  select: (db: Db, scope: TenantScope, ids: readonly string[]) => Promise<T[]>,
-) => {
-  const { keys, total, next_cursor } = await listKeys(db, list, organizations, query, filters)
-  const ids = keys.map(({ id }) => id)
-  return { items: inOrder(keys, await select(db, scope, ids), ({ order }) => order.id), total, next_cursor }
-}
-
 export const listOrders = async (db: Db, scope: TenantScope, query: OrderFilters & Listing) => {
   const filters = [
     ...common(query),
@@ -82,12 +69,20 @@ export const listOrders = async (db: Db, scope: TenantScope, query: OrderFilters
   if (query.created_after) filters.push(sql`created_at >= ${query.created_after}`)
   if (query.created_before) filters.push(sql`created_at <= ${query.created_before}`)
   filters.push(...metadataHas(query.metadata))
-  return listed(db, scope, organizationIds(scope, query.organization_id), query, filters, selectOrders)
+  const organizations = organizationIds(scope, query.organization_id)
+  const { items, ...page } = await listRecords<OrderRecord>(db, list, organizations, query, filters, orderRecords(scope))
+  return { ...page, items: items.map(parseOrder) }
 }
 
 /** Lists the orders of one customer. Excludes drafts, which only the seller sees. */
-export const listOrdersOf = (db: Db, scope: TenantScope, customer_id: string, query: CommonFilters & Listing & { query?: string | undefined }) => {
+export const listOrdersOf = async (db: Db, scope: TenantScope, customer_id: string, query: CommonFilters & Listing & { query?: string | undefined }) => {
   const filters = [sql`customer_id = ${customer_id}`, sql`status <> 'draft'`, ...common(query)]
   if (query.query) filters.push(sql`description ilike ${containing(query.query)}`)
-  return listed(db, scope, organizationIds(scope), query, filters, selectBought)
+  const { keys, total, next_cursor } = await listKeys(db, list, organizationIds(scope), query, filters)
+  const orders = await selectBought(
+    db,
+    scope,
+    keys.map(({ id }) => id),
+  )
+  return { items: inOrder(keys, orders, ({ order }) => order.id), total, next_cursor }
 }

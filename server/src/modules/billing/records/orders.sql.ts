@@ -8,6 +8,7 @@ import type { DiscountTable, LoadedProduct, ProductRow, JsonProduct } from '../.
 import type { CustomerRow } from '../../customers/index.ts'
 import type { OrganizationRow } from '../../organizations/index.ts'
 import { fromJson, type JsonRow } from '../../../platform/postgres/json-rows.ts'
+import type { Records } from '../../../platform/postgres/lists.sql.ts'
 import {
   customerOf,
   discountOf,
@@ -137,21 +138,24 @@ interface JsonParts<Product> {
   readonly seller: JsonRow<OrganizationRow> | null
 }
 
-/** Selects orders with their related rows, in one statement. Includes deleted customers and archived products, because an order outlives them. */
+/** The columns of an order `o` with its related rows. Includes deleted customers and archived products, because an order outlives them. */
+const orderColumns = (scope: TenantScope, { product, seller }: Record<'product' | 'seller', RawBuilder<unknown>>): RawBuilder<unknown> => sql`
+  o.*,
+  (select coalesce(json_agg(i order by i.position), '[]') from order_items i where i.organization_id = o.organization_id and i.order_id = o.id) as items,
+  ${customerOf(scope, 'o')} as customer, ${discountOf('o')} as discount,
+  (select to_json(s) from subscriptions s where s.organization_id = o.organization_id and s.id = o.subscription_id) as subscription,
+  ${product} as product, ${seller} as seller`
+
+/** Selects orders with their related rows, in one statement. */
 const selectRows = async <Product>(
   db: Db,
   scope: TenantScope,
   ids: readonly string[],
-  { product, seller }: Record<'product' | 'seller', RawBuilder<unknown>>,
+  related: Record<'product' | 'seller', RawBuilder<unknown>>,
 ): Promise<(OrderRow & JsonParts<Product>)[]> => {
   if (ids.length === 0) return []
   const { rows } = await sql<OrderRow & JsonParts<Product>>`
-    select o.*,
-      (select coalesce(json_agg(i order by i.position), '[]') from order_items i where i.organization_id = o.organization_id and i.order_id = o.id) as items,
-      ${customerOf(scope, 'o')} as customer, ${discountOf('o')} as discount,
-      (select to_json(s) from subscriptions s where s.organization_id = o.organization_id and s.id = o.subscription_id) as subscription,
-      ${product} as product, ${seller} as seller
-    from orders o where o.organization_id = ${inScope(scope)} and o.id = any(${ids}::uuid[])`.execute(db.q)
+    select ${orderColumns(scope, related)} from orders o where o.organization_id = ${inScope(scope)} and o.id = any(${ids}::uuid[])`.execute(db.q)
   return rows
 }
 
@@ -167,10 +171,15 @@ const parse = (
   subscription: subscription && fromJson<SubscriptionRow>(subscription, subscriptionTimestamps),
 })
 
-export const selectOrders = async (db: Db, scope: TenantScope, ids: readonly string[]): Promise<LoadedOrder[]> => {
-  const rows = await selectRows<JsonRow<ProductRow>>(db, scope, ids, { product: productRowOf('o'), seller: sql`null` })
-  return rows.map((row) => parse(row, readProductRow(row.product)))
-}
+const withProductRow = { product: productRowOf('o'), seller: sql`null` }
+
+/** What a list loads of each order, and the function that parses it. */
+export const orderRecords = (scope: TenantScope): Records => ({ alias: 'o', columns: orderColumns(scope, withProductRow) })
+export type OrderRecord = OrderRow & JsonParts<JsonRow<ProductRow>>
+export const parseOrder = (row: OrderRecord): LoadedOrder => parse(row, readProductRow(row.product))
+
+export const selectOrders = async (db: Db, scope: TenantScope, ids: readonly string[]): Promise<LoadedOrder[]> =>
+  (await selectRows<JsonRow<ProductRow>>(db, scope, ids, withProductRow)).map(parseOrder)
 
 export const selectBought = async (db: Db, scope: TenantScope, ids: readonly string[]): Promise<BoughtOrder[]> => {
   const rows = await selectRows<JsonProduct>(db, scope, ids, { product: productOf('o'), seller: sellerOf('o') })

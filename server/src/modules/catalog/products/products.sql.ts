@@ -1,7 +1,7 @@
 import type { CustomField, Product, ProductPrice, ProductPriceCreate, ProductPriceSeatTier } from '@bursar/contract'
 import { sql, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
-import { listKeys, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { listRecords, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { anyOf, containing, isOneOf, json, metadataHas, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { BenefitTable } from '../benefits/benefits.sql.ts'
@@ -112,8 +112,8 @@ export const listProducts = async (
     )
   filters.push(...metadataHas(query.metadata))
   const ids = organizationIds(scope, query.organization_id)
-  const { keys, total, next_cursor } = await listKeys(db, list, ids, query, filters)
-  return { items: await loadProducts(db, keys), total, next_cursor }
+  const { items, ...page } = await listRecords<ProductRow & JsonLists>(db, list, ids, query, filters, { alias: 'p', columns: loadedColumns })
+  return { ...page, items: items.map(parseLists) }
 }
 
 /** Loads products with their catalog prices, fields, benefits and media, in the order of the keys. */
@@ -162,6 +162,8 @@ interface JsonLists {
 const listOf = <K extends keyof JsonLists>(name: K) => jsonList<JsonLists[K][number]>(lists[name]).as(name)
 const listColumns = [listOf('prices'), listOf('fields'), listOf('benefits'), listOf('medias')]
 
+const loadedColumns = sql`${productColumns}, ${sql.join(listColumns)}`
+
 const parseLists = ({ prices, fields, benefits, medias, ...product }: ProductRow & JsonLists): LoadedProduct => ({
   product,
   prices: prices.map((price) => fromJson<PriceRow>(price, { created_at: true, modified_at: true })),
@@ -190,7 +192,7 @@ export const productRowJson = (key: { readonly organization_id: string; readonly
 
 /** The same with prices, custom fields, benefits and media. */
 export const productJson = (key: { readonly organization_id: string; readonly id: string }): RawBuilder<unknown> =>
-  productWith(key, sql`${productColumns}, ${sql.join(listColumns)}`)
+  productWith(key, loadedColumns)
 
 export const productRowFromJson = rowFromJson<ProductRow>({ created_at: true, modified_at: true })
 
@@ -199,7 +201,7 @@ export const productFromJson = ({ prices, fields, benefits, medias, ...product }
 
 /** Selects products with all their lists in one statement. */
 const selectProducts = async (db: Db, from: RawBuilder<unknown>): Promise<LoadedProduct[]> => {
-  const { rows } = await sql<ProductRow & JsonLists>`select ${productColumns}, ${sql.join(listColumns)} from ${from}`.execute(db.q)
+  const { rows } = await sql<ProductRow & JsonLists>`select ${loadedColumns} from ${from}`.execute(db.q)
   return rows.map(parseLists)
 }
 

@@ -4,7 +4,7 @@ import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
 import type { Clocked } from '../../../platform/clocks.sql.ts'
 import { later } from '../../../platform/clock.ts'
 import { lockRow, lockRows, writeRow } from '../../../platform/postgres/locks.ts'
-import { inOrder, listKeys, listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
+import { inOrder, listKeys, listRecords, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { containing, isOneOf, json, metadataHas, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { BusinessTx, Db, Locked, Tables, Tx } from '../../../platform/postgres/postgres.ts'
 import { type CustomerTable, type MethodTable, type CustomerRow, type Marked, enabled, exists, plain, typed } from './customer-rows.sql.ts'
@@ -71,7 +71,8 @@ export const listCustomers = async (db: Db, scope: TenantScope, query: CustomerF
     )
   filters.push(...metadataHas(query.metadata))
   const ids = organizationIds(scope, query.organization_id)
-  return listRows(db, list(scope), ids, query, filters, (found) => marked(db, scope).where('id', '=', oneOf(found)).execute())
+  const columns = sql`${sql.join(plain.map((name) => sql.ref(name)))}, ${typed(scope)} as type, pure_holder as only_holds, becomes_team as buys_seats`
+  return listRecords<CustomerRow & Marked>(db, list(scope), ids, query, filters, { alias: 'customers', columns })
 }
 
 /** Loads customers, including deleted ones, because their purchases are still shown. Their type depends on the member phase. */

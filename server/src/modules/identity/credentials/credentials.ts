@@ -32,7 +32,7 @@ export const resolve = async (db: Db, keys: Keys, secret: Secret, accepted: read
     throw new InvalidToken(`This token belongs to ${reading.environment}, and this is ${keys.environment}. Each environment has its own tokens.`)
   if (!accepted.includes(reading.kind))
     throw new InvalidToken(`This token has the kind "${named(reading.kind)}". Accepted here: ${accepted.map(named).join(', ')}.`)
-  const found = await resolveCredential(db, keys.hasher.candidates(secret), closed)
+  const found = await resolveCredential(db, reading.kind, keys.hasher.candidates(secret), closed)
   if (!found || found.kind !== reading.kind) throw new InvalidToken('This token is unknown or has been revoked.')
   if (found.expires_at && found.expires_at <= keys.clock.wall()) throw new InvalidToken('This token has expired.')
   return { actor: actorOf(found), found }
@@ -47,7 +47,7 @@ const actorOf = (found: Resolved): Actor => {
   const { credential_id } = found
   switch (found.kind) {
     case 'organization':
-      return { kind: 'organization', organization_id: found.organization_id!, phase: found.member_phase!, credential_id, scopes: new Set(found.scopes) }
+      return { kind: 'organization', organization_id: found.organization_id!, phase: found.member_phase!, credential_id, scopes: found.scopes }
     case 'customer_session':
     case 'member_session':
       return {
@@ -75,7 +75,7 @@ const actorOf = (found: Resolved): Actor => {
         is_operator: found.kind !== 'oauth_access' && found.is_operator!,
         credential_id,
         credential_created_at: found.created_at,
-        scopes: found.kind !== 'session' ? new Set(found.scopes) : found.is_operator && !found.second_factor ? enrolling : everyScope,
+        scopes: found.kind !== 'session' ? found.scopes : found.is_operator && !found.second_factor ? enrolling : everyScope,
         memberships: new Map(found.memberships.map(({ organization_id, role }) => [organization_id, role])),
         phases: new Map(found.memberships.map(({ organization_id, phase }) => [organization_id, phase])),
       }
