@@ -7,9 +7,9 @@ import { options } from './options.ts'
 import { makeOrders } from './orders.ts'
 import type { Outcome } from './results.ts'
 
-const tokenOf = async (organization: Awaited<ReturnType<World['organization']>>) => (await organization.token()).secret.reveal()
+export const tokenOf = async (organization: Awaited<ReturnType<World['organization']>>) => (await organization.token()).secret.reveal()
 
-const makeProducts = (world: World, organization_id: string, count: number) =>
+export const makeProducts = (world: World, organization_id: string, count: number) =>
   world.database.owner(async (owner) => {
     await owner.query(
       `insert into products (organization_id, id, created_at, name, visibility, is_archived, metadata, price_amount_type, price_amount)

@@ -12,7 +12,7 @@ export const median = (numbers: readonly number[]) => numbers.toSorted((a, b) =>
 export const quotients = (over: readonly number[], under: readonly number[]) => over.map((one, at) => one / under[at]!)
 
 export interface Measured {
-  requests: number
+  answers: number
   per_second: number
   p50: number
   failures: number
@@ -40,19 +40,28 @@ export const sendLoad = async (
 }
 
 /** Starts one side of a comparison in a separate process: see serve.ts. */
-export const startSide = (world: World, side: string): Promise<{ port: number; child: ChildProcess }> =>
+export const startSide = (world: World, side: string): Promise<Listening> =>
+  startListening(['serve.ts', side], { ...world.environmentVariables, BURSAR_DATABASE_CONNECTIONS: '20' })
+
+export interface Listening {
+  readonly port: number
+  readonly child: ChildProcess
+}
+
+/** Starts a file of this folder in a separate process. Waits until it prints its port. */
+export const startListening = ([file, ...args]: readonly [string, ...string[]], env: Record<string, string>): Promise<Listening> =>
   new Promise((resolve, reject) => {
-    const child = spawn(process.execPath, [new URL('serve.ts', import.meta.url).pathname, side], {
-      env: { PATH: process.env.PATH, ...world.environmentVariables, BURSAR_DATABASE_CONNECTIONS: '20' },
+    const child = spawn(process.execPath, [new URL(file, import.meta.url).pathname, ...args], {
+      env: { PATH: process.env.PATH, ...env },
       stdio: ['ignore', 'pipe', 'inherit'],
     })
     child.stdout.once('data', (chunk: Buffer) => resolve({ port: (JSON.parse(chunk.toString()) as { port: number }).port, child }))
-    child.once('exit', () => reject(new Error(`${side} ended before it listened`)))
+    child.once('exit', () => reject(new Error(`${[file, ...args].join(' ')} ended before it listened`)))
   })
 
 /** Measures both sides alternately, so that other load on the machine affects both equally. Drops the first round as a warm-up. */
-export const alternate = async (sides: readonly [() => Promise<number>, () => Promise<number>]): Promise<[number[], number[]]> => {
-  const figures: [number[], number[]] = [[], []]
+export const alternate = async <T>(sides: readonly [() => Promise<T>, () => Promise<T>]): Promise<[T[], T[]]> => {
+  const figures: [T[], T[]] = [[], []]
   for (let round = 0; round <= options.rounds; round++)
     for (const at of [0, 1] as const) {
       const figure = await sides[at]()
@@ -76,9 +85,9 @@ export const compare = async (world: World, ours: string, theirs: string, path: 
     const { port, child } = sides[at]
     const used = () => [cpuOf(child.pid!), databaseCpu(world.database.name)] as const
     const before = used()
-    const { per_second, requests } = await sendLoad(port, path, token, { ...(body === undefined ? {} : { body }) })
+    const { per_second, answers } = await sendLoad(port, path, token, { ...(body === undefined ? {} : { body }) })
     const after = used()
-    costs[at].push({ per_second, api_ms: (after[0] - before[0]) / requests, database_ms: (after[1] - before[1]) / requests })
+    costs[at].push({ per_second, api_ms: (after[0] - before[0]) / answers, database_ms: (after[1] - before[1]) / answers })
     return per_second
   }
   const [first, second] = await alternate([rate(0), rate(1)]).finally(() => sides.forEach(({ child }) => child.kill()))

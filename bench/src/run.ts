@@ -5,6 +5,7 @@ import { exporting } from './exporting.ts'
 import * as lists from './lists.ts'
 import { migration } from './migration.ts'
 import { options } from './options.ts'
+import { peers } from './peers.ts'
 import * as renewals from './renewals.ts'
 import { isReached, storeResult, machineOf, shown, type Goal, type Machine, type Outcome } from './results.ts'
 import { scale } from './scale.ts'
@@ -76,10 +77,17 @@ const benches: Record<string, Bench> = {
     measure: migration,
   },
   rls: { gives: { rls: { measures: 'pages per second: with row-level security ÷ without', goal: '>= 0.9' } }, measure: lists.rls },
+  peers: {
+    gives: { peers: { measures: 'pages of 10 products with prices and total per second: Bursar ÷ Vendure (`products` query of its shop API)', goal: '>= 6' } },
+    measure: peers,
+  },
 }
 
-/** Benchmarks that run only if they are named. `rls` was needed for one decision (docs/decisions/0009), and `scale` has no goal. */
-const asked = ['rls', 'scale']
+/**
+ * Benchmarks that run only if they are named. `rls` was needed for one decision (docs/decisions/0009), `scale` has no
+ * goal, and `peers` installs another product.
+ */
+const asked = ['rls', 'scale', 'peers']
 
 const measure = async (name: string, machine: Machine) => {
   const world = await openWorld({
