@@ -22,6 +22,7 @@ const amounts = { amount: '1000', discount_amount: '0', net_amount: '1000', tax_
 export const contents: Record<string, Contents> = {
   organization_invitations: { email: `'i' || n || '@people.test'`, role: `'member'`, status: `'accepted'`, expires_at: at },
   organization_access_tokens: { comment: `'Token ' || n`, scopes: `'{products:read}'`, hint: `'x'`, revoked_at: either(one(7), at, 'null') },
+  credentials: { hash: `md5(:tenant || 'token' || n) || md5('token' || n)`, pepper: '1', kind: `'organization'`, subject_id: id('organization_access_tokens') },
   products: {
     name: named('Product'),
     visibility: either(one(7), `'draft'`, `'public'`),
