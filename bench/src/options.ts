@@ -10,6 +10,7 @@ const described = {
   renewals: { type: 'string', default: '1000' },
   due: { type: 'string', default: '20000' },
   seats: { type: 'string', default: '1000000' },
+  requests: { type: 'string', default: '100000' },
 } as const
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -38,4 +39,6 @@ export const options = {
   due: Number(values.due),
   /** Number of seats of the organization that is migrated. */
   seats: Number(values.seats),
+  /** Number of requests before the memory of the API is measured. */
+  requests: Number(values.requests),
 }

@@ -3,6 +3,7 @@ import { asOwner } from '../../server/test/harness/database.ts'
 import { openWorld, type World } from '../../server/test/harness/world.ts'
 import { exporting } from './exporting.ts'
 import * as lists from './lists.ts'
+import { memory } from './memory.ts'
 import { migration } from './migration.ts'
 import { options } from './options.ts'
 import { peers } from './peers.ts'
@@ -51,6 +52,7 @@ const benches: Record<string, Bench> = {
     },
     measure: exporting,
   },
+  memory: { gives: { memory: { measures: 'memory of the API after 100,000 requests', goal: '<= 200', unit: ' MiB' } }, measure: memory },
   audit: { gives: { audit: { measures: 'customers written per second: with the audit log ÷ without', goal: '>= 0.9' } }, measure: stages.audit },
   webhooks: { gives: { webhooks: { measures: 'deliveries per second: worker ÷ loop that only signs and posts', goal: '>= 0.6' } }, measure: throughput },
   webhook_p50: {

@@ -73,7 +73,10 @@ export const listKeys = async <K extends string>(
   return { keys, total, next_cursor }
 }
 
-/** Loads one page of a list: its keys and their records in one statement. */
+/**
+ * Loads one page of a list: its keys and their records in one statement. The rows also hold the sort keys, in columns with
+ * the prefix `list_`, which no answer shows.
+ */
 export const listRecords = async <Row>(
   db: Db,
   spec: ListSpec<string>,
@@ -83,14 +86,7 @@ export const listRecords = async <Row>(
   records: Records,
 ): Promise<{ items: Row[]; total: number; next_cursor: string | null }> => {
   const { rows, total, next_cursor } = await listPage(db, spec, tenants, request, filters, records)
-  return { items: rows.map(withoutKeys) as Row[], total, next_cursor }
-}
-
-/** Removes the columns that a list adds to its records. */
-const withoutKeys = (row: PageRow): Record<string, unknown> => {
-  const record: Record<string, unknown> = {}
-  for (const name in row) if (!name.startsWith('list_')) record[name] = row[name]
-  return record
+  return { items: rows as Row[], total, next_cursor }
 }
 
 const listPage = async <K extends string>(
