@@ -45,7 +45,6 @@ export {
   insertPrices,
   insertProduct,
   loadPrices,
-  loadPricesOf,
   loadProductRows,
   loadProducts,
   priceFromJson,

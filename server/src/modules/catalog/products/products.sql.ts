@@ -225,15 +225,7 @@ export const loadProductRows = async (db: Db, keys: readonly Key[]): Promise<Pro
 export const loadPrices = async (db: Db, keys: readonly Key[]): Promise<PriceRow[]> => {
   if (keys.length === 0) return []
   const { tenants, ids } = sidesOf(keys)
-  return selectPrices(db, sql`r.organization_id = any(${tenants}::uuid[]) and r.id = any(${ids}::uuid[])`)
-}
-
-/** Loads the ad-hoc prices of a checkout. */
-export const loadPricesOf = (db: Db, organization_id: string, checkout_id: string): Promise<PriceRow[]> =>
-  selectPrices(db, sql`r.organization_id = ${organization_id} and r.checkout_id = ${checkout_id}`)
-
-const selectPrices = async (db: Db, condition: RawBuilder<unknown>): Promise<PriceRow[]> => {
-  const { rows } = await sql<PriceRow>`${pricesWhere(condition)}`.execute(db.q)
+  const { rows } = await sql<PriceRow>`${pricesWhere(sql`r.organization_id = any(${tenants}::uuid[]) and r.id = any(${ids}::uuid[])`)}`.execute(db.q)
   return rows
 }
 
