@@ -28,7 +28,16 @@ export {
 } from './benefits/benefits.sql.ts'
 export { createBenefit, keepBenefitFiles, presentBenefit, settleBenefit } from './benefits/benefits.ts'
 export { createDiscount, presentDiscount, presentDiscountBase } from './discounts/discounts.ts'
-export { findDiscountByCode, findDiscount, findDiscountEver, type DiscountRow, type DiscountTable } from './discounts/discounts.sql.ts'
+export {
+  discountFromJson,
+  discountJson,
+  findDiscountByCode,
+  findDiscount,
+  findDiscountEver,
+  type DiscountRow,
+  type DiscountTable,
+  type JsonDiscount,
+} from './discounts/discounts.sql.ts'
 export { loadFiles, type FileRow } from './files/files.sql.ts'
 export { presentFileBase, presentDownloadable } from './files/presenting.ts'
 export { createMeter } from './meters/meters.ts'
@@ -36,10 +45,11 @@ export {
   insertPrices,
   insertProduct,
   loadPrices,
-  loadPricesOf,
   loadProductRows,
   loadProducts,
+  priceFromJson,
   priceRow,
+  pricesJson,
   productFromJson,
   productJson,
   productRowFromJson,

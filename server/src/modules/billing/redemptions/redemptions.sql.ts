@@ -1,5 +1,6 @@
 import { sql } from 'kysely'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
+import type { DiscountTable } from '../../catalog/index.ts'
 
 /** One use of a discount: by a checkout, or by an existing subscription. */
 export interface RedemptionTable {
@@ -20,14 +21,19 @@ declare module '../../../platform/postgres/postgres.ts' {
   }
 }
 
-/** Reserves one use of a discount. Returns false if none is left. Atomic, so concurrent callers never exceed the limit. */
-export const reserveUse = async (tx: Tx, { organization_id, discount_id }: { organization_id: string; discount_id: string }): Promise<boolean> => {
-  const { rows } = await sql`
+/**
+ * Reserves one use of a discount. Returns the discount with the new number of redemptions, or undefined if no use is left.
+ * Atomic, so concurrent callers never exceed the limit.
+ */
+export const reserveUse = async (
+  tx: Tx,
+  { organization_id, discount_id }: { organization_id: string; discount_id: string },
+): Promise<DiscountTable | undefined> => {
+  const { rows } = await sql<DiscountTable>`
     update discounts set redemptions_count = redemptions_count + 1
-    where organization_id = ${organization_id} and id = ${discount_id} and deleted_at is null and (max_redemptions is null or redemptions_count < max_redemptions) returning 1`.execute(
-    tx.q,
-  )
-  return rows.length > 0
+    where organization_id = ${organization_id} and id = ${discount_id} and deleted_at is null and (max_redemptions is null or redemptions_count < max_redemptions)
+    returning *`.execute(tx.q)
+  return rows[0]
 }
 
 export const insertRedemption = async (tx: Tx, row: RedemptionTable): Promise<void> => {

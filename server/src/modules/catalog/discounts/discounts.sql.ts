@@ -75,6 +75,25 @@ const presentRestriction = (product: Omit<DiscountProduct, 'is_recurring'>): Dis
   is_recurring: product.recurring_interval !== null,
 })
 
+/** A discount with the products that it is restricted to, inside a JSON result. */
+export type JsonDiscount = JsonRow<DiscountTable> & { readonly products: ProductJson[] }
+
+/**
+ * SQL for a discount as JSON. `key` names the columns of another table that reference the discount. The caller must
+ * restrict that table to the scope. A deleted discount is included only if `evenDeleted` is true.
+ */
+export const discountJson = (key: { readonly organization_id: string; readonly id: string }, evenDeleted: RawBuilder<unknown>): RawBuilder<unknown> => sql`(
+  select to_json(w) from (
+    select discounts.*, ${products} from discounts
+    where discounts.organization_id = ${sql.ref(key.organization_id)} and discounts.id = ${sql.ref(key.id)}
+      and (discounts.deleted_at is null or ${evenDeleted})) w)`
+
+export const discountFromJson = ({ products: restricted, ...terms }: JsonDiscount): DiscountRow =>
+  parseProducts({
+    ...fromJson<DiscountTable>(terms, { created_at: true, modified_at: true, deleted_at: true, starts_at: true, ends_at: true }),
+    products: restricted,
+  })
+
 /** Runs the query and returns its discounts with the products that each is restricted to. */
 const withProducts = async (query: ReturnType<typeof live>): Promise<DiscountRow[]> => (await query.select(products).execute()).map(parseProducts)
 

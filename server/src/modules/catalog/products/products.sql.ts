@@ -134,12 +134,15 @@ const productColumns = sql.join(columns.map((column) => sql.ref(`p.${column}`)))
 const priceColumns = sql`r.*, case when m.id is null then null else jsonb_build_object(
   'id', m.id, 'name', m.name, 'unit', m.unit, 'custom_label', m.custom_label, 'custom_multiplier', m.custom_multiplier) end as meter`
 
+/** The prices `r` that meet the condition, in the order of their positions. The condition must restrict the tenant. */
+const pricesWhere = (condition: RawBuilder<unknown>) => sql`
+  select ${priceColumns} from product_prices r left join meters m on m.organization_id = r.organization_id and m.id = r.meter_id
+  where ${condition} order by r.position, r.id`
+
 /** The lists of a product `p`. */
 const lists = {
   // Excludes ad-hoc prices, which belong to one checkout and not to the catalog.
-  prices: sql`
-    select ${priceColumns} from product_prices r left join meters m on m.organization_id = r.organization_id and m.id = r.meter_id
-    where r.organization_id = p.organization_id and r.product_id = p.id and r.is_archived = false and r.source = 'catalog' order by r.position, r.id`,
+  prices: pricesWhere(sql`r.organization_id = p.organization_id and r.product_id = p.id and r.is_archived = false and r.source = 'catalog'`),
   fields: sql`
     select a.position, a.required, f.organization_id, f.id, f.created_at, f.modified_at, f.type, f.slug, f.name, f.properties, f.metadata
     from product_custom_fields a join custom_fields f on f.organization_id = a.organization_id and f.id = a.custom_field_id and f.deleted_at is null
@@ -164,9 +167,17 @@ const listColumns = [listOf('prices'), listOf('fields'), listOf('benefits'), lis
 
 const loadedColumns = sql`${productColumns}, ${sql.join(listColumns)}`
 
+/**
+ * SQL for the prices `r` that meet a condition, as a JSON list. Includes archived prices and ad-hoc prices. The condition
+ * must restrict the tenant.
+ */
+export const pricesJson = (condition: RawBuilder<unknown>): RawBuilder<unknown> => jsonList(pricesWhere(condition))
+
+export const priceFromJson = rowFromJson<PriceRow>({ created_at: true, modified_at: true })
+
 const parseLists = ({ prices, fields, benefits, medias, ...product }: ProductRow & JsonLists): LoadedProduct => ({
   product,
-  prices: prices.map((price) => fromJson<PriceRow>(price, { created_at: true, modified_at: true })),
+  prices: prices.map(priceFromJson),
   fields: fields.map(({ position, required, ...field }) => ({
     position,
     required,
@@ -216,17 +227,7 @@ export const loadProductRows = async (db: Db, keys: readonly Key[]): Promise<Pro
 export const loadPrices = async (db: Db, keys: readonly Key[]): Promise<PriceRow[]> => {
   if (keys.length === 0) return []
   const { tenants, ids } = sidesOf(keys)
-  return selectPrices(db, sql`r.organization_id = any(${tenants}::uuid[]) and r.id = any(${ids}::uuid[])`)
-}
-
-/** Loads the ad-hoc prices of a checkout. */
-export const loadPricesOf = (db: Db, organization_id: string, checkout_id: string): Promise<PriceRow[]> =>
-  selectPrices(db, sql`r.organization_id = ${organization_id} and r.checkout_id = ${checkout_id}`)
-
-const selectPrices = async (db: Db, condition: RawBuilder<unknown>): Promise<PriceRow[]> => {
-  const { rows } = await sql<PriceRow>`
-    select ${priceColumns} from product_prices r left join meters m on m.organization_id = r.organization_id and m.id = r.meter_id
-    where ${condition} order by r.position, r.id`.execute(db.q)
+  const { rows } = await sql<PriceRow>`${pricesWhere(sql`r.organization_id = any(${tenants}::uuid[]) and r.id = any(${ids}::uuid[])`)}`.execute(db.q)
   return rows
 }
 

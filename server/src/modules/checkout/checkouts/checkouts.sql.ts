@@ -3,10 +3,12 @@ import { sql } from 'kysely'
 import type { z } from 'zod'
 import type { TenantScope } from '../../../kernel/actors.ts'
 import { firstIdAt, timeOf } from '../../../kernel/ids.ts'
+import type { Hasher, Secret } from '../../../kernel/secrets.ts'
 import { markLocked } from '../../../platform/postgres/locks.ts'
 import { json, inScope } from '../../../platform/postgres/parts.sql.ts'
 import type { BusinessTx, Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { RedemptionTable, TaxQuote, Totals, UpfrontLine } from '../../billing/index.ts'
+import { insertCredential } from '../../identity/index.ts'
 
 type AgreedLine = UpfrontLine & { readonly proration: boolean }
 
@@ -164,13 +166,19 @@ const written = <T extends Partial<CheckoutRow>>(row: T) => ({
   ...(row.customer_billing_address ? { customer_billing_address: json(row.customer_billing_address) } : {}),
 })
 
-/** Inserts the checkout and the products that it offers, in one statement. */
-export const insertCheckout = async (tx: Tx, row: CheckoutRow, clock_id: string | null, products: readonly string[]): Promise<void> => {
+/** Inserts the checkout, the products that it offers and its client secret, in one statement. */
+export const insertCheckout = async (
+  tx: Tx,
+  hasher: Hasher,
+  { checkout, clock_id, products, secret }: { checkout: CheckoutRow; clock_id: string | null; products: readonly string[]; secret: Secret },
+): Promise<void> => {
+  const { organization_id, id } = checkout
   await tx.q
+    .with('secret', (q) => insertCredential(q, hasher, secret, { kind: 'checkout', subject_id: id, organization_id }))
     .with('made', (q) =>
       q
         .insertInto('checkouts')
-        .values({ ...written(row), due_at: row.expires_at, clock_id })
+        .values({ ...written(checkout), due_at: checkout.expires_at, clock_id })
         .returning(['organization_id', 'id']),
     )
     .insertInto('checkout_products')

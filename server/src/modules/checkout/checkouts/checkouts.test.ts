@@ -319,6 +319,36 @@ describe('listing and reading checkouts', () => {
     expect([change.status, change.body]).toEqual([404, absent.body])
   })
 
+  test('lists checkouts that share products in the same form in which each of them is read', async () => {
+    const { api, checkout, seen, book, plan, product, discount } = await open()
+    const [guide, monthly] = [await product([fixed(4900, 'eur'), fixed(5900)]), await plan()]
+    const half = await discount({ products: [guide.id] })
+    const made = [
+      await checkout({ products: [guide.id, book.id, monthly.id], discount_id: half.id }),
+      await checkout({ products: [monthly.id, book.id], prices: { [book.id]: [fixed(100)] } }),
+      await checkout({ products: [guide.id, book.id] }),
+    ]
+    await pay(made[2]!)
+    const { items } = await api.call(listCheckouts, { query: { sorting: 'created_at' } })
+    expect(items).toEqual([await seen(made[0]!), await seen(made[1]!), await seen(made[2]!)])
+    expect(items.map(({ products }) => products.map(({ id, prices }) => [id, prices.length]))).toEqual([
+      [
+        [guide.id, 2],
+        [book.id, 1],
+        [monthly.id, 1],
+      ],
+      [
+        [monthly.id, 1],
+        [book.id, 1],
+      ],
+      // The paid checkout keeps only the confirmed price, although another checkout shares the product.
+      [
+        [guide.id, 1],
+        [book.id, 1],
+      ],
+    ])
+  })
+
   test('rejects requests without a credential, without the required scope or with a wrong client secret', async () => {
     const { organization, checkout, book } = await open()
     const made = await checkout({ products: [book.id] })

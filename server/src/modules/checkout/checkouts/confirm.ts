@@ -51,7 +51,7 @@ import {
   findOwnerOf,
   type CustomerRow,
 } from '../../customers/index.ts'
-import { findDiscountEver } from '../../catalog/index.ts'
+import type { DiscountRow } from '../../catalog/index.ts'
 import { capabilities } from '../../organizations/index.ts'
 import type { Seller } from '../records/sellers.sql.ts'
 import { applyToCheckout, lockBySecret, openBySecret, refuseSecondSubscription, requireOpen, welcome } from './checkouts.ts'
@@ -133,7 +133,7 @@ export const begin = async (wall: Tx, platform: Platform, { processor, card }: S
   // Repeats the check now that the customer is locked: another checkout may be about to subscribe the customer.
   await refuseSecondSubscription(tx, { ...opened, checkout: { ...opened.checkout, customer_id: customer.id } })
   const ref = { organization_id: seller.id, checkout_id: checkout.id }
-  await reserve(tx, platform, opened, customer, card, figured.stored.trial_end !== null)
+  const discount = await reserve(tx, platform, opened, customer, card, figured.stored.trial_end !== null)
   const payment = account
     ? await openAttempt(tx, account, {
         organization_id: seller.id,
@@ -161,23 +161,18 @@ export const begin = async (wall: Tx, platform: Platform, { processor, card }: S
     due_at: later(tx.clock.wall(), timeout),
     clock_id: null,
   })
-  await tellUpdated(tx, platform, await asConfirmed(tx, opened, confirmed))
+  await tellUpdated(tx, platform, asConfirmed({ ...opened, discount, checkout: confirmed }))
   if (!payment) await enqueue(tx, 'checkout.payment_settled', ref)
   return { ...ref, payment_id: payment?.id ?? null }
 }
 
-/**
- * Returns the checkout as it is presented after the confirmation, with the confirmed catalog prices only. The discount
- * is loaded again, because the reservation has changed its number of redemptions.
- */
-const asConfirmed = async (tx: Tx, opened: Opened, checkout: CheckoutRow): Promise<LoadedCheckout> => ({
+/** Returns the checkout as it is presented after the confirmation, with the confirmed catalog prices only. */
+const asConfirmed = (opened: Opened): LoadedCheckout => ({
   ...opened,
-  checkout,
   products: withPrices(
     opened.products,
-    opened.products.flatMap(({ prices }) => prices.filter(({ id, source }) => source === 'catalog' && checkout.price_ids.includes(id))),
+    opened.products.flatMap(({ prices }) => prices.filter(({ id, source }) => source === 'catalog' && opened.checkout.price_ids.includes(id))),
   ),
-  discount: opened.discount && ((await findDiscountEver(tx, checkout.organization_id, opened.discount.id)) ?? null),
 })
 
 /** Returns the payment account of the seller. Throws if the seller cannot take payments. */
@@ -306,7 +301,10 @@ const additions = (customer: CustomerRow, changes: Partial<CustomerRow>): Partia
   }
 }
 
-/** Reserves the discount redemption and the trial before the payment is charged. Confirmations of one person run one at a time. */
+/**
+ * Reserves the discount redemption and the trial before the payment is charged. Confirmations of one person run one at a
+ * time. Returns the discount with its new number of redemptions.
+ */
 const reserve = async (
   tx: BusinessTx,
   platform: Platform,
@@ -314,7 +312,7 @@ const reserve = async (
   customer: CustomerRow,
   card: Card | null,
   trial: boolean,
-): Promise<void> => {
+): Promise<DiscountRow | null> => {
   const { organization_id } = checkout
   const person = {
     customer_id: customer.id,
@@ -327,13 +325,14 @@ const reserve = async (
     if (seller.subscription_settings.prevent_trial_abuse && (await hadTrial(tx, organization_id, person))) throw new TrialAlreadyRedeemed()
     await insertTrial(tx, { ...use, id: newId(tx.clock.wall()) })
   }
-  if (!discount) return
+  if (!discount) return null
   const what = { organization_id, discount_id: discount.id }
-  if (!(await reserveUse(tx, what)))
-    throw new InvalidRequest(invalidAt(['body', 'discount_id'], 'This discount has reached its redemption limit.', discount.id))
+  const reserved = await reserveUse(tx, what)
+  if (!reserved) throw new InvalidRequest(invalidAt(['body', 'discount_id'], 'This discount has reached its redemption limit.', discount.id))
   if (discount.max_redemptions_per_customer !== null && (await usesOf(tx, what, person)) >= discount.max_redemptions_per_customer)
     throw new DiscountRedemptionLimitReached()
   await insertRedemption(tx, { ...use, ...what, subscription_id: null, id: newId(tx.clock.wall()) })
+  return { ...discount, ...reserved }
 }
 
 /**

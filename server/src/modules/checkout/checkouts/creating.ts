@@ -1,6 +1,6 @@
 import { checkoutCreated, invalidAt, InvalidRequest, type CheckoutCreate, type Invalid } from '@bursar/contract'
 import type { z } from 'zod'
-import { within, type TenantScope } from '../../../kernel/actors.ts'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { newToken } from '../../../kernel/secrets.ts'
 import { days, later } from '../../../platform/clock.ts'
@@ -9,24 +9,14 @@ import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import type { BusinessTx, Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Platform } from '../../handlers.ts'
 import { findSubscription, isUpgradable } from '../../billing/index.ts'
-import {
-  findDiscount,
-  insertPrices,
-  loadPricesOf,
-  metersOf,
-  priceProblems,
-  priceRow,
-  readAnswers,
-  type LoadedProduct,
-  type PriceRow,
-} from '../../catalog/index.ts'
-import { findCustomers, findOwnerOf, type CustomerRow } from '../../customers/index.ts'
-import { addCredential } from '../../identity/index.ts'
-import { findSellerWithKey, type Seller } from '../records/sellers.sql.ts'
+import { insertPrices, metersOf, priceProblems, priceRow, readAnswers, type LoadedProduct, type PriceRow } from '../../catalog/index.ts'
+import { findOwnerOf, type CustomerRow } from '../../customers/index.ts'
+import type { Seller } from '../records/sellers.sql.ts'
 import { insertCheckout, type CheckoutRow } from './checkouts.sql.ts'
 import { chooseCurrency, figured, fit, readBilling } from './choices.ts'
 import { nameProducts } from './offering.ts'
 import { withPrices, type Opened } from './loading.sql.ts'
+import { findParties, type Parties } from './parties.sql.ts'
 import { presentCheckout, subject } from './opening.ts'
 
 const life = 1 * days
@@ -36,28 +26,33 @@ export type Create = z.output<typeof CheckoutCreate>
 /** Creates a checkout that can be paid: its products are on sale, its currency has prices, its amounts and seats are valid, its discount applies. */
 export const createCheckout = async (wall: Tx, scope: TenantScope, platform: Platform, body: Create): Promise<Opened> => {
   const products = await nameProducts(wall, scope, body.products)
-  return createFrom(wall, scope, platform, { ...(await findSellerWithKey(wall, products[0]!.product.organization_id)), products }, body)
+  const { organization_id } = products[0]!.product
+  const upgraded = body.subscription_id ? await nameUpgrade(wall, scope, organization_id, body.subscription_id, products) : null
+  const customer_id = upgraded ? nameTwice(body, upgraded.customer_id) : body.customer_id
+  const here = { ...scope, organizations: new Map([...scope.organizations].filter(([id]) => id === organization_id)) }
+  const parties = await findParties(wall, here, organization_id, {
+    customer: customer_id ? { id: customer_id } : body.external_customer_id ? { external_id: body.external_customer_id } : null,
+    discount_id: body.discount_id ?? null,
+  })
+  if (customer_id && !parties.customer) throw new InvalidRequest(invalidAt(['body', 'customer_id'], 'There is no customer with this id.', customer_id))
+  return createFrom(wall, platform, { ...parties, products, upgraded }, body)
 }
 
-/** The loaded products of a new checkout in the requested order, and their seller. */
-export interface Offer {
+/** The data of a new checkout that is already loaded: its products in the requested order, and its parties. */
+export interface Offer extends Parties {
   readonly products: readonly LoadedProduct[]
-  readonly seller: Seller
-  readonly publishable_key: string | null
+  /** The free subscription that this checkout upgrades. */
+  readonly upgraded: { readonly id: string } | null
 }
 
 /** Creates a checkout of products that are already loaded. They must be on sale and belong to the seller. */
 export const createFrom = async (
   wall: Tx,
-  scope: TenantScope,
   platform: Platform,
-  { products, seller, publishable_key }: Offer,
+  { products, seller, publishable_key, customer, discount, upgraded }: Offer,
   body: Create,
 ): Promise<Opened> => {
   const organization_id = seller.id
-  const upgraded = body.subscription_id ? await nameUpgrade(wall, scope, organization_id, body.subscription_id, products) : undefined
-  const named = upgraded ? { ...body, customer_id: nameTwice(body, upgraded.customer_id) } : body
-  const customer = await nameCustomer(wall, scope, organization_id, named)
   const clock_id = customer?.clock_id ?? null
   const tx = await inTimeOf(wall, { organization_id, clock_id })
   const now = tx.clock.business()
@@ -122,14 +117,13 @@ export const createFrom = async (
     confirmed_with: null,
     confirmed_at: null,
     payment_id: null,
-    is_bound: customer !== undefined,
-    knows_customer: customer !== undefined,
+    is_bound: customer !== null,
+    knows_customer: customer !== null,
     secret_until: null,
   }
   const special = await specialPrices(tx, seller, id, products, body.prices ?? {})
   const priced = products.map((one) => ({ ...one, prices: special.made.get(one.product.id) ?? one.prices }))
   const currency = chooseCurrency(priced[0]!.prices, body.currency ?? undefined, seller)
-  const discount = body.discount_id ? ((await findDiscount(tx, within(organization_id, 'machine', seller.member_phase), body.discount_id)) ?? null) : null
   const answered = readAnswers(priced[0]!.fields, body.custom_field_data ?? {}, { complete: false })
   const fitted = fit({ ...blank, currency: currency ?? seller.default_presentment_currency, custom_field_data: answered.answers }, priced[0]!, body)
   const all = [
@@ -141,12 +135,9 @@ export const createFrom = async (
   ]
   if (all.length > 0) throw new InvalidRequest(all)
   const opened = await figured(tx, { checkout: fitted.checkout, seller, products: priced, discount, publishable_key }, { strict: true })
-  await insertCheckout(tx, opened.checkout, clock_id, body.products)
+  await insertCheckout(tx, platform.hasher, { checkout: opened.checkout, clock_id, products: body.products, secret })
   const adHoc = [...special.made.values()].flat().map(({ meter: _, ...price }) => price)
-  await insertPrices(tx, adHoc)
-  await addCredential(tx, platform.hasher, secret, { kind: 'checkout', subject_id: id, organization_id })
-  // Reads the ad-hoc prices again, because they are presented with their meters.
-  const whole = adHoc.length === 0 ? opened : { ...opened, products: withPrices(products, await loadPricesOf(tx, organization_id, id)) }
+  const whole = adHoc.length === 0 ? opened : { ...opened, products: withPrices(products, await insertPrices(tx, adHoc)) }
   await emit(tx, checkoutCreated, subject(opened.checkout), presentCheckout(whole, platform), platform.sealer)
   return whole
 }
@@ -157,17 +148,6 @@ const hasStreet = (address: Create['customer_billing_address']) =>
     address &&
     (address.line1 || address.line2 || address.city || address.postal_code || (address.state && address.country !== 'US' && address.country !== 'CA')),
   )
-
-/** Finds the customer that the request names by id or by external id. */
-const nameCustomer = async (tx: Tx, scope: TenantScope, organization_id: string, body: Create): Promise<CustomerRow | undefined> => {
-  const here = { ...scope, organizations: new Map([...scope.organizations].filter(([id]) => id === organization_id)) }
-  if (body.customer_id) {
-    const [found] = await findCustomers(tx, here, { id: body.customer_id })
-    if (!found) throw new InvalidRequest(invalidAt(['body', 'customer_id'], 'There is no customer with this id.', body.customer_id))
-    return found
-  }
-  return body.external_customer_id ? (await findCustomers(tx, here, { external_id: body.external_customer_id }))[0] : undefined
-}
 
 /** Finds the free subscription that this checkout upgrades. Every offered product must be recurring, because it replaces the current product. */
 const nameUpgrade = async (tx: Tx, scope: TenantScope, organization_id: string, id: string, products: readonly LoadedProduct[]) => {

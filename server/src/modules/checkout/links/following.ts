@@ -3,12 +3,15 @@ import { within, type TenantScope } from '../../../kernel/actors.ts'
 import { readToken, Secret } from '../../../kernel/secrets.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { Platform } from '../../handlers.ts'
-import { findDiscountByCode, type LoadedProduct } from '../../catalog/index.ts'
+import { findDiscount, findDiscountByCode, type LoadedProduct } from '../../catalog/index.ts'
 import { capabilities } from '../../organizations/index.ts'
 import { createFrom, type Create, type Offer } from '../checkouts/creating.ts'
 import { isOnSale } from '../checkouts/offering.ts'
 import { presentCheckout } from '../checkouts/opening.ts'
 import { findLinkBySecretHash, type LinkRow } from './links.sql.ts'
+
+/** The products of a link that are on sale, and their seller. */
+type Offered = Pick<Offer, 'products' | 'seller' | 'publishable_key'>
 
 /** Query parameters that are copied into the metadata of the checkout. */
 const tracked = ['reference_id', 'utm_source', 'utm_medium', 'utm_campaign', 'utm_term', 'utm_content'] as const
@@ -30,7 +33,7 @@ export const follow = async (tx: Tx, platform: Platform, secret: string, address
   const code = link.allow_discount_codes ? one('discount_code') : undefined
   const discounts = [code && (await findDiscountByCode(tx, scope, code))?.id, link.discount_id].filter((id) => typeof id === 'string')
   const amount = one('amount')
-  const offer: Offer = { ...offeredBy, products: [chosen, ...products.filter((product) => product !== chosen)] }
+  const offer: Offered = { ...offeredBy, products: [chosen, ...products.filter((product) => product !== chosen)] }
   const opened = await createFitting(tx, scope, platform, offer, discounts, {
     products: offer.products.map(({ product }) => product.id),
     allow_trial: true,
@@ -74,11 +77,13 @@ const find = async (tx: Tx, platform: Platform, secret: string) => {
  * Creates the checkout with the first discount that applies. If values of the visitor are rejected, tries again without
  * them. That is safe, because `createFrom` validates everything before it writes.
  */
-const createFitting = async (tx: Tx, scope: TenantScope, platform: Platform, offer: Offer, discounts: readonly string[], body: Create) => {
+const createFitting = async (tx: Tx, scope: TenantScope, platform: Platform, offer: Offered, discounts: readonly string[], body: Create) => {
   let [wish, left] = [body, discounts]
   for (;;)
     try {
-      return await createFrom(tx, scope, platform, offer, { ...wish, discount_id: left[0] ?? null })
+      const [discount_id] = left
+      const discount = discount_id === undefined ? null : ((await findDiscount(tx, scope, discount_id)) ?? null)
+      return await createFrom(tx, platform, { ...offer, customer: null, upgraded: null, discount }, { ...wish, discount_id: discount_id ?? null })
     } catch (error) {
       if (!(error instanceof InvalidRequest)) throw error
       const refused = new Set(error.problems.map(({ loc }) => loc[1]))

@@ -1,5 +1,4 @@
 import { sql } from 'kysely'
-import type { Db } from '../../../platform/postgres/postgres.ts'
 import type { findLivingOrganization } from '../../organizations/index.ts'
 import { fromJson, type JsonRow } from '../../../platform/postgres/json-rows.ts'
 
@@ -21,11 +20,3 @@ export const parseSeller = (seller: JsonRow<Seller>): Seller =>
 /** The publishable key for the payment form of the seller with this id. Null if the processor needs none. */
 export const publishableKey = (organization: string) => sql<string | null>`
   (select a.publishable_key from payment_accounts a where a.organization_id = ${sql.ref(organization)} and a.is_default)`
-
-/** Loads the seller together with its publishable key. */
-export const findSellerWithKey = async (db: Db, organization_id: string): Promise<{ seller: Seller; publishable_key: string | null }> => {
-  const { rows } = await sql<Seller & { publishable_key: string | null }>`
-    select o.*, ${publishableKey('o.id')} as publishable_key from organizations o where o.id = ${organization_id} and o.deleted_at is null`.execute(db.q)
-  const { publishable_key, ...seller } = rows[0]!
-  return { seller, publishable_key }
-}

@@ -1,9 +1,9 @@
 import type { AnyScope, MemberRole, OrganizationRole } from '@bursar/contract'
-import { CompiledQuery, sql } from 'kysely'
+import { CompiledQuery, sql, type Kysely } from 'kysely'
 import type { MemberPhase } from '../../../kernel/actors.ts'
 import type { Hasher, Secret, TokenKind } from '../../../kernel/secrets.ts'
 import { oneOf } from '../../../platform/postgres/parts.sql.ts'
-import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
+import type { Db, Tables, Tx } from '../../../platform/postgres/postgres.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
@@ -17,12 +17,13 @@ export interface Subject {
   readonly organization_id: string | null
 }
 
-/** Stores a credential of a subject. Only the keyed hash of the secret is stored. */
+/** Statement that stores a credential of a subject, as a part of another statement. Only the keyed hash of the secret is stored. */
+export const insertCredential = (q: Pick<Kysely<Tables>, 'insertInto'>, hasher: Hasher, secret: Secret, subject: Subject) =>
+  q.insertInto('credentials').values({ ...subject, hash: hasher.hash(secret), pepper: hasher.current })
+
+/** Stores a credential of a subject. */
 export const addCredential = async (tx: Tx, hasher: Hasher, secret: Secret, subject: Subject): Promise<void> => {
-  await tx.q
-    .insertInto('credentials')
-    .values({ ...subject, hash: hasher.hash(secret), pepper: hasher.current })
-    .execute()
+  await insertCredential(tx.q, hasher, secret, subject).execute()
 }
 
 /** Revokes every credential of one kind of a subject. The next request with it is rejected. Returns true if there was one. */
