@@ -31,7 +31,17 @@ export const area: Area = {
 }
 
 export { InvalidToken, openUsage, resolve, type Keys, type Usage } from './credentials/credentials.ts'
-export { addCredential, dropCredentials, findSubject, forgetSubjects, takeSubject } from './credentials/credentials.sql.ts'
+export {
+  addCredential,
+  credentialsIn,
+  dropCredentials,
+  findSubject,
+  forgetSubjects,
+  resolvedCredential,
+  takeSubject,
+  type FindCredential,
+  type Resolved,
+} from './credentials/credentials.sql.ts'
 export { managersOf } from './leaks/leaks.sql.ts'
 export { vouch } from './clients/clients.ts'
 export { findClient } from './clients/clients.sql.ts'

@@ -1,4 +1,5 @@
-import { sql, type QueryExecutorProvider } from 'kysely'
+import { sql, type QueryExecutorProvider, type RawBuilder } from 'kysely'
+import type { Entry } from '../audit/chain.ts'
 
 /** An event that is inserted at the end of its transaction. */
 export interface WaitingEvent {
@@ -24,10 +25,12 @@ export interface WaitingJob {
   readonly key: string | null
 }
 
-/** Events and jobs of a transaction. They are written together by one statement before the transaction commits. */
+/** Rows that a transaction writes just before it commits. One statement writes the events and the jobs together. */
 export interface Ending {
   readonly events: WaitingEvent[]
   readonly jobs: WaitingJob[]
+  /** Audit entries. The statement that stores the answer of an idempotency key inserts them too. */
+  readonly entries: Entry[]
 }
 
 /** A transaction that has an ending. */
@@ -80,7 +83,25 @@ export const writeEnding = async (tx: Tx): Promise<string> => {
   return rows[0]!.noted ?? ''
 }
 
-/** Writes what still waits when the work of a transaction is done. */
+/**
+ * Takes the waiting audit entries. Returns the statement that inserts them, which the caller executes alone or as a part
+ * of another statement. The changes keep their exact text, because the hash chain is computed from it.
+ */
+export const takeEntries = (tx: Tx): RawBuilder<unknown> => {
+  const entries = tx.ending.entries.splice(0)
+  const of = <K extends keyof Entry>(name: K) => entries.map((entry) => entry[name])
+  return sql`
+    insert into audit_log (organization_id, id, at, operation, request_id, actor_kind, actor_id, credential_id, client_id, resource_id, changes)
+    select organization_id, id, at, operation, request_id, actor_kind, actor_id, credential_id, client_id, resource_id, changes::json
+    from unnest(${of('organization_id')}::uuid[], ${of('id')}::uuid[], ${of('at')}::timestamptz[], ${of('operation')}::text[], ${of('request_id')}::uuid[],
+      ${of('actor_kind')}::text[], ${of('actor_id')}::uuid[], ${of('credential_id')}::uuid[], ${of('client_id')}::text[], ${of('resource_id')}::uuid[],
+      ${of('changes')}::text[]) with ordinality
+      as e (organization_id, id, at, operation, request_id, actor_kind, actor_id, credential_id, client_id, resource_id, changes, place)
+    order by place`
+}
+
+/** Writes the rows that still wait when the work of a transaction is done. */
 export const endTransaction = async (tx: Tx): Promise<void> => {
   if (tx.ending.events.length + tx.ending.jobs.length > 0) await writeEnding(tx)
+  if (tx.ending.entries.length > 0) await takeEntries(tx).execute(tx.q)
 }

@@ -1,5 +1,5 @@
 import type { AnyScope, MemberRole, OrganizationRole } from '@bursar/contract'
-import { sql } from 'kysely'
+import { sql, type RawBuilder } from 'kysely'
 import type { MemberPhase } from '../../../kernel/actors.ts'
 import type { Hasher, Secret, TokenKind } from '../../../kernel/secrets.ts'
 import { oneOf } from '../../../platform/postgres/parts.sql.ts'
@@ -79,14 +79,21 @@ export interface Resolved {
 }
 
 /**
- * Loads all data needed to authenticate a request in one query. These are the credential, the status of its owner, and
- * the owner's memberships. Organizations in a `closed` status are left out. Returns nothing for a credential that is
- * unknown, revoked or orphaned.
+ * The table of all data needed to authenticate a request, with one row. The data are the credential, the status of its
+ * owner, and the owner's memberships. Organizations in a `closed` status are left out. The table is empty for a
+ * credential that is unknown, revoked or orphaned.
  */
-export const resolveCredential = async (db: Db, hashes: readonly string[], closed: readonly string[]): Promise<Resolved | undefined> => {
-  const { rows } = await sql<Resolved>`select * from resolve_credential(${hashes}, ${closed})`.execute(db.q)
-  return rows[0]
-}
+export const resolvedCredential = (hashes: readonly string[], closed: readonly string[]): RawBuilder<Resolved> =>
+  sql<Resolved>`resolve_credential(${hashes}, ${closed})`
+
+/** Finds the credential that has one of these hashes. Leaves out organizations in a `closed` status. */
+export type FindCredential = (hashes: readonly string[], closed: readonly string[]) => Promise<Resolved | undefined>
+
+/** Returns a function that finds a credential with a statement of its own. */
+export const credentialsIn =
+  (db: Db): FindCredential =>
+  async (hashes, closed) =>
+    (await sql<Resolved>`select * from ${resolvedCredential(hashes, closed)}`.execute(db.q)).rows[0]
 
 /** Records the last use of many tokens. */
 export const touchTokens = async (tx: Tx, ids: readonly string[], now: Date): Promise<void> => {
