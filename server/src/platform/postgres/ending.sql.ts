@@ -25,10 +25,23 @@ export interface WaitingJob {
   readonly key: string | null
 }
 
-/** Rows that a transaction writes just before it commits. One statement writes the events and the jobs together. */
+/** A customer whose state has changed. The worker emits the state after `due_at`. */
+export interface WaitingState {
+  readonly organization_id: string
+  readonly id: string
+  readonly due_at: Date
+}
+
+/** Rows that a transaction writes just before it commits. One statement writes all of them except the audit entries. */
 export interface Ending {
   readonly events: WaitingEvent[]
   readonly jobs: WaitingJob[]
+  readonly states: WaitingState[]
+  /**
+   * Updates that nothing later in the transaction depends on. They must not need an audit entry, because the audit log
+   * reads the recorded changes in the same statement. No two of them may change the same row.
+   */
+  readonly updates: RawBuilder<unknown>[]
   /** Audit entries. The statement that stores the answer of an idempotency key inserts them too. */
   readonly entries: Entry[]
 }
@@ -42,7 +55,7 @@ interface Tx {
 /** The PostgreSQL notification channel for committed events, so that the delivery daemon need not poll. */
 export const eventsChannel = 'bursar_events'
 
-/** The number of waiting events or jobs that are written before the end of the transaction, to bound memory. */
+/** The number of waiting events, jobs or states that are written before the end of the transaction, to bound memory. */
 const most = 200
 
 /** Adds an event to its transaction. */
@@ -55,17 +68,31 @@ export const addJob = async (tx: Tx, job: WaitingJob): Promise<void> => {
   if (tx.ending.jobs.push(job) >= most) await writeEnding(tx)
 }
 
+/** Marks the state of a customer as changed. */
+export const addState = async (tx: Tx, state: WaitingState): Promise<void> => {
+  if (tx.ending.states.push(state) >= most) await writeEnding(tx)
+}
+
 /**
- * Writes the waiting events, in the order in which they were emitted, and the waiting jobs. Returns the changes that the
- * triggers have recorded in this transaction. The audit log needs them at this moment, and so they need no statement of
- * their own.
+ * Writes the waiting events, in the order in which they were emitted, the waiting jobs, states and updates. Returns the
+ * changes that the triggers have recorded in this transaction. The audit log needs them at this moment, and so they need
+ * no statement of their own. States are locked in the order of their ids, which prevents deadlocks. A state waits for a
+ * worker that is emitting it now. A change that the worker has not read therefore causes another event.
  */
 export const writeEnding = async (tx: Tx): Promise<string> => {
   const events = tx.ending.events.splice(0)
   const jobs = tx.ending.jobs.splice(0)
+  const states = tx.ending.states.splice(0)
+  const updates = tx.ending.updates.splice(0).map((update, at) => sql`${sql.ref(`updated_${at}`)} as (${update}), `)
   const of = <K extends keyof WaitingEvent>(name: K) => events.map((event) => event[name])
   const { rows } = await sql<{ noted: string | null }>`
-    with drawn as (
+    with ${sql.join(updates, sql``)}touched as (
+      insert into customer_states (organization_id, id, due_at)
+      select organization_id, id, min(due_at) from unnest(${states.map(({ organization_id }) => organization_id)}::uuid[],
+        ${states.map(({ id }) => id)}::uuid[], ${states.map(({ due_at }) => due_at)}::timestamptz[]) as t (organization_id, id, due_at)
+      group by organization_id, id order by id
+      on conflict (organization_id, id) do update set due_at = coalesce(customer_states.due_at, excluded.due_at)
+    ), drawn as (
       insert into events (organization_id, id, kind, resource_id, customer_id, api_version, payload, secrets_sealed, business_at, wall_at, is_migration)
       select organization_id, id, kind, resource_id, customer_id, api_version, payload::json, secrets_sealed, business_at, wall_at, is_migration
       from unnest(${of('organization_id')}::uuid[], ${of('id')}::uuid[], ${of('kind')}::text[], ${of('resource_id')}::uuid[], ${of('customer_id')}::uuid[],
@@ -102,6 +129,7 @@ export const takeEntries = (tx: Tx): RawBuilder<unknown> => {
 
 /** Writes the rows that still wait when the work of a transaction is done. */
 export const endTransaction = async (tx: Tx): Promise<void> => {
-  if (tx.ending.events.length + tx.ending.jobs.length > 0) await writeEnding(tx)
+  const { events, jobs, states, updates } = tx.ending
+  if (events.length + jobs.length + states.length + updates.length > 0) await writeEnding(tx)
   if (tx.ending.entries.length > 0) await takeEntries(tx).execute(tx.q)
 }

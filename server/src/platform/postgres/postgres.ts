@@ -23,7 +23,7 @@ export interface Db {
 export interface Tx extends Db {
   readonly q: Transaction<Tables>
   readonly clock: WallClock
-  /** The events, jobs and audit entries that this transaction writes just before it commits. */
+  /** The rows that this transaction writes just before it commits, such as events and jobs. */
   readonly ending: Ending
 }
 
@@ -153,10 +153,10 @@ export const openPostgres = (url: Secret, role: Role, options: PostgresOptions):
   }
 }
 
-/** Runs the work in one transaction, and writes its events, jobs and audit entries before the commit. */
+/** Runs the work in one transaction, and writes its ending before the commit. */
 export const runTransaction = <T>(database: Kysely<Tables>, clock: WallClock, work: (tx: Tx) => Promise<T>): Promise<T> =>
   database.transaction().execute(async (q) => {
-    const tx: Tx = { q, clock, ending: { events: [], jobs: [], entries: [] } }
+    const tx: Tx = { q, clock, ending: { events: [], jobs: [], states: [], updates: [], entries: [] } }
     const result = await work(tx)
     await endTransaction(tx)
     return result
