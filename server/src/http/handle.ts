@@ -2,7 +2,7 @@ import { successStatus, type Operation } from '@bursar/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { isForeseeable, lookAhead, organizationIds, scopeOf, type Actor, type Finding } from '../kernel/actors.ts'
 import { credentialsIn } from '../modules/identity/index.ts'
-import { isRefusal, pending, type Call, type Implementation, type Readiness, type Refusal } from '../modules/handlers.ts'
+import { Finished, isRefusal, pending, type Call, type Implementation, type Readiness, type Refusal } from '../modules/handlers.ts'
 import { encode } from '../platform/encode.ts'
 import type { AuditContext } from '../platform/audit/audit.ts'
 import { runDry } from '../platform/postgres/dry-run.ts'
@@ -99,12 +99,14 @@ export const handle = async (
       const admitted = operation.body ? await admit(tx, key) : { who: actor }
       const { who } = admitted
       const work = async () => {
-        const intent = await begin(tx, callOf(who), seen as never)
+        const call = callOf(who)
+        const result = await begin(tx, call, seen as never)
+        const opened = result instanceof Finished ? { answer: answerOf(call, result.answer) } : isRefusal(result) ? result : { intent: result as object }
         await audit.record(tx, auditEntry(who))
-        return intent as object | Refusal
+        return opened
       }
       const same = repeatable(admitted)
-      const opened = same ? await beginOnce(tx, same, work) : await work().then((intent) => (isRefusal(intent) ? intent : { intent, busy_until: null }))
+      const opened = same ? await beginOnce(tx, same, work) : await work().then((begun) => ('intent' in begun ? { ...begun, busy_until: null } : begun))
       return { who, opened }
     })
     if (isRefusal(begun.opened)) return begun.opened

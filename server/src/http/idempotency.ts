@@ -76,12 +76,12 @@ const timeout = 15 * seconds
 
 /**
  * Begins a multi-step request once per key. Stores its intent with the key in the transaction that begins the request.
- * A retry resumes that intent, so that no step begins twice.
+ * A retry resumes that intent, so that no step begins twice. If no step is left, stores the answer instead.
  */
 export const beginOnce = async <Intent extends object>(
   tx: Tx,
   request: Repeatable,
-  begin: () => Promise<Intent | Refusal>,
+  begin: () => Promise<{ answer: Answer } | { intent: Intent } | Refusal>,
 ): Promise<{ answer: Answer } | { intent: Intent; busy_until: Date | null } | Refusal> => {
   const owner = ownerOf(request.actor)
   const now = tx.clock.wall()
@@ -96,8 +96,13 @@ export const beginOnce = async <Intent extends object>(
       return { intent: kept.intent as Intent, busy_until: busy }
     }
   }
-  const intent = await begin()
-  if (isRefusal(intent)) return intent
+  const begun = await begin()
+  if (isRefusal(begun)) return begun
+  if ('answer' in begun) {
+    if (owner !== undefined) await storeIdempotentAnswer(tx, { ...labels(tx, owner, request), ...told(request, begun.answer), intent: null, busy_until: null })
+    return begun
+  }
+  const { intent } = begun
   if (owner !== undefined)
     await storeIdempotentAnswer(tx, {
       ...labels(tx, owner, request),

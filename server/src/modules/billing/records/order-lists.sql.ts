@@ -59,13 +59,14 @@ const common = ({ product_id, product_billing_type, subscription_id }: CommonFil
 
 const listed = async <T extends LoadedOrder>(
   db: Db,
+  spec: ListSpec<string>,
   scope: TenantScope,
   organizations: readonly string[],
   query: Listing,
   filters: readonly RawBuilder<unknown>[],
   select: (db: Db, scope: TenantScope, ids: readonly string[]) => Promise<T[]>,
 ) => {
-  const { keys, total, next_cursor } = await listKeys(db, list, organizations, query, filters)
+  const { keys, total, next_cursor } = await listKeys(db, spec, organizations, query, filters)
   const ids = keys.map(({ id }) => id)
   return { items: inOrder(keys, await select(db, scope, ids), ({ order }) => order.id), total, next_cursor }
 }
@@ -82,12 +83,12 @@ export const listOrders = async (db: Db, scope: TenantScope, query: OrderFilters
   if (query.created_after) filters.push(sql`created_at >= ${query.created_after}`)
   if (query.created_before) filters.push(sql`created_at <= ${query.created_before}`)
   filters.push(...metadataHas(query.metadata))
-  return listed(db, scope, organizationIds(scope, query.organization_id), query, filters, selectOrders)
+  return listed(db, list, scope, organizationIds(scope, query.organization_id), query, filters, selectOrders)
 }
 
 /** Lists the orders of one customer. Excludes drafts, which only the seller sees. */
 export const listOrdersOf = (db: Db, scope: TenantScope, customer_id: string, query: CommonFilters & Listing & { query?: string | undefined }) => {
   const filters = [sql`customer_id = ${customer_id}`, sql`status <> 'draft'`, ...common(query)]
   if (query.query) filters.push(sql`description ilike ${containing(query.query)}`)
-  return listed(db, scope, organizationIds(scope), query, filters, selectBought)
+  return listed(db, { ...list, few: true }, scope, organizationIds(scope), query, filters, selectBought)
 }

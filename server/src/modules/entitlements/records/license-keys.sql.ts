@@ -176,8 +176,13 @@ const own = (scope: TenantScope, actor: PortalActor): RawBuilder<boolean> => {
 }
 
 export const listOwnKeys = (db: Db, scope: TenantScope, actor: PortalActor, query: { benefit_id?: readonly string[] } & PageRequest) =>
-  listRows(db, list, organizationIds(scope), { ...query, sorting: ['-created_at'] }, [own(scope, actor), ...anyOf('benefit_id', query.benefit_id)], (found) =>
-    loadKeysById(db, scope, found),
+  listRows(
+    db,
+    { ...list, few: true },
+    organizationIds(scope),
+    { ...query, sorting: ['-created_at'] },
+    [own(scope, actor), ...anyOf('benefit_id', query.benefit_id)],
+    (found) => loadKeysById(db, scope, found),
   )
 
 export const findKey = (db: Db, scope: TenantScope, id: string): Promise<LicenseKeyRow | undefined> =>
