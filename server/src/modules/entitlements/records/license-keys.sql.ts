@@ -257,7 +257,8 @@ export const loadUse = async (tx: Tx, scope: TenantScope, key: Locked<LicenseKey
 /**
  * Locks a key like `lockByHash` and loads its records in the same statement. Returns undefined if there is no such key,
  * or if another transaction has locked it. The caller then uses `lockByHash` and `loadUse`, because records that were
- * read before a wait may be outdated after it.
+ * read before a wait may be outdated after it. Without a wait, the records are as of the start of this statement, and the
+ * columns of the key are as of its lock.
  */
 export const lockUse = async (
   tx: Tx,
