@@ -1,5 +1,4 @@
 import { sql, type QueryExecutorProvider, type RawBuilder } from 'kysely'
-import type { Entry } from '../audit/chain.ts'
 
 /** An event that is inserted at the end of its transaction. */
 export interface WaitingEvent {
@@ -32,6 +31,21 @@ export interface WaitingState {
   readonly due_at: Date
 }
 
+/** One entry of the audit log, as stored. `changes` is the exact JSON text. */
+export interface Entry {
+  readonly organization_id: string
+  readonly id: string
+  readonly at: Date
+  readonly operation: string
+  readonly request_id: string
+  readonly actor_kind: 'organization' | 'user' | 'customer' | 'member' | 'anonymous' | 'cli'
+  readonly actor_id: string | null
+  readonly credential_id: string | null
+  readonly client_id: string | null
+  readonly resource_id: string | null
+  readonly changes: string
+}
+
 /** Rows that a transaction writes just before it commits. One statement writes all of them except the audit entries. */
 export interface Ending {
   readonly events: WaitingEvent[]
@@ -45,6 +59,8 @@ export interface Ending {
   /** Audit entries. The statement that stores the answer of an idempotency key inserts them too. */
   readonly entries: Entry[]
 }
+
+export const newEnding = (): Ending => ({ events: [], jobs: [], states: [], updates: [], entries: [] })
 
 /** A transaction that has an ending. */
 interface Tx {

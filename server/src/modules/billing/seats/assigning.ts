@@ -199,8 +199,11 @@ const put = async (
   }
   const seat = isClaimed ? await seatInsertion(tx, row).executeTakeFirstOrThrow() : await invite(tx, pool, row, member.email, invites, 'new')
   const loaded: LoadedSeat = { id: seat.id, seat, member, holder_email: null }
-  await emit(tx, isClaimed ? customerSeatClaimed : customerSeatAssigned, subjectOf(seat), presentSeat(scope, loaded))
-  if (isClaimed) await entitle(tx, seat)
+  const shown = presentSeat(scope, loaded)
+  if (isClaimed) {
+    await emit(tx, customerSeatClaimed, subjectOf(seat), shown)
+    await entitle(tx, seat)
+  } else await emit(tx, customerSeatAssigned, subjectOf(seat), shown)
   return loaded
 }
 
