@@ -1,9 +1,8 @@
 import { NotPermitted, SessionNotFreshError, type Access } from '@bursar/contract'
 import { anonymous, type Actor, type OrganizationActor, type UserActor } from '../kernel/actors.ts'
 import { Secret, type TokenKind } from '../kernel/secrets.ts'
-import { InvalidToken, readCookie as cookieOf, resolve, type Keys, type Usage } from '../modules/identity/index.ts'
+import { InvalidToken, readCookie as cookieOf, resolve, type FindCredential, type Keys, type Usage } from '../modules/identity/index.ts'
 import { hours } from '../platform/clock.ts'
-import type { Db } from '../platform/postgres/postgres.ts'
 import { BearerRefusal, unauthorized } from './failures.ts'
 
 export interface Presented {
@@ -18,7 +17,7 @@ export interface Presented {
 }
 
 export interface AuthContext {
-  readonly db: Db
+  readonly find: FindCredential
   readonly keys: Keys
   readonly usage: Usage
   readonly cookies: { readonly session: string; readonly portal: string }
@@ -73,7 +72,7 @@ export const secretOf = (door: AuthContext, surface: Surface, presented: Present
   readBearer(presented.authorization) ?? readCookie(door, surface, presented)
 
 const enter = async (door: AuthContext, secret: Secret, kinds: readonly TokenKind[]): Promise<Actor> => {
-  const { actor, found } = await resolve(door.db, door.keys, secret, kinds)
+  const { actor, found } = await resolve(door.find, door.keys, secret, kinds)
   door.usage.note(found, secret)
   return actor
 }

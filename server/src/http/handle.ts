@@ -1,7 +1,8 @@
 import { successStatus, type Operation } from '@bursar/contract'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { isForeseeable, lookAhead, organizationIds, scopeOf, type Actor, type Finding } from '../kernel/actors.ts'
-import { isRefusal, pending, type Call, type Implementation, type Readiness, type Refusal } from '../modules/handlers.ts'
+import { credentialsIn } from '../modules/identity/index.ts'
+import { Finished, isRefusal, pending, type Call, type Implementation, type Readiness, type Refusal } from '../modules/handlers.ts'
 import { encode } from '../platform/encode.ts'
 import type { AuditContext } from '../platform/audit/audit.ts'
 import { runDry } from '../platform/postgres/dry-run.ts'
@@ -9,10 +10,15 @@ import type { Tx } from '../platform/postgres/postgres.ts'
 import { authenticate, authorize, recognise, secretOf } from './authenticate.ts'
 import type { Charges } from './charges.ts'
 import type { HttpContext } from './context.ts'
-import { beginOnce, finishOnce, once, readKey, type Answer, type Repeatable } from './idempotency.ts'
+import { beginOnce, findAgain, finishOnce, once, readKey, type Answer, type Repeatable } from './idempotency.ts'
 import { ignoredNames } from './ignored.ts'
 import { parse } from './parse.ts'
 import { looksAhead, namedBy, narrowedTo, presentedBy, queryOf } from './requests.ts'
+
+/** The caller as the transaction of the change has found it, and the idempotency key if it was taken with the caller. */
+interface Admitted extends Pick<Repeatable, 'taken'> {
+  readonly who: Actor
+}
 
 /** Parses the request, runs its handler as the handler kind requires, and sends the response. */
 export const handle = async (
@@ -31,12 +37,15 @@ export const handle = async (
   if (ignored !== undefined) reply.header('bursar-ignored', ignored)
   const parsed = parse(operation, { params: request.params, query: request.query, body: request.body })
   const { access } = operation
-  const admit = async (tx: Tx): Promise<Actor> => {
-    if (access.kind === 'open' || access.kind === 'protocol') return actor
-    if (access.kind === 'visitor') return recognise({ ...auth, db: tx }, presentedBy(request))
-    const again = await authenticate({ ...auth, db: tx }, access.kind, presentedBy(request))
-    authorize(access, again, platform.clock.wall())
-    return again
+  const key = operation.method === 'GET' ? undefined : readKey(request.headers['idempotency-key'])
+  /** Checks the caller again in the transaction. With a key, takes the idempotency key in the same statement. */
+  const admit = async (tx: Tx, key?: string): Promise<Admitted> => {
+    if (access.kind === 'open' || access.kind === 'protocol') return { who: actor }
+    if (access.kind === 'visitor') return { who: await recognise({ ...auth, find: credentialsIn(tx) }, presentedBy(request)) }
+    const { find, taken } = findAgain(tx, actor, key)
+    const who = await authenticate({ ...auth, find }, access.kind, presentedBy(request))
+    authorize(access, who, platform.clock.wall())
+    return { who, taken: taken() }
   }
   const watched = watch(readiness, actor, narrowed)
   const callOf = (who: Actor) =>
@@ -66,18 +75,18 @@ export const handle = async (
     const answer = await work(call)
     return isRefusal(answer) ? answer : answerOf(call, answer)
   }
-  const key = operation.method === 'GET' ? undefined : readKey(request.headers['idempotency-key'])
   /**
    * Builds the input of the idempotency check. Undefined if the request has no idempotency key or the operation needs
    * no authentication.
    */
-  const repeatable = (who: Actor): Repeatable | undefined =>
+  const repeatable = ({ who, taken }: Admitted): Repeatable | undefined =>
     key === undefined || access.kind === 'open' || access.kind === 'visitor' || access.kind === 'protocol'
       ? undefined
       : {
           operation,
           actor: who,
           key,
+          taken,
           asked: [operation.id, request.raw.url ?? '', narrowed ?? '', request.rawBody ?? ''],
           credential: secretOf(auth, access.kind, presentedBy(request))!,
         }
@@ -87,20 +96,23 @@ export const handle = async (
   const inManyTransactions = async ({ look, begin, proceed }: Extract<Implementation, { kind: 'multi_step' }>): Promise<Answer | Refusal> => {
     const seen = await look?.(depsOf(actor), callOf(actor))
     const begun = await postgres.transact(async (tx) => {
-      const who = operation.body ? await admit(tx) : actor
+      const admitted = operation.body ? await admit(tx, key) : { who: actor }
+      const { who } = admitted
       const work = async () => {
-        const intent = await begin(tx, callOf(who), seen as never)
+        const call = callOf(who)
+        const result = await begin(tx, call, seen as never)
+        const opened = result instanceof Finished ? { answer: answerOf(call, result.answer) } : isRefusal(result) ? result : { intent: result as object }
         await audit.record(tx, auditEntry(who))
-        return intent as object | Refusal
+        return opened
       }
-      const same = repeatable(who)
-      const opened = same ? await beginOnce(tx, same, work) : await work().then((intent) => (isRefusal(intent) ? intent : { intent, busy_until: null }))
+      const same = repeatable(admitted)
+      const opened = same ? await beginOnce(tx, same, work) : await work().then((begun) => ('intent' in begun ? { ...begun, busy_until: null } : begun))
       return { who, opened }
     })
     if (isRefusal(begun.opened)) return begun.opened
     if ('answer' in begun.opened) return begun.opened.answer
     const { intent, busy_until } = begun.opened
-    const same = repeatable(begun.who)
+    const same = repeatable(begun)
     let answer: Answer | Refusal | undefined
     try {
       answer = await attempt(begun.who, (call) => proceed(depsOf(begun.who), call, intent as never))
@@ -114,10 +126,10 @@ export const handle = async (
     postgres.transact(async (tx) => {
       // A slow body may arrive long after the first authorization check. Authorization is therefore checked again in
       // the transaction of the change.
-      const still = operation.body ? await admit(tx) : actor
+      const still = operation.body ? await admit(tx, key) : { who: actor }
       const effect = async () => {
-        const answer = await attempt(still, (call) => implementation.handle(tx, call))
-        await audit.record(tx, auditEntry(still))
+        const answer = await attempt(still.who, (call) => implementation.handle(tx, call))
+        await audit.record(tx, auditEntry(still.who))
         return answer
       }
       const same = repeatable(still)
@@ -140,8 +152,8 @@ export const handle = async (
         ? await inManyTransactions(implementation)
         : implementation.kind === 'dry_run'
           ? await runDry(postgres.transact, async (tx) => {
-              const still = await admit(tx)
-              return attempt(still, (call) => implementation.handle(tx, call, depsOf(still)))
+              const { who } = await admit(tx)
+              return attempt(who, (call) => implementation.handle(tx, call, depsOf(who)))
             })
           : await inOneTransaction(implementation)
   if (isRefusal(done)) throw done.refusal

@@ -1,4 +1,6 @@
-import { sql } from 'kysely'
+import { sql, type RawBuilder } from 'kysely'
+import { readCredential, resolvedCredential, type CredentialRow, type PresentedSecret, type Resolved } from '../modules/identity/index.ts'
+import { takeEntries } from '../platform/postgres/ending.sql.ts'
 import { RaceLost, type Tx } from '../platform/postgres/postgres.ts'
 
 export interface Kept {
@@ -28,29 +30,62 @@ type KeptRow = Kept & {
   expires_at: Date
 }
 
+/** An idempotency key that this transaction has tried to lock. */
+export interface TakenKey {
+  readonly owner: string
+  /** False if another request with the same key is in progress. */
+  readonly taken: boolean
+  /** The stored request of the key, if there is one. */
+  readonly kept: (Kept & Pick<KeptRow, 'intent' | 'busy_until'>) | undefined
+}
+
+type Columns = { taken: boolean; operation: string | null } & Omit<Kept, 'operation'> & Pick<KeptRow, 'intent' | 'busy_until'>
+
+const columns = sql`l.taken, k.operation, k.fingerprint, k.status, k.headers, k.body, k.sealed, k.intent, k.busy_until`
+
+/** The lock of a key as `l`, and its stored request as `k`. One row. */
+const locked = (owner: string, key: string, now: Date): RawBuilder<unknown> => sql`
+  (select pg_try_advisory_xact_lock(hashtextextended(${JSON.stringify(['bursar.idempotency', owner, key])}, 0)) as taken) l
+  left join idempotency_keys k on k.owner = ${owner} and k.key = ${key} and k.expires_at > ${now}`
+
+const takenKey = (owner: string, { taken, operation, ...kept }: Columns): TakenKey => ({
+  owner,
+  taken,
+  kept: operation === null ? undefined : { ...kept, operation },
+})
+
 /**
- * Locks the idempotency key until this transaction ends, and returns its stored request. `taken` is false if another
- * request with the same key is in progress. A request that commits while this statement runs can be missed. Storing
- * the answer then loses the race, and the transaction runs again.
+ * Locks the idempotency key until this transaction ends, and returns its stored request. A request that commits while
+ * this statement runs can be missed. Storing the answer then loses the race, and the transaction runs again.
  */
-export const takeKey = async (
+export const takeKey = async (tx: Tx, owner: string, key: string, now: Date): Promise<TakenKey> => {
+  const { rows } = await sql<Columns>`select ${columns} from ${locked(owner, key, now)}`.execute(tx.q)
+  return takenKey(owner, rows[0]!)
+}
+
+/** Finds a credential again and locks an idempotency key like `takeKey`, in one statement. */
+export const takeKeyAndCredential = async (
   tx: Tx,
   owner: string,
   key: string,
   now: Date,
-): Promise<{ taken: boolean; kept: (Kept & Pick<KeptRow, 'intent' | 'busy_until'>) | undefined }> => {
-  const { rows } = await sql<{ taken: boolean; operation: string | null } & Omit<Kept, 'operation'> & Pick<KeptRow, 'intent' | 'busy_until'>>`
-    select pg_try_advisory_xact_lock(hashtextextended(${JSON.stringify(['bursar.idempotency', owner, key])}, 0)) as taken,
-      k.operation, k.fingerprint, k.status, k.headers, k.body, k.sealed, k.intent, k.busy_until
-    from (select) one left join idempotency_keys k on k.owner = ${owner} and k.key = ${key} and k.expires_at > ${now}`.execute(tx.q)
-  const { taken, operation, ...kept } = rows[0]!
-  return { taken, kept: operation === null ? undefined : { ...kept, operation } }
+  presented: PresentedSecret,
+): Promise<{ key: TakenKey; found: Resolved | undefined }> => {
+  const { rows } = await sql<Columns & (CredentialRow | { kind: null })>`
+    select ${columns}, c.* from ${locked(owner, key, now)} left join ${resolvedCredential(presented)} c on true`.execute(tx.q)
+  const { taken, operation, fingerprint, status, headers, body, sealed, intent, busy_until, ...found } = rows[0]!
+  const row: Columns = { taken, operation, fingerprint, status, headers, body, sealed, intent, busy_until }
+  return { key: takenKey(owner, row), found: found.kind === null ? undefined : readCredential(found) }
 }
 
-/** Stores the response in the transaction of its effect. Replaces an expired row of the same key. */
+/**
+ * Stores the response in the transaction of its effect, together with the audit entries. Replaces an expired row of the
+ * same key.
+ */
 export const storeIdempotentAnswer = async (tx: Tx, row: KeptRow): Promise<void> => {
   const json = (value: unknown) => (value === null ? null : JSON.stringify(value))
   const { rows } = await sql`
+    with audited as (${takeEntries(tx)})
     insert into idempotency_keys as k (owner, key, operation, fingerprint, created_at, expires_at, status, headers, body, sealed, mentions, intent, busy_until)
     values (${row.owner}, ${row.key}, ${row.operation}, ${row.fingerprint}, ${row.created_at}, ${row.expires_at}, ${row.status}, ${json(row.headers)}::jsonb,
       ${row.body}, ${row.sealed}, ${row.mentions}, ${json(row.intent)}::jsonb, ${row.busy_until})

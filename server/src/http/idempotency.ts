@@ -2,10 +2,11 @@ import { createCipheriv, createDecipheriv, hash, hkdfSync, randomBytes } from 'n
 import { AnswerForgotten, AnswerSealed, InvalidRequest, RequestInFlight, type Operation } from '@bursar/contract'
 import type { Actor } from '../kernel/actors.ts'
 import type { Secret } from '../kernel/secrets.ts'
+import { credentialsIn, type FindCredential } from '../modules/identity/index.ts'
 import { days, later, seconds } from '../platform/clock.ts'
 import type { Tx } from '../platform/postgres/postgres.ts'
 import { isRefusal, type Refusal } from '../modules/handlers.ts'
-import { storeIdempotentAnswer, takeKey, updateKept, type Kept } from './idempotency.sql.ts'
+import { storeIdempotentAnswer, takeKey, takeKeyAndCredential, updateKept, type Kept, type TakenKey } from './idempotency.sql.ts'
 
 export interface Answer {
   readonly status: number
@@ -21,6 +22,24 @@ export interface Repeatable {
   readonly asked: readonly (string | Buffer)[]
   /** The caller's secret. A stored response that contains secrets can be decrypted only with it. */
   readonly credential: Secret
+  /** The key, if this transaction has taken it already. */
+  readonly taken?: TakenKey | undefined
+}
+
+/**
+ * Finds the caller's credential again in a transaction, and takes the idempotency key of the request in the same
+ * statement. The caller checks the credential before it uses the key.
+ */
+export const findAgain = (tx: Tx, actor: Actor, key: string | undefined): { find: FindCredential; taken: () => TakenKey | undefined } => {
+  const owner = ownerOf(actor)
+  let taken: TakenKey | undefined
+  if (key === undefined || owner === undefined) return { find: credentialsIn(tx), taken: () => taken }
+  const find: FindCredential = async (presented) => {
+    const both = await takeKeyAndCredential(tx, owner, key, tx.clock.wall(), presented)
+    taken = both.key
+    return both.found
+  }
+  return { find, taken: () => taken }
 }
 
 /** Reads the idempotency key of a request. Returns undefined if there is none. */
@@ -57,12 +76,12 @@ const timeout = 15 * seconds
 
 /**
  * Begins a multi-step request once per key. Stores its intent with the key in the transaction that begins the request.
- * A retry resumes that intent, so that no step begins twice.
+ * A retry resumes that intent, so that no step begins twice. If no step is left, stores the answer instead.
  */
 export const beginOnce = async <Intent extends object>(
   tx: Tx,
   request: Repeatable,
-  begin: () => Promise<Intent | Refusal>,
+  begin: () => Promise<{ answer: Answer } | { intent: Intent } | Refusal>,
 ): Promise<{ answer: Answer } | { intent: Intent; busy_until: Date | null } | Refusal> => {
   const owner = ownerOf(request.actor)
   const now = tx.clock.wall()
@@ -77,8 +96,13 @@ export const beginOnce = async <Intent extends object>(
       return { intent: kept.intent as Intent, busy_until: busy }
     }
   }
-  const intent = await begin()
-  if (isRefusal(intent)) return intent
+  const begun = await begin()
+  if (isRefusal(begun)) return begun
+  if ('answer' in begun) {
+    if (owner !== undefined) await storeIdempotentAnswer(tx, { ...labels(tx, owner, request), ...told(request, begun.answer), intent: null, busy_until: null })
+    return begun
+  }
+  const { intent } = begun
   if (owner !== undefined)
     await storeIdempotentAnswer(tx, {
       ...labels(tx, owner, request),
@@ -103,7 +127,7 @@ export const finishOnce = async (tx: Tx, request: Repeatable, answer: Answer | u
 }
 
 const findSame = async (tx: Tx, owner: string, request: Repeatable) => {
-  const { taken, kept } = await takeKey(tx, owner, request.key, tx.clock.wall())
+  const { taken, kept } = request.taken?.owner === owner ? request.taken : await takeKey(tx, owner, request.key, tx.clock.wall())
   if (!taken) throw new RequestInFlight(undefined, { 'retry-after': '1' })
   if (kept && (kept.operation !== request.operation.id || kept.fingerprint !== fingerprintOf(request)))
     throw new InvalidRequest({

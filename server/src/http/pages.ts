@@ -260,7 +260,7 @@ export const mountPages = (room: FastifyInstance, doors: readonly Page[], { page
       },
       handler: async (request, reply) => {
         const form = request.body instanceof URLSearchParams ? request.body : new URLSearchParams()
-        const actor = (await personBehind(door.db, platform, request.headers.cookie)) ?? anonymous
+        const actor = (await personBehind(door.find, platform, request.headers.cookie)) ?? anonymous
         if (page.method === 'POST' && !isOwnForm(request, form)) return answer(request, reply, actor, problem(request, 403, 'form_refused', ''))
         if ([...form.values()].some((value) => value.includes('\0') || !value.isWellFormed()))
           return answer(request, reply, actor, problem(request, 400, 'form_unreadable', ''))

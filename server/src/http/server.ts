@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { anonymous } from '../kernel/actors.ts'
 import { networkOf } from '../kernel/networks.ts'
-import { cookieName, openUsage, portalCookiePrefix } from '../modules/identity/index.ts'
+import { cookieName, credentialsIn, openUsage, portalCookiePrefix } from '../modules/identity/index.ts'
 import { seconds, stopwatch } from '../platform/clock.ts'
 import type { AuditContext } from '../platform/audit/audit.ts'
 import type { Transact } from '../platform/postgres/postgres.ts'
@@ -24,7 +24,7 @@ export const openServer = (options: ServerOptions): FastifyInstance => {
   const { config, clock, log } = platform
   const usage = openUsage(postgres.transact, { environment: config.environment, hasher: platform.hasher, clock })
   const auth: AuthContext = {
-    db: postgres.db,
+    find: credentialsIn(postgres.db),
     keys: { environment: config.environment, hasher: platform.hasher, clock },
     usage,
     cookies: { session: cookieName(config), portal: portalCookiePrefix(config) },

@@ -105,7 +105,8 @@ export const write = <O extends Operation>(operation: O, handle: (tx: Tx, call: 
 
 /**
  * A multi-step handler, for operations that call an external service and therefore need more than one transaction.
- * `begin` commits the intent, and returns the ids that `proceed` needs to load the intent again.
+ * `begin` commits the intent, and returns the ids that `proceed` needs to load the intent again. It returns `Finished`
+ * if no step is left. The answer is then stored in the transaction of `begin`.
  * `proceed` carries out the intent in short transactions of its own. Only `look` and `proceed` may call a gateway.
  * A retry with the same idempotency key continues with the same intent. `proceed` must be able to continue from any
  * point at which the previous run stopped.
@@ -115,10 +116,18 @@ export const multiStep = <O extends Operation, Seen, Intent extends Readonly<Rec
   work: {
     /** Queries external services before the intent is committed. Must have no lasting effect. */
     readonly look?: (deps: Deps, call: Call<O>) => Promise<Seen>
-    readonly begin: (tx: Tx, call: Call<O>, seen: Seen) => Promise<Intent | Refusal>
+    readonly begin: (tx: Tx, call: Call<O>, seen: Seen) => Promise<Intent | Finished<Answer<O>> | Refusal>
     readonly proceed: (deps: Deps, call: Call<O>, intent: Intent) => Promise<Answer<O> | Refusal | Pending>
   },
 ): Implementation => ({ operation, kind: 'multi_step', ...work })
+
+/** The answer of a multi-step request that has ended with its first transaction. */
+export class Finished<T> {
+  readonly answer: T
+  constructor(answer: T) {
+    this.answer = answer
+  }
+}
 
 /** A dry-run handler, whose transaction is always rolled back. The request is not audited, and its answer is not stored for retries. */
 export const dryRun = <O extends Operation>(operation: O, handle: (tx: Tx, call: Call<O>, deps: Deps) => Promise<Answer<O>>): Implementation => ({

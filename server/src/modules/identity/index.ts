@@ -31,7 +31,21 @@ export const area: Area = {
 }
 
 export { InvalidToken, openUsage, resolve, type Keys, type Usage } from './credentials/credentials.ts'
-export { addCredential, dropCredentials, findSubject, forgetSubjects, insertCredential, takeSubject } from './credentials/credentials.sql.ts'
+export {
+  addCredential,
+  credentialsIn,
+  dropCredentials,
+  findSubject,
+  forgetSubjects,
+  insertCredential,
+  readCredential,
+  resolvedCredential,
+  takeSubject,
+  type CredentialRow,
+  type FindCredential,
+  type PresentedSecret,
+  type Resolved,
+} from './credentials/credentials.sql.ts'
 export { managersOf } from './leaks/leaks.sql.ts'
 export { vouch } from './clients/clients.ts'
 export { findClient } from './clients/clients.sql.ts'

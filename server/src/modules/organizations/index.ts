@@ -28,6 +28,7 @@ export {
   findLivingOrganization,
   findOrganization,
   findSeatSellers,
+  heldPhase,
   holdPhase,
   insertMembership,
   type OrganizationRow,

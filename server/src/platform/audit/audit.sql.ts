@@ -11,13 +11,6 @@ declare module '../postgres/postgres.ts' {
   }
 }
 
-export const insertEntries = async (tx: Tx, entries: readonly Entry[]): Promise<void> => {
-  await tx.q
-    .insertInto('audit_log')
-    .values(entries.map((entry) => ({ ...entry, changes: sql`${entry.changes}::json`, sequence: null, hash: null })))
-    .execute()
-}
-
 const columns = sql`organization_id, id, at, operation, request_id, actor_kind, actor_id, credential_id, client_id, resource_id, changes::text as changes`
 
 /**

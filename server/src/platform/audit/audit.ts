@@ -5,7 +5,6 @@ import type { Hasher } from '../../kernel/secrets.ts'
 import type { Discretion } from '../personal.sql.ts'
 import { writeEnding } from '../postgres/ending.sql.ts'
 import type { Tx } from '../postgres/postgres.ts'
-import { insertEntries } from './audit.sql.ts'
 
 /** The context that an audit entry records: the operation, the request and its actor. */
 export interface AuditContext {
@@ -17,7 +16,10 @@ export interface AuditContext {
 }
 
 export interface Audit {
-  /** Writes the audit entries for all changes of this transaction. Entries and changes commit together or not at all. */
+  /**
+   * Adds the audit entries for all changes of this transaction, which must be complete. Entries and changes commit
+   * together or not at all.
+   */
   readonly record: (tx: Tx, deed: AuditContext) => Promise<void>
 }
 
@@ -68,9 +70,8 @@ export const openAudit = (hasher: Hasher, { personal, secret }: Discretion): Aud
       if (noted.rows.length === 0 && actor.kind === 'anonymous') return
       const byOwner = Map.groupBy(noted.rows, (row) => ownerOf(row) ?? homeOf(actor))
       if (byOwner.size === 0) byOwner.set(homeOf(actor), [])
-      await insertEntries(
-        tx,
-        [...byOwner].map(([organization_id, rows]) => {
+      tx.ending.entries.push(
+        ...[...byOwner].map(([organization_id, rows]) => {
           const changes = rows.map((row) => tell(organization_id, row))
           return {
             organization_id,

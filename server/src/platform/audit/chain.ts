@@ -1,19 +1,7 @@
 import { hash } from 'node:crypto'
+import type { Entry } from '../postgres/ending.sql.ts'
 
-/** One entry of the audit log, as stored. `changes` is the exact JSON text. */
-export interface Entry {
-  readonly organization_id: string
-  readonly id: string
-  readonly at: Date
-  readonly operation: string
-  readonly request_id: string
-  readonly actor_kind: 'organization' | 'user' | 'customer' | 'member' | 'anonymous' | 'cli'
-  readonly actor_id: string | null
-  readonly credential_id: string | null
-  readonly client_id: string | null
-  readonly resource_id: string | null
-  readonly changes: string
-}
+export type { Entry }
 
 /** The previous hash of the first entry. */
 export const beginning = '0'.repeat(64)

@@ -3,7 +3,7 @@ import pg from 'pg'
 import type { Secret } from '../../kernel/secrets.ts'
 import { seconds, type Clock, type WallClock } from '../clock.ts'
 import type { Log } from '../log.ts'
-import { endTransaction, type Ending } from './ending.sql.ts'
+import { endTransaction, newEnding, type Ending } from './ending.sql.ts'
 import { exportSettings, openExporting, type Exporting } from './exporting.ts'
 import { isStalePlan, prepareStatements } from './prepared.ts'
 
@@ -23,7 +23,7 @@ export interface Db {
 export interface Tx extends Db {
   readonly q: Transaction<Tables>
   readonly clock: WallClock
-  /** The events and jobs that this transaction writes just before it commits. */
+  /** The rows that this transaction writes just before it commits, such as events and jobs. */
   readonly ending: Ending
 }
 
@@ -153,10 +153,10 @@ export const openPostgres = (url: Secret, role: Role, options: PostgresOptions):
   }
 }
 
-/** Runs the work in one transaction, and writes its events and jobs before the commit. */
+/** Runs the work in one transaction, and writes its ending before the commit. */
 export const runTransaction = <T>(database: Kysely<Tables>, clock: WallClock, work: (tx: Tx) => Promise<T>): Promise<T> =>
   database.transaction().execute(async (q) => {
-    const tx: Tx = { q, clock, ending: { events: [], jobs: [] } }
+    const tx: Tx = { q, clock, ending: newEnding() }
     const result = await work(tx)
     await endTransaction(tx)
     return result

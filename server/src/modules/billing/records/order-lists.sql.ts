@@ -78,7 +78,7 @@ export const listOrders = async (db: Db, scope: TenantScope, query: OrderFilters
 export const listOrdersOf = async (db: Db, scope: TenantScope, customer_id: string, query: CommonFilters & Listing & { query?: string | undefined }) => {
   const filters = [sql`customer_id = ${customer_id}`, sql`status <> 'draft'`, ...common(query)]
   if (query.query) filters.push(sql`description ilike ${containing(query.query)}`)
-  const { keys, total, next_cursor } = await listKeys(db, list, organizationIds(scope), query, filters)
+  const { keys, total, next_cursor } = await listKeys(db, { ...list, few: true }, organizationIds(scope), query, filters)
   const orders = await selectBought(
     db,
     scope,

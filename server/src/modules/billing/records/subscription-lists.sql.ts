@@ -32,6 +32,9 @@ const list = {
   },
 } as const satisfies ListSpec<string>
 
+/** The list of one customer or of one holder of seats. */
+const own: ListSpec<string> = { ...list, few: true }
+
 export interface SubscriptionFilters {
   readonly organization_id: readonly string[]
   readonly product_id: readonly string[]
@@ -53,13 +56,14 @@ type Listing = PageRequest & { sorting: readonly string[] }
 
 const listed = async <T extends LoadedSubscription>(
   db: Db,
+  spec: ListSpec<string>,
   scope: TenantScope,
   organizations: readonly string[],
   query: Listing,
   filters: readonly RawBuilder<unknown>[],
   select: (db: Db, scope: TenantScope, ids: readonly string[]) => Promise<T[]>,
 ) => {
-  const { keys, total, next_cursor } = await listKeys(db, list, organizations, query, filters)
+  const { keys, total, next_cursor } = await listKeys(db, spec, organizations, query, filters)
   const ids = keys.map(({ id }) => id)
   return { items: inOrder(keys, await select(db, scope, ids), ({ subscription }) => subscription.id), total, next_cursor }
 }
@@ -78,7 +82,7 @@ export const listSubscriptions = async (db: Db, scope: TenantScope, query: Subsc
   if (query.started_after) filters.push(sql`started_at >= ${query.started_after} and ${sql.raw(started)} >= ${query.started_after}`)
   if (query.started_before) filters.push(sql`started_at <= ${query.started_before} and ${sql.raw(started)} <= ${query.started_before}`)
   filters.push(...metadataHas(query.metadata))
-  return listed(db, scope, organizationIds(scope, query.organization_id), query, filters, selectSubscriptions)
+  return listed(db, list, scope, organizationIds(scope, query.organization_id), query, filters, selectSubscriptions)
 }
 
 /** Lists the subscriptions of one customer. All belong to one seller, so sorting by organization has no effect. */
@@ -92,7 +96,7 @@ export const listSubscriptionsOf = async (
   if (query.active !== undefined) filters.push(sql`(status in ('trialing', 'active')) = ${query.active}`)
   // Looks up the product name of each subscription of the customer, instead of searching all products.
   if (query.query) filters.push(sql`${sql.raw(nameOf('products', 'name', 'product_id'))} ilike ${containing(query.query)}`)
-  return listed(db, scope, organizationIds(scope), query, filters, selectSold)
+  return listed(db, own, scope, organizationIds(scope), query, filters, selectSold)
 }
 
 /** Lists the subscriptions in which a member, or a customer without members, has claimed a seat. */
@@ -102,5 +106,5 @@ export const listSubscriptionsSeating = async (db: Db, scope: TenantScope, who: 
   const filters = [
     sql`id in (select subscription_id from seats where organization_id = any(${tenants}::uuid[]) and status = 'claimed' and subscription_id is not null and ${theirs})`,
   ]
-  return listed(db, scope, tenants, { ...query, sorting: ['-started_at'] }, filters, selectSold)
+  return listed(db, own, scope, tenants, { ...query, sorting: ['-started_at'] }, filters, selectSold)
 }

@@ -11,7 +11,7 @@ import {
   type CustomerSeatAssign,
   type SeatAssign,
 } from '@bursar/contract'
-import { phaseOf, type PortalActor, type TenantScope } from '../../../kernel/actors.ts'
+import { phaseOf, within, type PortalActor, type TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { hours, later } from '../../../platform/clock.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
@@ -33,9 +33,9 @@ import {
 } from '../../customers/index.ts'
 import type { Platform } from '../../handlers.ts'
 import { permit } from '../../organizations/index.ts'
-import { findPool, lockPurchase, withPlaces } from './pools.ts'
-import type { PoolKey, Purchase } from './pools.sql.ts'
-import { changeSeat, hasBoughtSeat, insertSeat, loadOccupancy, lockExpired, lockSeat, type LoadedSeat, type Occupancy, type SeatRow } from './seats.sql.ts'
+import { findPool, findPoolInPhase, lockPurchase, withPlaces } from './pools.ts'
+import type { Pool, PoolKey, Purchase } from './pools.sql.ts'
+import { changeSeat, hasBoughtSeat, loadOccupancy, lockExpired, lockSeat, seatInsertion, type LoadedSeat, type Occupancy, type SeatRow } from './seats.sql.ts'
 import { entitle, lockTenantScope, invite, needSeats, presentSeat, revokeLockedSeat, subjectOf } from './seats.ts'
 
 export const invitationLife = 24 * hours
@@ -56,12 +56,12 @@ export interface AssignedSeat {
 
 /** Assigns a seat at the request of the seller. The request names the holder by one of five identifiers. */
 export const assign = async (tx: Tx, given: TenantScope, body: SeatAssign, platform: Platform): Promise<AssignedSeat> => {
-  const pool = await findPool(tx, given, body)
+  const pool = await findPoolInPhase(tx, given, body)
   if (!pool) throw new ResourceNotFound()
   permit(given, pool.organization_id, 'customers:manage')
   needSeats(pool.sells)
   if (body.customer_id || body.external_customer_id) given.notice?.(pool.organization_id, 'assigned_by_customer')
-  const scope = await lockTenantScope(tx, given, pool.organization_id)
+  const scope = within(pool.organization_id, given.organizations.get(pool.organization_id)!, pool.phase)
   const [buyer] = await lockCustomers(tx, scope, { id: pool.customer_id })
   if (!buyer) throw new SeatNotAvailable('The customer who bought these seats was deleted.')
   return { scope, seat: await give(tx, scope, buyer, pool, body, { metadata: body.metadata ?? {}, invites: body.immediate_claim ? null : platform }) }
@@ -93,9 +93,9 @@ const give = async (wall: Tx, scope: TenantScope, buyer: Locked<CustomerRow>, ke
   if (purchase.closed !== null) throw new SeatNotAvailable(purchase.closed)
   const { has_seat, taken, coming } = await occupancyOf(tx, scope, purchase, holder)
   if (has_seat) throw new SeatAlreadyAssigned(`${holder.member.email} already has a seat in this purchase.`)
-  const { places } = withPlaces(purchase, coming)
-  if (taken >= places) throw new SeatNotAvailable(`All ${places} seats are assigned. Revoke one, or buy more.`)
-  return put(tx, scope, buyer, purchase, holder, wish)
+  const pool = withPlaces(purchase, coming)
+  if (taken >= pool.places) throw new SeatNotAvailable(`All ${pool.places} seats are assigned. Revoke one, or buy more.`)
+  return put(tx, scope, buyer, pool, holder, wish)
 }
 
 /** Loads the use of a locked purchase. First revokes its seats whose invitation has expired. */
@@ -169,15 +169,15 @@ const put = async (
   tx: BusinessTx,
   scope: TenantScope,
   buyer: CustomerRow,
-  purchase: Locked<Purchase>,
+  pool: Locked<Purchase> & Pool,
   { member, customer_id }: Holder,
   { metadata, invites }: SeatRequest,
 ): Promise<LoadedSeat> => {
   const isClaimed = invites === null
   const now = tx.clock.business()
   const expires_at = isClaimed ? null : later(now, invitationLife)
-  const { organization_id, subscription_id, order_id } = purchase
-  const seat = await insertSeat(tx, {
+  const { organization_id, subscription_id, order_id } = pool
+  const row: SeatRow = {
     ...unleased,
     organization_id,
     id: newId(tx.clock.wall()),
@@ -196,16 +196,14 @@ const put = async (
     metadata,
     due_at: expires_at,
     clock_id: buyer.clock_id,
-  })
+  }
+  const seat = isClaimed ? await seatInsertion(tx, row).executeTakeFirstOrThrow() : await invite(tx, pool, row, member.email, invites, 'new')
   const loaded: LoadedSeat = { id: seat.id, seat, member, holder_email: null }
   const shown = presentSeat(scope, loaded)
   if (isClaimed) {
     await emit(tx, customerSeatClaimed, subjectOf(seat), shown)
     await entitle(tx, seat)
-  } else {
-    await emit(tx, customerSeatAssigned, subjectOf(seat), shown)
-    await invite(tx, purchase, seat, member.email, invites)
-  }
+  } else await emit(tx, customerSeatAssigned, subjectOf(seat), shown)
   return loaded
 }
 
@@ -223,5 +221,6 @@ export const seatBuyer = async (wall: Tx, given: TenantScope, buyer: CustomerRow
   const { has_seat, taken, coming } = await loadOccupancy(tx, purchase, { member_id: member.id, holder_customer_id: holder.customer_id }, tx.clock.business())
   if (has_seat) return
   if (purchase.order_id !== null && (await hasBoughtSeat(tx, purchase, member.id))) return
-  if (taken < withPlaces(purchase, coming).places) await put(tx, scope, buyer, purchase, holder, { metadata: {}, invites: null })
+  const pool = withPlaces(purchase, coming)
+  if (taken < pool.places) await put(tx, scope, buyer, pool, holder, { metadata: {}, invites: null })
 }

@@ -15,8 +15,8 @@ import { findSeller, holdPhase, type OrganizationRow } from '../../organizations
 import { seatInvitation, seatRequested } from '../templates/templates.ts'
 import { invitationLife, nameHolder } from './assigning.ts'
 import { endLink, findEndedLink, noteRequest, purgeLinks, type InvitationEnd } from './links.sql.ts'
-import { findPool, lockPurchase } from './pools.ts'
-import type { Pool } from './pools.sql.ts'
+import { findPool, lockPurchase, withPlaces } from './pools.ts'
+import { loadComing, type Pool } from './pools.sql.ts'
 import { recipientWindow } from './recipients.ts'
 import { purgeRecipients } from './recipients.sql.ts'
 import { changeSeat, claimPending, findLoadedSeat, findSeat, lockSeat, type LoadedSeat, type SeatRow } from './seats.sql.ts'
@@ -42,7 +42,8 @@ export const resend = async (wall: Tx, scope: TenantScope, found: SeatRow, platf
   const again = await changeSeat(tx, seat, { email, invitation_expires_at: expires_at, due_at: expires_at })
   await dropCredentials(tx, 'seat_invitation', seat.id)
   // The mail is sent to the holder's current address, which may differ from the first invited address.
-  await invite(tx, purchase, again.seat, addressOf(again.seat, again.member ?? undefined), platform)
+  const pool = withPlaces(purchase, await loadComing(tx, purchase))
+  await invite(tx, pool, again.seat, addressOf(again.seat, again.member ?? undefined), platform, 'known')
   return again
 }
 

@@ -1,8 +1,9 @@
 import { sql, type RawBuilder } from 'kysely'
-import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
+import { organizationIds, type MemberPhase, type TenantScope } from '../../../kernel/actors.ts'
 import type { Clocked } from '../../../platform/clocks.sql.ts'
 import { inScope } from '../../../platform/postgres/parts.sql.ts'
 import type { Db } from '../../../platform/postgres/postgres.ts'
+import { heldPhase } from '../../organizations/index.ts'
 import type { OrderRow } from '../records/orders.sql.ts'
 import type { SubscriptionRow } from '../records/subscriptions.sql.ts'
 
@@ -65,11 +66,24 @@ export const sellsSeats = (organization_id: string) => sql<boolean>`exists (
 export const comingSeats = (organization_id: RawBuilder<unknown>, subscription_id: RawBuilder<unknown>) => sql<number | null>`(
   select min(u.seats) from subscription_updates u where u.organization_id = ${organization_id} and u.subscription_id = ${subscription_id})`
 
+/** Returns `comingSeats` of a purchase. */
+export const loadComing = async (db: Db, { organization_id, subscription_id }: PoolKey): Promise<number | null> => {
+  if (subscription_id === null) return null
+  const { rows } = await sql<{ coming: number | null }>`select ${comingSeats(sql`${organization_id}`, sql`${subscription_id}`)} as coming`.execute(db.q)
+  return rows[0]!.coming
+}
+
 /** Records that are found together with a purchase. */
 interface Found {
   readonly coming: number | null
   readonly sells: boolean
+  /** The member phase, if the statement locks it. */
+  readonly phase: MemberPhase | null
 }
+
+/** Whether a statement that finds a purchase also locks the member phase of its organization. */
+type PhaseLock = 'phase locked' | 'no lock'
+const phaseIn = (organization_id: string, lock: PhaseLock) => (lock === 'phase locked' ? heldPhase(sql.ref(organization_id)) : sql`null`)
 
 type By = { readonly id: string } | { readonly checkout_id: string }
 const isNamed = (table: 's' | 'o', by: By) =>
@@ -82,19 +96,19 @@ export type SeatOrder = Pick<
 >
 
 /** Finds a subscription by its own id or by the id of its checkout. */
-export const findSubscriptionSeats = async (db: Db, scope: TenantScope, by: By): Promise<(SeatSubscription & Found) | undefined> => {
+export const findSubscriptionSeats = async (db: Db, scope: TenantScope, by: By, lock: PhaseLock): Promise<(SeatSubscription & Found) | undefined> => {
   const { rows } = await sql<SeatSubscription & Found>`
     select s.organization_id, s.id, s.customer_id, s.product_id, s.clock_id, s.seats, s.status, s.ended_at,
-      ${comingSeats(sql`s.organization_id`, sql`s.id`)} as coming, ${sellsSeats('s.organization_id')} as sells
+      ${comingSeats(sql`s.organization_id`, sql`s.id`)} as coming, ${sellsSeats('s.organization_id')} as sells, ${phaseIn('s.organization_id', lock)} as phase
     from subscriptions s where s.organization_id = ${inScope(scope)} and ${isNamed('s', by)}`.execute(db.q)
   return rows[0]
 }
 
 /** Finds an order by its own id or by the id of its checkout. */
-export const findOrderSeats = async (db: Db, scope: TenantScope, by: By): Promise<(SeatOrder & Found) | undefined> => {
+export const findOrderSeats = async (db: Db, scope: TenantScope, by: By, lock: PhaseLock): Promise<(SeatOrder & Found) | undefined> => {
   const { rows } = await sql<SeatOrder & Found>`
     select o.organization_id, o.id, o.customer_id, o.product_id, o.clock_id, o.seats, o.status, o.subscription_id, o.benefits_revoked_at,
-      null::int as coming, ${sellsSeats('o.organization_id')} as sells
+      null::int as coming, ${sellsSeats('o.organization_id')} as sells, ${phaseIn('o.organization_id', lock)} as phase
     from orders o where o.organization_id = ${inScope(scope)} and ${isNamed('o', by)}`.execute(db.q)
   return rows[0]
 }

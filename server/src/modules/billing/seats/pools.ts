@@ -1,4 +1,4 @@
-import type { TenantScope } from '../../../kernel/actors.ts'
+import type { MemberPhase, TenantScope } from '../../../kernel/actors.ts'
 import { markLocked } from '../../../platform/postgres/locks.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { lockOrder, type OrderRow } from '../records/orders.sql.ts'
@@ -23,14 +23,22 @@ export interface FoundPool extends Pool {
 }
 
 /** Finds the pool that a request names, within the scope. A checkout id is looked up among subscriptions first. */
-export const findPool = async (db: Db, scope: TenantScope, { subscription_id, order_id, checkout_id }: PoolNaming): Promise<FoundPool | undefined> => {
+export const findPool = (db: Db, scope: TenantScope, naming: PoolNaming): Promise<FoundPool | undefined> => find(db, scope, naming, 'no lock')
+
+/** Finds a pool like `findPool`, and locks the member phase of its organization like `holdPhase`. The pool is not locked. */
+export const findPoolInPhase = async (tx: Tx, scope: TenantScope, naming: PoolNaming): Promise<(FoundPool & { phase: MemberPhase }) | undefined> => {
+  const pool = await find(tx, scope, naming, 'phase locked')
+  return pool && { ...pool, phase: pool.phase! }
+}
+
+const find = async (db: Db, scope: TenantScope, { subscription_id, order_id, checkout_id }: PoolNaming, lock: 'phase locked' | 'no lock') => {
   const bought = checkout_id ? { checkout_id } : undefined
   const first = subscription_id ? { id: subscription_id } : bought
-  const subscription = first && (await findSubscriptionSeats(db, scope, first))
-  if (subscription) return { ...withPlaces(ofSubscription(subscription), subscription.coming), sells: subscription.sells }
+  const subscription = first && (await findSubscriptionSeats(db, scope, first, lock))
+  if (subscription) return { ...withPlaces(ofSubscription(subscription), subscription.coming), sells: subscription.sells, phase: subscription.phase }
   const second = order_id ? { id: order_id } : bought
-  const order = second && (await findOrderSeats(db, scope, second))
-  return order && { ...withPlaces(ofOrder(order), null), sells: order.sells }
+  const order = second && (await findOrderSeats(db, scope, second, lock))
+  return order && { ...withPlaces(ofOrder(order), null), sells: order.sells, phase: order.phase }
 }
 
 /**

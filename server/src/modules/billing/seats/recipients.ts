@@ -3,7 +3,7 @@ import { days, hours, later } from '../../../platform/clock.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Platform } from '../../handlers.ts'
 import type { Pool, PoolKey, Purchase } from './pools.sql.ts'
-import { beyondLimits, isPaid, type Recipient } from './recipients.sql.ts'
+import type { NotedInvitation, Recipient, RecipientLimits } from './recipients.sql.ts'
 
 /** The time window in which distinct invited addresses are counted. */
 export const recipientWindow = 1 * days
@@ -19,20 +19,26 @@ interface PurchaseLimit {
   readonly advice: string
 }
 
-const unpaid = accountLimits.seat_recipients_per_unpaid_purchase_and_day
+const unpaid: PurchaseLimit = {
+  most: accountLimits.seat_recipients_per_unpaid_purchase_and_day,
+  kind: 'that is not paid yet ',
+  advice: ', or wait for its first payment',
+}
 
-/**
- * Returns the lowest limit that applies to a purchase: by its number of seats, by its share of the organization's
- * limit, and while it is unpaid.
- */
-const limitOf = async (tx: Tx, pool: Pool, organization: number): Promise<PurchaseLimit> => {
-  const bySeats = { most: recipientsPerPurchase(pool.places), kind: `with ${pool.places} seats `, advice: ', or buy more seats' }
-  const limits = [
-    bySeats,
-    { most: Math.max(1, Math.floor(organization * accountLimits.largest_share_of_seat_recipients_per_purchase)), kind: '', advice: '' },
-    ...(bySeats.most > unpaid && !(await isPaid(tx, pool)) ? [{ most: unpaid, kind: 'that is not paid yet ', advice: ', or wait for its first payment' }] : []),
-  ]
-  return limits.reduce((least, limit) => (limit.most < least.most ? limit : least))
+const organizationLimit = ({ config }: Pick<Platform, 'config'>): number =>
+  config.budgets.seat_recipients?.[0]?.[0] ?? accountLimits.seat_recipients_per_organization_and_day[config.environment]
+
+/** Returns the lower limit of a paid purchase: by its number of seats, or by its share of the organization's limit. */
+const limitOf = ({ places }: Pool, organization: number): PurchaseLimit => {
+  const bySeats = { most: recipientsPerPurchase(places), kind: `with ${places} seats `, advice: ', or buy more seats' }
+  const share = { most: Math.max(1, Math.floor(organization * accountLimits.largest_share_of_seat_recipients_per_purchase)), kind: '', advice: '' }
+  return share.most < bySeats.most ? share : bySeats
+}
+
+/** Returns the limits that `noteInvitation` compares with the invited addresses. */
+export const recipientLimits = (pool: Pool, platform: Pick<Platform, 'config'>): RecipientLimits => {
+  const organization = organizationLimit(platform)
+  return { organization, purchase: limitOf(pool, organization).most, unpaid: unpaid.most }
 }
 
 /**
@@ -47,21 +53,21 @@ export const recipientOf = ({ organization_id, subscription_id, order_id }: Pool
 
 /**
  * Limits the number of distinct addresses that seat invitations are mailed to. Called if the purchase invites a new
- * recipient, after the recipient was recorded. The pool is locked, so the limit per purchase is exact. The limit per
- * organization is approximate under concurrent requests.
+ * recipient. The pool is locked, so the limit per purchase is exact. The limit per organization is approximate under
+ * concurrent requests.
  */
-export const limitRecipients = async (
+export const limitRecipients = (
   tx: Tx,
   pool: Locked<Purchase> & Pool,
-  recipient: Recipient,
+  { is_paid, beyond }: NotedInvitation,
   email: string,
-  { config }: Pick<Platform, 'config'>,
-): Promise<void> => {
-  const since = later(tx.clock.wall(), -recipientWindow)
-  const organization = config.budgets.seat_recipients?.[0]?.[0] ?? accountLimits.seat_recipients_per_organization_and_day[config.environment]
-  const purchase = await limitOf(tx, pool, organization)
-  const beyond = await beyondLimits(tx, recipient, { purchase: purchase.most, organization }, since)
-  const first = beyond.organization ?? beyond.purchase
+  platform: Pick<Platform, 'config'>,
+): void => {
+  const organization = organizationLimit(platform)
+  const paid = limitOf(pool, organization)
+  const isUnpaid = !is_paid && unpaid.most < paid.most
+  const purchase = isUnpaid ? unpaid : paid
+  const first = beyond.organization ?? (isUnpaid ? beyond.unpaid : beyond.purchase)
   if (first === null) return
   const seconds = Math.max(1, Math.ceil((later(first, recipientWindow).getTime() - tx.clock.wall().getTime()) / 1000))
   const wait = `Wait ${Math.ceil((seconds * 1000) / hours)} h`

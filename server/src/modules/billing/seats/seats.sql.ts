@@ -218,8 +218,8 @@ export const findUnrevoked = (
 
 const stored = <T extends Partial<SeatRow>>(changes: T) => ({ ...changes, ...(changes.metadata === undefined ? {} : { metadata: json(changes.metadata) }) })
 
-export const insertSeat = async (tx: Tx, row: SeatRow): Promise<SeatRow> =>
-  tx.q.insertInto('seats').values(stored(row)).returningAll().executeTakeFirstOrThrow()
+/** Statement that inserts a seat, which may be a part of another statement. */
+export const seatInsertion = (tx: Tx, row: SeatRow) => tx.q.insertInto('seats').values(stored(row)).returningAll()
 
 export const changeSeat = async (tx: BusinessTx, { organization_id, id }: Locked<SeatRow>, changes: Partial<SeatRow>): Promise<LoadedSeat<Locked<SeatRow>>> =>
   (await writeSeat(

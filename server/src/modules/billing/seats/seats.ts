@@ -22,9 +22,9 @@ import { holdStanding, presentMember, shownCustomer } from '../../customers/inde
 import type { Platform } from '../../handlers.ts'
 import { confine, findSeatSellers, holdPhase, permit } from '../../organizations/index.ts'
 import { endLink } from './links.sql.ts'
-import { sumAllPools, withPlaces } from './pools.ts'
+import { sumAllPools } from './pools.ts'
 import type { Pool, Purchase } from './pools.sql.ts'
-import { limitRecipients, recipientOf, recipientWindow } from './recipients.ts'
+import { limitRecipients, recipientLimits, recipientOf, recipientWindow } from './recipients.ts'
 import { noteInvitation } from './recipients.sql.ts'
 import { changeSeat, countTaken, findLoadedSeat, listAllSeats, listSeats, loadPoolSeats, lockSeat, type LoadedSeat, type SeatRow } from './seats.sql.ts'
 
@@ -68,19 +68,28 @@ export const entitle = (tx: Tx, { organization_id, subscription_id, order_id, id
 export const perHour = accountLimits.seat_invitations_per_address_and_hour
 
 /**
- * Enqueues the invitation mail to an address. Throws if the address was invited too often, or the purchase has invited
- * too many distinct addresses.
+ * Enqueues the invitation mail to an address, and inserts the seat if it is new. Throws if the address was invited too
+ * often, or the purchase has invited too many distinct addresses. Returns the seat.
  */
-export const invite = async (tx: Tx, purchase: Locked<Purchase>, seat: SeatRow, to: string | null, platform: Platform): Promise<void> => {
-  if (seat.email === null || to === null)
+export const invite = async (
+  tx: Tx,
+  pool: Locked<Purchase> & Pool,
+  invited: SeatRow,
+  to: string | null,
+  platform: Platform,
+  is: 'new' | 'known',
+): Promise<SeatRow> => {
+  if (invited.email === null || to === null)
     throw new SeatNotPending('This seat has no holder, so no invitation can be sent. Revoke the seat, and assign it again.')
-  const recipient = recipientOf(purchase, to, platform)
   const now = tx.clock.wall()
-  const noted = await noteInvitation(tx, seat, recipient, { recipients: later(now, -recipientWindow), invitations: later(now, -1 * hours) })
+  const since = { recipients: later(now, -recipientWindow), invitations: later(now, -1 * hours) }
+  const invitation = { recipient: recipientOf(pool, to, platform), limits: recipientLimits(pool, platform), since }
+  const { seat, noted } = await noteInvitation(tx, invited, invitation, is)
   if (noted.invited >= perHour)
-    throw new TooManyRequests(`${seat.email} was invited ${perHour} times within an hour. Try again later.`, { 'retry-after': '3600' })
-  if (noted.is_new) await limitRecipients(tx, withPlaces(purchase, noted.coming), recipient, to, platform)
+    throw new TooManyRequests(`${invited.email} was invited ${perHour} times within an hour. Try again later.`, { 'retry-after': '3600' })
+  if (noted.is_new) limitRecipients(tx, pool, noted, to, platform)
   await enqueue(tx, 'mail.seat_invitation', { organization_id: seat.organization_id, seat_id: seat.id })
+  return seat
 }
 
 /** Throws if the organization does not sell seats. */

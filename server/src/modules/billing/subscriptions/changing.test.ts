@@ -955,6 +955,16 @@ test('charges once for two requests with the same idempotency key', async () => 
   expect([await charged(), (await orders()).length]).toEqual([[1000], 1])
 })
 
+test('makes a change without a payment once for two requests with the same idempotency key', async () => {
+  const { organization, change, told, find } = await open()
+  const keyed = world.client({ token: (await organization.token()).secret }, { 'idempotency-key': 'once' })
+  const [first, second] = [await change({ metadata: { a: 1 } }, keyed), await change({ metadata: { a: 1 } }, keyed)]
+  expect([first.status, first.headers.get('idempotent-replayed')]).toEqual([200, null])
+  expect([second.body, second.headers.get('idempotent-replayed')]).toEqual([first.body, 'true'])
+  expect(first.body).toEqual(await find())
+  expect((await told()).filter((kind) => kind.startsWith('subscription'))).toEqual(['subscription.updated'])
+})
+
 test('refuses other changes while the payment is processing, and applies the change when it succeeds', async () => {
   const { change, changed, grand, find, charged, told, api, params, orders } = await open({ card: 'tok_processing' })
   const pending = await change({ product_id: grand.id, proration_behavior: 'invoice', metadata: { a: 1 } })

@@ -20,7 +20,7 @@ import { newId } from '../../../kernel/ids.ts'
 import { sum } from '../../../kernel/money.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
-import { refuse, type Deps, type Platform, type Refusal } from '../../handlers.ts'
+import { Finished, refuse, type Deps, type Platform, type Refusal } from '../../handlers.ts'
 import { findDiscount } from '../../catalog/index.ts'
 import { permit } from '../../organizations/index.ts'
 import { applicable } from '../calc/discounts.ts'
@@ -264,6 +264,10 @@ export const clearPending = async (turn: ChangeContext): Promise<void> => {
   await deleteUpdate(turn.tx, pending)
   await tellAgain(turn)
 }
+
+/** Finishes a change that needs no payment, in its own transaction. Returns the intent of a change that needs one. */
+export const finish = async <T>(tx: Tx, intended: Intended, show: (db: Db) => Promise<T>): Promise<Intended | Finished<T>> =>
+  intended.payment_id === null ? new Finished(await show(tx)) : intended
 
 /** Charges the payment of a change, if there is one. Returns the subscription after the change. */
 export const proceed = async <T>(deps: Deps, { organization_id, payment_id, method }: Intended, show: (db: Db) => Promise<T>): Promise<T | Refusal> => {

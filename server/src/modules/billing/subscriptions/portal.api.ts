@@ -6,11 +6,15 @@ import {
   paginate,
   updatePortalSubscription,
 } from '@bursar/contract'
+import type { PortalActor, TenantScope } from '../../../kernel/actors.ts'
+import type { Db } from '../../../platform/postgres/postgres.ts'
 import { read, multiStep, write } from '../../handlers.ts'
 import { allow } from '../../customers/index.ts'
-import { proceed } from './changing.ts'
+import { finish, proceed } from './changing.ts'
 import { beginOwn, cancelOwn, findOwn, presentOwn } from './portal.ts'
 import { listSubscriptionsOf, listSubscriptionsSeating } from '../records/subscription-lists.sql.ts'
+
+const show = async (db: Db, scope: TenantScope, actor: PortalActor, id: string) => presentOwn(actor, await findOwn(db, scope, actor, id))
 
 export const operations = [
   read(listPortalSubscriptions, async (db, { actor, scope, query }) => {
@@ -21,7 +25,7 @@ export const operations = [
   }),
   read(getPortalSubscription, async (db, { actor, scope, params }) => {
     allow(actor.role, 'billing:read')
-    return presentOwn(actor, await findOwn(db, scope, actor, params.id))
+    return show(db, scope, actor, params.id)
   }),
   read(listClaimedSubscriptions, async (db, { actor, scope, query }) => {
     const { items, total, next_cursor } = await listSubscriptionsSeating(db, scope, actor, query)
@@ -29,9 +33,9 @@ export const operations = [
     return paginate(query, shown, total, next_cursor)
   }),
   multiStep(updatePortalSubscription, {
-    begin: (tx, { actor, scope, params, body, platform }) => beginOwn(tx, scope, platform, actor, params.id, body),
-    proceed: (deps, { actor, scope }, intended) =>
-      proceed(deps, intended, async (db) => presentOwn(actor, await findOwn(db, scope, actor, intended.subscription_id))),
+    begin: async (tx, { actor, scope, params, body, platform }) =>
+      finish(tx, await beginOwn(tx, scope, platform, actor, params.id, body), (db) => show(db, scope, actor, params.id)),
+    proceed: (deps, { actor, scope }, intended) => proceed(deps, intended, (db) => show(db, scope, actor, intended.subscription_id)),
   }),
   write(cancelPortalSubscription, async (tx, { actor, scope, params, platform }) => presentOwn(actor, await cancelOwn(tx, scope, platform, actor, params.id))),
 ]

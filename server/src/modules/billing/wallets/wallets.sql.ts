@@ -13,6 +13,7 @@ const list = {
     created_at: { expression: 'created_at', type: 'timestamptz' },
     balance: { expression: 'amount', type: 'bigint' },
   },
+  few: true,
 } as const satisfies ListSpec<string>
 
 const selected = (db: Db, scope: TenantScope, customer_id: string) =>

@@ -202,8 +202,7 @@ const productWith = (key: { readonly organization_id: string; readonly id: strin
 export const productRowJson = (key: { readonly organization_id: string; readonly id: string }): RawBuilder<unknown> => productWith(key, productColumns)
 
 /** The same with prices, custom fields, benefits and media. */
-export const productJson = (key: { readonly organization_id: string; readonly id: string }): RawBuilder<unknown> =>
-  productWith(key, loadedColumns)
+export const productJson = (key: { readonly organization_id: string; readonly id: string }): RawBuilder<unknown> => productWith(key, loadedColumns)
 
 export const productRowFromJson = rowFromJson<ProductRow>({ created_at: true, modified_at: true })
 

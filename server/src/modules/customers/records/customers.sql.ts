@@ -3,6 +3,7 @@ import { sql, type Kysely, type RawBuilder } from 'kysely'
 import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
 import type { Clocked } from '../../../platform/clocks.sql.ts'
 import { later } from '../../../platform/clock.ts'
+import { addState } from '../../../platform/postgres/ending.sql.ts'
 import { lockRow, lockRows, writeRow } from '../../../platform/postgres/locks.ts'
 import { inOrder, listKeys, listRecords, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { containing, isOneOf, json, metadataHas, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
@@ -293,17 +294,10 @@ export interface StateKey {
 /** Marks the state of a customer as changed. A worker emits one event for all changes within the delay. */
 export const touchState = (tx: Tx, key: StateKey): Promise<void> => touchStates(tx, [key])
 
-/** Marks the states of several customers, in the order of their ids. The order prevents deadlocks between concurrent transactions. */
+/** Marks the states of several customers. The rows are written at the end of the transaction. */
 export const touchStates = async (tx: Tx, keys: readonly StateKey[]): Promise<void> => {
-  if (keys.length === 0) return
-  const organizations = keys.map(({ organization_id }) => organization_id)
-  const customers = keys.map(({ customer_id }) => customer_id)
-  // Waits for a worker that is emitting the state now. A change that the worker has not read causes another event.
-  await sql`
-    insert into customer_states (organization_id, id, due_at)
-    select distinct organization_id, id, ${later(tx.clock.wall(), gathering)}::timestamptz
-    from unnest(${organizations}::uuid[], ${customers}::uuid[]) as touched (organization_id, id) order by id
-    on conflict (organization_id, id) do update set due_at = coalesce(customer_states.due_at, excluded.due_at)`.execute(tx.q)
+  const due_at = later(tx.clock.wall(), gathering)
+  for (const { organization_id, customer_id: id } of keys) await addState(tx, { organization_id, id, due_at })
 }
 
 /** Statement that marks the state of one customer as changed, as a part of another statement. */

@@ -11,6 +11,7 @@ import type { Deps, Platform } from '../../handlers.ts'
 import {
   addCredential,
   codeBrowserOf,
+  credentialsIn,
   forgetSubjects,
   InvalidToken,
   keepCodeBrowser,
@@ -156,7 +157,7 @@ export const exchange = async (tx: Tx, platform: Platform, code: string): Promis
   const kind = kindOf(session)
   const token = await issue(tx, platform, session, kind)
   try {
-    await resolve(tx, { environment: platform.config.environment, hasher: platform.hasher, clock: tx.clock }, token, [kind])
+    await resolve(credentialsIn(tx), { environment: platform.config.environment, hasher: platform.hasher, clock: tx.clock }, token, [kind])
   } catch (error) {
     if (error instanceof InvalidToken) throw new CustomerSessionCodeInvalidOrExpired()
     throw error

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { BadRequest, NotPermitted, ResourceNotFound, type LicenseKeyActivate, type LicenseKeyDeactivate, type LicenseKeyValidate } from '@bursar/contract'
 import type { z } from 'zod'
-import { within, type TenantScope } from '../../../kernel/actors.ts'
+import { phaseOf, within, type TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { Secret } from '../../../kernel/secrets.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
@@ -11,10 +11,12 @@ import { capabilities, permit } from '../../organizations/index.ts'
 import {
   changeKey,
   countActivations,
+  countValidation,
   deleteActivation,
   insertActivation,
   loadUse,
   lockByHash,
+  lockUse,
   type ActivationRow,
   type KeyUse,
   type LicenseKeyRow,
@@ -57,12 +59,17 @@ interface Presented {
 /** Locks the presented key. Returns a transaction that uses the buyer's clock. */
 const hold = async (wall: Tx, user: KeyUser, { hasher }: Platform, { organization_id, activation_id, ...presented }: Presented): Promise<LockedKey> => {
   const secret = new Secret(presented.key)
-  const found = await lockByHash(wall, organization_id, hasher.candidates(secret))
+  const hashes = hasher.candidates(secret)
+  // The phase of a bearer's seller is known only afterwards. Almost all sellers are in phase 2.
+  const assumed = user === 'bearer' ? within(organization_id, 'portal', 'phase2') : user
+  const both = await lockUse(wall, assumed, organization_id, hashes, activation_id ?? null)
+  const found = both?.found ?? (await lockByHash(wall, organization_id, hashes))
   if (!found) throw new ResourceNotFound()
   const scope = user === 'bearer' ? scopeOfBearer(found) : user
   // Rehashes the key with the newest pepper, so that the old pepper can be retired.
   const key = found.key.pepper === hasher.current ? found.key : await changeKey(wall, found.key, { hash: hasher.hash(secret), pepper: hasher.current })
-  const use = await loadUse(wall, scope, key, activation_id ?? null)
+  const isComplete = both && key === found.key && phaseOf(scope, organization_id) === phaseOf(assumed, organization_id)
+  const use = isComplete ? both.use : await loadUse(wall, scope, key, activation_id ?? null)
   const tx = await inTimeOf(wall, use.clock)
   return { tx, loaded: use.loaded, key, unusable: whyUnusable(tx, use), activation: use.activation }
 }
@@ -97,7 +104,7 @@ export const validate = async (
   const limit = key.limit_usage ?? most
   if (more > 0 && key.usage + more > limit)
     throw new BadRequest(`This license key has ${key.usage} of ${limit} uses; ${more} more would exceed its limit_usage.`)
-  const counted = await changeKey(tx, key, {
+  const counted = countValidation(tx, key, {
     usage: key.usage + more,
     validations: Math.min(key.validations + 1, most),
     last_validated_at: tx.clock.business(),

@@ -176,8 +176,13 @@ const own = (scope: TenantScope, actor: PortalActor): RawBuilder<boolean> => {
 }
 
 export const listOwnKeys = (db: Db, scope: TenantScope, actor: PortalActor, query: { benefit_id?: readonly string[] } & PageRequest) =>
-  listRows(db, list, organizationIds(scope), { ...query, sorting: ['-created_at'] }, [own(scope, actor), ...anyOf('benefit_id', query.benefit_id)], (found) =>
-    loadKeysById(db, scope, found),
+  listRows(
+    db,
+    { ...list, few: true },
+    organizationIds(scope),
+    { ...query, sorting: ['-created_at'] },
+    [own(scope, actor), ...anyOf('benefit_id', query.benefit_id)],
+    (found) => loadKeysById(db, scope, found),
   )
 
 export const findKey = (db: Db, scope: TenantScope, id: string): Promise<LicenseKeyRow | undefined> =>
@@ -196,18 +201,24 @@ export interface PresentedKey {
   readonly seller: Pick<OrganizationRow, 'status' | 'member_phase'>
 }
 
+interface SellerColumns {
+  readonly seller_status: OrganizationRow['status']
+  readonly seller_phase: OrganizationRow['member_phase']
+}
+const sellerColumns = sql`n.status as seller_status, n.member_phase as seller_phase`
+const withSeller = sql`join organizations n on n.id = k.organization_id and n.deleted_at is null`
+const hasHash = (organization_id: string, hashes: readonly string[]) => sql`k.organization_id = ${organization_id} and k.hash = any(${hashes}::text[])`
+
 /** Locks the key that has one of these hashes. The caller passes one hash per pepper, because the key may be hashed with an older pepper. */
 export const lockByHash = async (tx: Tx, organization_id: string, hashes: readonly string[]): Promise<PresentedKey | undefined> => {
-  const { rows } = await sql<Locked<LicenseKeyRow> & { seller_status: OrganizationRow['status']; seller_phase: OrganizationRow['member_phase'] }>`
-    select k.*, o.status as seller_status, o.member_phase as seller_phase
-    from license_keys k join organizations o on o.id = k.organization_id and o.deleted_at is null
-    where k.organization_id = ${organization_id} and k.hash = any(${hashes}::text[]) for no key update of k`.execute(tx.q)
+  const { rows } = await sql<Locked<LicenseKeyRow> & SellerColumns>`
+    select k.*, ${sellerColumns} from license_keys k ${withSeller} where ${hasHash(organization_id, hashes)} for no key update of k`.execute(tx.q)
   if (!rows[0]) return undefined
   const { seller_status: status, seller_phase: member_phase, ...key } = rows[0]
   return { key, seller: { status, member_phase } }
 }
 
-/** Records that decide whether a locked key may be used. They are read after the key is locked. */
+/** Records that decide whether a locked key may be used. */
 export interface KeyUse {
   readonly loaded: LoadedKey
   /** Clock of the buyer. */
@@ -218,18 +229,50 @@ export interface KeyUse {
   readonly activation: ActivationRow | undefined
 }
 
+interface UseColumns extends Related {
+  readonly clock_id: string | null
+  readonly is_held: boolean
+  readonly activation: JsonRow<ActivationRow> | null
+}
+const useColumns = (activation_id: string | null) => sql`to_jsonb(c) as customer, o.id as owner_id, buyer.clock_id,
+  exists (select from benefit_grants g where g.organization_id = k.organization_id and g.id = k.grant_id and ${stands}) as is_held,
+  (select to_jsonb(a) from license_key_activations a
+    where a.organization_id = k.organization_id and a.id = ${activation_id} and a.license_key_id = k.id) as activation`
+const withBuyer = sql`join customers buyer on buyer.organization_id = k.organization_id and buyer.id = k.buyer_customer_id`
+
+const useOf = (key: Locked<LicenseKeyRow>, { clock_id, is_held, activation, customer, owner_id }: UseColumns): KeyUse => ({
+  loaded: withRelated(key, { customer, owner_id }),
+  clock: { organization_id: key.organization_id, clock_id },
+  is_held,
+  activation: activation ? activationFromJson(activation) : undefined,
+})
+
+/** Loads the records that decide about a key which this transaction has locked before. */
 export const loadUse = async (tx: Tx, scope: TenantScope, key: Locked<LicenseKeyRow>, activation_id: string | null): Promise<KeyUse> => {
-  const { organization_id } = key
-  const locked = sql`(select * from license_keys where organization_id = ${organization_id} and id = ${key.id})`
-  const { rows } = await sql<Related & { clock_id: string | null; is_held: boolean; activation: JsonRow<ActivationRow> | null }>`
-    select to_jsonb(c) as customer, o.id as owner_id, buyer.clock_id,
-      exists (select from benefit_grants g where g.organization_id = k.organization_id and g.id = k.grant_id and ${stands}) as is_held,
-      (select to_jsonb(a) from license_key_activations a
-        where a.organization_id = k.organization_id and a.id = ${activation_id} and a.license_key_id = k.id) as activation
-    from ${related(scope, locked)} join customers buyer on buyer.organization_id = k.organization_id and buyer.id = k.buyer_customer_id`.execute(tx.q)
-  const { clock_id, is_held, activation, ...records } = rows[0]!
-  const clock = { organization_id, clock_id }
-  return { loaded: withRelated(key, records), clock, is_held, activation: activation ? activationFromJson(activation) : undefined }
+  const locked = sql`(select * from license_keys where organization_id = ${key.organization_id} and id = ${key.id})`
+  const { rows } = await sql<UseColumns>`select ${useColumns(activation_id)} from ${related(scope, locked)} ${withBuyer}`.execute(tx.q)
+  return useOf(key, rows[0]!)
+}
+
+/**
+ * Locks a key like `lockByHash` and loads its records in the same statement. Returns undefined if there is no such key,
+ * or if another transaction has locked it. The caller then uses `lockByHash` and `loadUse`, because records that were
+ * read before a wait may be outdated after it. Without a wait, the records are as of the start of this statement, and the
+ * columns of the key are as of its lock.
+ */
+export const lockUse = async (
+  tx: Tx,
+  scope: TenantScope,
+  organization_id: string,
+  hashes: readonly string[],
+  activation_id: string | null,
+): Promise<{ found: PresentedKey; use: KeyUse } | undefined> => {
+  const { rows } = await sql<Locked<LicenseKeyRow> & SellerColumns & UseColumns>`
+    select k.*, ${sellerColumns}, ${useColumns(activation_id)} from ${related(scope, sql`license_keys`)} ${withSeller} ${withBuyer}
+    where ${hasHash(organization_id, hashes)} for no key update of k skip locked`.execute(tx.q)
+  if (!rows[0]) return undefined
+  const { seller_status: status, seller_phase: member_phase, customer, owner_id, clock_id, is_held, activation, ...key } = rows[0]
+  return { found: { key, seller: { status, member_phase } }, use: useOf(key, { customer, owner_id, clock_id, is_held, activation }) }
 }
 
 /** Locks the keys of these grants. */
@@ -259,6 +302,21 @@ export const saveKeys = async (tx: Tx, rows: readonly LicenseKeyRow[]): Promise<
 
 export const changeKey = async (tx: Tx, { organization_id, id }: Locked<LicenseKeyRow>, changes: Partial<LicenseKeyRow>): Promise<Locked<LicenseKeyRow>> =>
   await writeRow(tx.q.updateTable('license_keys').set(changes).where('organization_id', '=', organization_id).where('id', '=', id).returningAll())
+
+/**
+ * Counts a validation of a locked key at the end of the transaction, and returns the changed key. The audit log does not
+ * record these columns.
+ */
+export const countValidation = (
+  tx: Tx,
+  key: Locked<LicenseKeyRow>,
+  { usage, validations, last_validated_at }: Pick<LicenseKeyRow, 'usage' | 'validations' | 'last_validated_at'>,
+): LicenseKeyRow => {
+  tx.ending.updates.push(sql`
+    update license_keys set usage = ${usage}, validations = ${validations}, last_validated_at = ${last_validated_at}
+    where organization_id = ${key.organization_id} and id = ${key.id}`)
+  return { ...key, usage, validations, last_validated_at }
+}
 
 /** Revokes the keys of these grants. Disabled keys stay disabled. */
 export const revokeKeysOf = async (tx: BusinessTx, organization_id: string, grants: readonly Pick<GrantRow, 'id'>[]): Promise<void> => {

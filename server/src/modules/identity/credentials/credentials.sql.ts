@@ -1,5 +1,5 @@
 import type { AnyScope, MemberRole, OrganizationRole } from '@bursar/contract'
-import { CompiledQuery, sql, type Kysely } from 'kysely'
+import { sql, type Kysely, type RawBuilder } from 'kysely'
 import type { MemberPhase } from '../../../kernel/actors.ts'
 import type { Hasher, Secret, TokenKind } from '../../../kernel/secrets.ts'
 import { oneOf } from '../../../platform/postgres/parts.sql.ts'
@@ -79,31 +79,35 @@ export interface Resolved {
   restricted: boolean
 }
 
-type Row = Omit<Resolved, 'scopes'> & { scopes: string | null }
-
-/**
- * Loads all data needed to authenticate a request in one query. These are the credential, the status of its owner, and
- * the owner's memberships. Organizations in a `closed` status are left out. Returns nothing for a credential that is
- * unknown, revoked or orphaned.
- */
-export const resolveCredential = async (db: Db, kind: TokenKind, hashes: readonly string[], closed: readonly string[]): Promise<Resolved | undefined> => {
-  const statement = CompiledQuery.raw(kind === 'organization' ? resolvingOrganization : resolving, [hashes, closed])
-  const { rows } = (await db.q.executeQuery(statement)) as { rows: Row[] }
-  const [found] = rows
-  return found && { ...found, scopes: setOf(found.scopes ?? '') }
+/** A presented secret: its kind, which its prefix shows, and its hashes. Organizations in a `closed` status are left out. */
+export interface PresentedSecret {
+  readonly kind: TokenKind
+  readonly hashes: readonly string[]
+  readonly closed: readonly string[]
 }
 
-// Every request runs one of these statements, so that their texts are written out and not built each time. A list of 100
-// scopes is faster to read as one text than as an array.
-const resolving = `select kind, pepper, credential_id, organization_id, array_to_string(scopes, ' ') as scopes, expires_at, created_at, last_used_at, user_id, email, is_operator,
-  memberships, member_phase, customer_id, member_id, member_role, client_id, second_factor, restricted from resolve_credential($1, $2)`
+/** A credential as selected. A list of 100 scopes is faster to read as one text than as an array. */
+export type CredentialRow = Omit<Resolved, 'scopes'> & { scopes: string | null }
 
-/** The same for tokens of an organization, which most requests present, without the function's other kinds. */
-const resolvingOrganization = `select c.kind, c.pepper, t.id as credential_id, t.organization_id, array_to_string(t.scopes, ' ') as scopes, t.expires_at, t.created_at, t.last_used_at, o.member_phase
-  from credentials c
-  join organization_access_tokens t on t.organization_id = c.organization_id and t.id = c.subject_id and t.revoked_at is null
-  join organizations o on o.id = t.organization_id and o.deleted_at is null and o.status <> all($2::text[])
-  where c.hash = any($1::text[]) and c.kind = 'organization'`
+/**
+ * The table of all data needed to authenticate a request, with one row. The data are the credential, the status of its
+ * owner, and the owner's memberships. The table is empty for a credential that is unknown, revoked or orphaned. Most
+ * requests present a token of an organization, which needs less.
+ */
+export const resolvedCredential = ({ kind, hashes, closed }: PresentedSecret): RawBuilder<CredentialRow> =>
+  kind === 'organization'
+    ? sql<CredentialRow>`(
+        select c.kind, c.pepper, t.id as credential_id, t.organization_id, array_to_string(t.scopes, ' ') as scopes, t.expires_at, t.created_at, t.last_used_at, o.member_phase
+        from credentials c
+        join organization_access_tokens t on t.organization_id = c.organization_id and t.id = c.subject_id and t.revoked_at is null
+        join organizations o on o.id = t.organization_id and o.deleted_at is null and o.status <> all(${closed}::text[])
+        where c.hash = any(${hashes}::text[]) and c.kind = 'organization')`
+    : sql<CredentialRow>`(
+        select kind, pepper, credential_id, organization_id, array_to_string(scopes, ' ') as scopes, expires_at, created_at, last_used_at, user_id, email, is_operator,
+          memberships, member_phase, customer_id, member_id, member_role, client_id, second_factor, restricted
+        from resolve_credential(${hashes}, ${closed}))`
+
+export const readCredential = (row: CredentialRow): Resolved => ({ ...row, scopes: setOf(row.scopes ?? '') })
 
 /** The sets of scopes that were used last, by their text. Most tokens share a few sets. */
 const scopeSets = new Map<string, ReadonlySet<AnyScope>>()
@@ -117,6 +121,17 @@ const setOf = (text: string): ReadonlySet<AnyScope> => {
   scopeSets.set(text, scopes)
   return scopes
 }
+
+/** Finds the credential of a presented secret. */
+export type FindCredential = (presented: PresentedSecret) => Promise<Resolved | undefined>
+
+/** Returns a function that finds a credential with a statement of its own. */
+export const credentialsIn =
+  (db: Db): FindCredential =>
+  async (presented) => {
+    const { rows } = await sql<CredentialRow>`select * from ${resolvedCredential(presented)} c`.execute(db.q)
+    return rows[0] && readCredential(rows[0])
+  }
 
 /** Records the last use of many tokens. */
 export const touchTokens = async (tx: Tx, ids: readonly string[], now: Date): Promise<void> => {

@@ -2,9 +2,9 @@ import { reservedScopes, scopes, type AnyScope } from '@bursar/contract'
 import type { Actor } from '../../../kernel/actors.ts'
 import { readToken, tokenKinds, type Secret, type Environment, type Hasher, type TokenKind } from '../../../kernel/secrets.ts'
 import { minutes, type WallClock } from '../../../platform/clock.ts'
-import type { Db, Transact } from '../../../platform/postgres/postgres.ts'
+import type { Transact } from '../../../platform/postgres/postgres.ts'
 import { capabilities } from '../../organizations/index.ts'
-import { rehash, resolveCredential, touchTokens, type Resolved } from './credentials.sql.ts'
+import { rehash, touchTokens, type FindCredential, type Resolved } from './credentials.sql.ts'
 
 /** An error for a rejected bearer token. The message states the reason for the token's owner, without any secret. */
 export class InvalidToken extends Error {}
@@ -24,7 +24,7 @@ const everyScope: ReadonlySet<AnyScope> = new Set<AnyScope>([...scopes, ...reser
 const enrolling: ReadonlySet<AnyScope> = new Set<AnyScope>(['user:read'])
 
 /** Resolves a secret to its actor. A malformed secret, or a secret of the other environment, is rejected without a query. */
-export const resolve = async (db: Db, keys: Keys, secret: Secret, accepted: readonly TokenKind[]): Promise<{ actor: Actor; found: Resolved }> => {
+export const resolve = async (find: FindCredential, keys: Keys, secret: Secret, accepted: readonly TokenKind[]): Promise<{ actor: Actor; found: Resolved }> => {
   const reading = readToken(secret.reveal())
   if (reading === 'foreign') throw new InvalidToken('This is not a token of this service.')
   if (reading === 'damaged') throw new InvalidToken('This token is damaged: part of it is missing or mistyped.')
@@ -32,7 +32,7 @@ export const resolve = async (db: Db, keys: Keys, secret: Secret, accepted: read
     throw new InvalidToken(`This token belongs to ${reading.environment}, and this is ${keys.environment}. Each environment has its own tokens.`)
   if (!accepted.includes(reading.kind))
     throw new InvalidToken(`This token has the kind "${named(reading.kind)}". Accepted here: ${accepted.map(named).join(', ')}.`)
-  const found = await resolveCredential(db, reading.kind, keys.hasher.candidates(secret), closed)
+  const found = await find({ kind: reading.kind, hashes: keys.hasher.candidates(secret), closed })
   if (!found || found.kind !== reading.kind) throw new InvalidToken('This token is unknown or has been revoked.')
   if (found.expires_at && found.expires_at <= keys.clock.wall()) throw new InvalidToken('This token has expired.')
   return { actor: actorOf(found), found }

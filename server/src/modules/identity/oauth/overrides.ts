@@ -6,6 +6,7 @@ import { isUnavailable } from '../../../platform/postgres/outage.ts'
 import type { Platform } from '../../handlers.ts'
 import { findClient } from '../clients/clients.sql.ts'
 import { keysMayBeCached } from '../keys/keys.ts'
+import { credentialsIn } from '../credentials/credentials.sql.ts'
 import { personBehind } from '../sessions/sessions.ts'
 import { findUser } from '../sessions/sessions.sql.ts'
 import { findFamily, type OAuthTokenKind } from '../grants/oauth.sql.ts'
@@ -68,7 +69,7 @@ export const ownSessions = (provider: Provider, { platform, postgres }: Pick<OAu
   const original = Session.get
   Session.get = async function (this: typeof Session, ctx) {
     const session = await original.call(this, ctx)
-    const behind = await personBehind(postgres.db, platform, ctx.req.headers.cookie)
+    const behind = await personBehind(credentialsIn(postgres.db), platform, ctx.req.headers.cookie)
     // An operator without a second factor may not change their account, and therefore not authorize apps.
     const person = behind?.scopes.has('user:write') ? behind : undefined
     const loginTs = person && Math.floor(person.credential_created_at.getTime() / 1000)

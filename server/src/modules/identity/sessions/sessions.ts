@@ -8,7 +8,7 @@ import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { deleteUsedCodes, type Mailbox } from '../../../platform/postgres/codes.sql.ts'
 import { isUniqueViolation, type Db, type Tx } from '../../../platform/postgres/postgres.ts'
 import type { Deps, Platform } from '../../handlers.ts'
-import { addCredential, dropCredentials } from '../credentials/credentials.sql.ts'
+import { addCredential, dropCredentials, type FindCredential } from '../credentials/credentials.sql.ts'
 import { InvalidToken, resolve } from '../credentials/credentials.ts'
 import { purgePending } from '../factors/factors.sql.ts'
 import { beginPending, completePending, hasFactor } from '../factors/factors.ts'
@@ -104,11 +104,11 @@ export const signInFully = async (tx: Tx, platform: Platform, caller: Caller, pe
 }
 
 /** Returns the user of the session in these cookies. Returns undefined if the session is unknown or has expired. */
-export const personBehind = async (db: Db, { config, hasher, clock }: Platform, cookies: string | undefined): Promise<UserActor | undefined> => {
+export const personBehind = async (find: FindCredential, { config, hasher, clock }: Platform, cookies: string | undefined): Promise<UserActor | undefined> => {
   const value = readCookie(cookies, cookieName(config))
   if (value === undefined) return undefined
   try {
-    const { actor } = await resolve(db, { environment: config.environment, hasher, clock }, new Secret(value), ['session'])
+    const { actor } = await resolve(find, { environment: config.environment, hasher, clock }, new Secret(value), ['session'])
     return actor.kind === 'user' ? actor : undefined
   } catch (error) {
     if (error instanceof InvalidToken) return undefined

@@ -1,5 +1,5 @@
 import type { Organization, OrganizationRole, OrganizationStatus, PageRequest } from '@bursar/contract'
-import { sql, type Selectable } from 'kysely'
+import { sql, type Selectable, type RawBuilder } from 'kysely'
 import { organizationIds, type MemberPhase, type TenantScope } from '../../../kernel/actors.ts'
 import { lockRow } from '../../../platform/postgres/locks.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
@@ -60,10 +60,17 @@ export const findSeatSellers = async (db: Db, scope: TenantScope): Promise<strin
  * grants depend on the phase and call this first. A change of the phase waits until they end.
  */
 export const holdPhase = async (tx: Tx, organization_id: string): Promise<MemberPhase> => {
-  await sql`select pg_advisory_xact_lock_shared(hashtextextended('member phase ' || ${organization_id}, 0))`.execute(tx.q)
-  const { member_phase } = await tx.q.selectFrom('organizations').select('member_phase').where('id', '=', organization_id).executeTakeFirstOrThrow()
-  return member_phase
+  const { rows } = await sql<{ phase: MemberPhase | null }>`select ${heldPhase(sql`${organization_id}::uuid`)} as phase`.execute(tx.q)
+  const { phase } = rows[0]!
+  if (phase === null) throw new Error('the organization does not exist')
+  return phase
 }
+
+/**
+ * An expression like `holdPhase`, for a statement that finds the organization. The other columns of that statement are
+ * read before the lock.
+ */
+export const heldPhase = (organization_id: RawBuilder<unknown>): RawBuilder<MemberPhase> => sql<MemberPhase>`hold_member_phase(${organization_id})`
 
 const list = {
   table: 'organizations',
