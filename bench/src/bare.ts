@@ -69,8 +69,23 @@ export const openBare = (config: Config, log: Log): FastifyInstance => {
     const created_at = new Date()
     const [id, member_id] = [newId(created_at), newId(created_at)]
     const customer = presentCustomer({
-      ...{ created_at, modified_at: null, id, metadata: {}, external_id, email_verified: false, name, billing_name: null, billing_address: null, tax_id: null },
-      ...{ locale: null, organization_id: tenant, default_payment_method_id: null, deleted_at: null, first_user_event_at: null, type: 'individual', email },
+      created_at,
+      modified_at: null,
+      id,
+      metadata: {},
+      external_id,
+      email_verified: false,
+      name,
+      billing_name: null,
+      billing_address: null,
+      tax_id: null,
+      locale: null,
+      organization_id: tenant,
+      default_payment_method_id: null,
+      deleted_at: null,
+      first_user_event_at: null,
+      type: 'individual',
+      email,
     })
     const member = { id: member_id, created_at, modified_at: null, customer_id: id, email, name, external_id, role: 'owner' }
     const events = [
@@ -178,8 +193,15 @@ const time = (text: unknown): unknown => (typeof text === 'string' ? new Date(te
 
 const presentPrice = ({ id, created_at, modified_at, source, price_currency, tax_behavior, is_archived, product_id, ...price }: Row): Row => {
   const common = {
-    ...{ created_at: time(created_at), modified_at: time(modified_at), id, source, amount_type: price.amount_type },
-    ...{ price_currency, tax_behavior, is_archived, product_id },
+    created_at: time(created_at),
+    modified_at: time(modified_at),
+    id,
+    source,
+    amount_type: price.amount_type,
+    price_currency,
+    tax_behavior,
+    is_archived,
+    product_id,
   }
   if (price.amount_type === 'fixed') return { ...common, price_amount: price.price_amount }
   throw new Error(`the minimal handler knows fixed prices only, not ${String(price.amount_type)}`)

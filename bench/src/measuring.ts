@@ -85,7 +85,7 @@ export const compare = async (world: World, ours: string, theirs: string, path: 
     const { port, child } = sides[at]
     const used = () => [cpuOf(child.pid!), databaseCpu(world.database.name)] as const
     const before = used()
-    const { per_second, answers } = await sendLoad(port, path, token, { ...(body === undefined ? {} : { body }) })
+    const { per_second, answers } = await sendLoad(port, path, token, body === undefined ? {} : { body })
     const after = used()
     costs[at].push({ per_second, api_ms: (after[0] - before[0]) / answers, database_ms: (after[1] - before[1]) / answers })
     return per_second

@@ -30,7 +30,7 @@ export const memory = async (world: World): Promise<Record<string, Outcome>> => 
     let sent = 0
     for (let turn = 0; sent < options.requests; turn++) {
       const { path, body } = loads[turn % loads.length]!
-      sent += (await sendLoad(port, path, token, { ...(body === undefined ? {} : { body }) })).answers
+      sent += (await sendLoad(port, path, token, body === undefined ? {} : { body })).answers
       if (turn % loads.length === 0) console.log(`  ${sent.toLocaleString('en')} requests, ${Math.round(resident())} MiB`)
     }
     const atEnd = resident()

@@ -46,9 +46,10 @@ export interface Listed {
 }
 
 /** The records that a list loads together with its keys: the columns of each, and the alias under which they name its table. */
-export interface Records {
+export interface Records<Row, Item> {
   readonly alias: string
   readonly columns: RawBuilder<unknown>
+  readonly parse: (row: Row) => Item
 }
 
 interface Order extends SortKey {
@@ -79,16 +80,16 @@ export const listKeys = async <K extends string>(
  * Loads one page of a list: its keys and their records in one statement. The rows also hold the sort keys, in columns with
  * the prefix `list_`, which no answer shows.
  */
-export const listRecords = async <Row>(
+export const listRecords = async <Row, Item>(
   db: Db,
   spec: ListSpec<string>,
   tenants: readonly string[],
   request: PageRequest & { sorting: readonly string[] },
   filters: readonly Filter[],
-  records: Records,
-): Promise<{ items: Row[]; total: number; next_cursor: string | null }> => {
+  records: Records<Row, Item>,
+): Promise<{ items: Item[]; total: number; next_cursor: string | null }> => {
   const { rows, total, next_cursor } = await listPage(db, spec, tenants, request, filters, records)
-  return { items: rows as Row[], total, next_cursor }
+  return { items: rows.map((row) => records.parse(row as Row)), total, next_cursor }
 }
 
 const listPage = async <K extends string>(
@@ -97,7 +98,7 @@ const listPage = async <K extends string>(
   tenants: readonly string[],
   request: PageRequest & { sorting: readonly string[] },
   filters: readonly Filter[],
-  records: Records | undefined,
+  records: Columns | undefined,
 ): Promise<Listed & { rows: readonly PageRow[] }> => {
   if (tenants.length === 0) return { keys: [], rows: [], total: 0, next_cursor: null }
   const orders: Order[] = request.sorting.map((key) => ({ ...spec.sortable[key.replace(/^-/, '') as K], descending: key.startsWith('-') }))
@@ -139,6 +140,8 @@ const within = (spec: ListSpec<string>, tenant: string, filters: readonly Filter
 /** A row of the page: the tenant and the sort keys, in columns with the prefix `list_`, and the columns of its record. */
 type PageRow = Record<string, unknown> & { readonly list_tenant: string }
 
+type Columns = Pick<Records<never, unknown>, 'alias' | 'columns'>
+
 interface Sought {
   readonly filters: readonly Filter[]
   readonly after: readonly RawBuilder<unknown>[]
@@ -149,7 +152,7 @@ interface Sought {
   readonly whole: boolean
   /** An expression for the total, which is returned with the page. */
   readonly total: RawBuilder<unknown>
-  readonly records: Records | undefined
+  readonly records: Columns | undefined
 }
 
 const findKeys = async (

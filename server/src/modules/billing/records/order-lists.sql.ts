@@ -5,7 +5,7 @@ import { inOrder, listKeys, listRecords, type ListSpec } from '../../../platform
 import { anyOf, containing, isOneOf, metadataHas } from '../../../platform/postgres/parts.sql.ts'
 import type { Db } from '../../../platform/postgres/postgres.ts'
 import { findCustomerIds } from '../../customers/index.ts'
-import { orderRecords, parseOrder, selectBought, type OrderRecord } from './orders.sql.ts'
+import { orderRecords, selectBought } from './orders.sql.ts'
 
 const nameOf = (table: string, column: string, by: string) =>
   `coalesce((select o.${column} from ${table} o where o.organization_id = orders.organization_id and o.id = orders.${by}), '')`
@@ -69,9 +69,7 @@ export const listOrders = async (db: Db, scope: TenantScope, query: OrderFilters
   if (query.created_after) filters.push(sql`created_at >= ${query.created_after}`)
   if (query.created_before) filters.push(sql`created_at <= ${query.created_before}`)
   filters.push(...metadataHas(query.metadata))
-  const organizations = organizationIds(scope, query.organization_id)
-  const { items, ...page } = await listRecords<OrderRecord>(db, list, organizations, query, filters, orderRecords(scope))
-  return { ...page, items: items.map(parseOrder) }
+  return listRecords(db, list, organizationIds(scope, query.organization_id), query, filters, orderRecords(scope))
 }
 
 /** Lists the orders of one customer. Excludes drafts, which only the seller sees. */

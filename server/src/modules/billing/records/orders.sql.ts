@@ -173,10 +173,15 @@ const parse = (
 
 const withProductRow = { product: productRowOf('o'), seller: sql`null` }
 
-/** What a list loads of each order, and the function that parses it. */
-export const orderRecords = (scope: TenantScope): Records => ({ alias: 'o', columns: orderColumns(scope, withProductRow) })
-export type OrderRecord = OrderRow & JsonParts<JsonRow<ProductRow>>
-export const parseOrder = (row: OrderRecord): LoadedOrder => parse(row, readProductRow(row.product))
+type OrderRecord = OrderRow & JsonParts<JsonRow<ProductRow>>
+const parseOrder = (row: OrderRecord): LoadedOrder => parse(row, readProductRow(row.product))
+
+/** The columns of an order for a list, and the function that parses them. */
+export const orderRecords = (scope: TenantScope): Records<OrderRecord, LoadedOrder> => ({
+  alias: 'o',
+  columns: orderColumns(scope, withProductRow),
+  parse: parseOrder,
+})
 
 export const selectOrders = async (db: Db, scope: TenantScope, ids: readonly string[]): Promise<LoadedOrder[]> =>
   (await selectRows<JsonRow<ProductRow>>(db, scope, ids, withProductRow)).map(parseOrder)

@@ -112,8 +112,7 @@ export const listProducts = async (
     )
   filters.push(...metadataHas(query.metadata))
   const ids = organizationIds(scope, query.organization_id)
-  const { items, ...page } = await listRecords<ProductRow & JsonLists>(db, list, ids, query, filters, { alias: 'p', columns: loadedColumns })
-  return { ...page, items: items.map(parseLists) }
+  return listRecords(db, list, ids, query, filters, { alias: 'p', columns: loadedColumns, parse: parseLists })
 }
 
 /** Loads products with their catalog prices, fields, benefits and media, in the order of the keys. */

@@ -73,7 +73,7 @@ export const listCustomers = async (db: Db, scope: TenantScope, query: CustomerF
   filters.push(...metadataHas(query.metadata))
   const ids = organizationIds(scope, query.organization_id)
   const columns = sql`${sql.join(plain.map((name) => sql.ref(name)))}, ${typed(scope)} as type, pure_holder as only_holds, becomes_team as buys_seats`
-  return listRecords<CustomerRow & Marked>(db, list(scope), ids, query, filters, { alias: 'customers', columns })
+  return listRecords(db, list(scope), ids, query, filters, { alias: 'customers', columns, parse: (row: CustomerRow & Marked) => row })
 }
 
 /** Loads customers, including deleted ones, because their purchases are still shown. Their type depends on the member phase. */
