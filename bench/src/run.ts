@@ -80,7 +80,10 @@ const benches: Record<string, Bench> = {
   },
   rls: { gives: { rls: { measures: 'pages per second: with row-level security ÷ without', goal: '>= 0.9' } }, measure: lists.rls },
   peers: {
-    gives: { peers: { measures: 'pages of 10 products with prices and total per second: Bursar ÷ Vendure (`products` query of its shop API)', goal: '>= 6' } },
+    gives: {
+      peers: { measures: 'pages of 10 products with prices and total per second: Bursar ÷ Vendure (`products` query of its shop API)', goal: '>= 6' },
+      'peers-search': { measures: 'pages of 10 products with prices and total per second: Bursar ÷ Vendure (`search` query of its shop API)', goal: '>= 6' },
+    },
     measure: peers,
   },
 }

@@ -30,7 +30,11 @@ interface Vendure {
   readonly Populator: abstract new () => { populateInitialData: (data: object) => Promise<void> }
   readonly ChannelService: abstract new () => { getDefaultChannel: () => Promise<object> }
   readonly FastImporterService: abstract new () => FastImporter
-  readonly TransactionalConnection: abstract new () => { rawConnection: { query: (text: string) => Promise<{ id: Id }[]> } }
+  readonly TransactionalConnection: abstract new () => { rawConnection: { query: <Row = { id: Id }>(text: string) => Promise<Row[]> } }
+  readonly DefaultSearchPlugin: { init: (options: object) => object }
+  readonly JobQueueService: abstract new () => { start: () => Promise<void> }
+  readonly RequestContextService: abstract new () => { create: (options: { apiType: string }) => Promise<object> }
+  readonly SearchService: abstract new () => { reindex: (context: object) => Promise<object> }
 }
 
 const vendure = createRequire(`${folder}/package.json`)('@vendure/core') as Vendure
@@ -47,6 +51,8 @@ const application = await vendure.bootstrap({
     extra: { max: 20, idleTimeoutMillis: 0 },
   },
   paymentOptions: { paymentMethodHandlers: [] },
+  // Its table of products answers a page without a query for each product.
+  plugins: [vendure.DefaultSearchPlugin.init({})],
   logger: new vendure.DefaultLogger({ level: vendure.LogLevel.Error }),
 })
 
@@ -71,8 +77,18 @@ const load = async () => {
     const variant = { productId, enabled: true, sku: slug, price: 1000, taxCategoryId: category!.id }
     await importer.createProductVariant({ ...variant, translations: [{ languageCode: 'en', name }] })
   }
+  await application.get(vendure.JobQueueService).start()
+  await application.get(vendure.SearchService).reindex(await application.get(vendure.RequestContextService).create({ apiType: 'admin' }))
+  for (const until = performance.now() + 120_000; ;) {
+    const [found] = await rawConnection.query<{ count: string }>('select count(*) from search_index_item')
+    if (Number(found!.count) === Number(products)) break
+    if (performance.now() > until) throw new Error(`Vendure has indexed ${found!.count} of ${products} products after two minutes`)
+    await new Promise((resolve) => setTimeout(resolve, 500))
+  }
   await rawConnection.query('analyze')
   await application.close()
+  // The queue of jobs keeps the process running.
+  process.exit(0)
 }
 
 if (task === 'load') await load()

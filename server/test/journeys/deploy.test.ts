@@ -49,7 +49,7 @@ test('builds the image in stages from pinned bases, runs it unprivileged, and pu
   expect(said('FROM').words[0]!.split('@')[0]).toBe(`node:${/node_version=(\S+)/.exec(readFileSync(join(root, 'scripts/setup'), 'utf8'))![1]}-bookworm-slim`)
   expect(stages[0]!.some(({ text }) => text.endsWith(`pnpm@${/pnpm_version=(\S+)/.exec(readFileSync(join(root, 'scripts/setup'), 'utf8'))![1]}`))).toBe(true)
   expect(said('USER').text).toBe('node')
-  expect(said('ENV').words.map((word) => word.split('=')[0])).toEqual(['NODE_ENV', 'BURSAR_LISTEN', 'BURSAR_ADMIN_LISTEN'])
+  expect(said('ENV').words.map((word) => word.split('=')[0])).toEqual(['NODE_ENV', 'NODE_OPTIONS', 'BURSAR_LISTEN', 'BURSAR_ADMIN_LISTEN'])
   for (const stage of stages) expect(stage.filter(({ name }) => name === 'ARG' || name === 'ADD')).toEqual([])
   const sent = readIgnore(join(root, '.dockerignore'))
   const away = [
@@ -215,7 +215,7 @@ test(
     const touched = contained(['touch', 'server/src/main/cli.ts'], at, {})
     if (process.getuid?.() === 0) expect(await touched.exited).toBe(1)
     const ports = { api: await freePort(), admin: await freePort(), worker: await freePort() }
-    const built = Object.fromEntries(said('ENV').words.map((word) => word.split('=') as [string, string]))
+    const built = Object.fromEntries(said('ENV').words.map((word) => [word.slice(0, word.indexOf('=')), word.slice(word.indexOf('=') + 1)]))
     const written = join(folder, 'data')
     if (process.getuid?.() === 0) execFileSync('install', ['-d', '-o', 'nobody', written])
     /** Returns the settings that compose would give a service. Replaces names and ports that only its networks know. */
