@@ -69,11 +69,10 @@ describe('one job per container', () => {
     const [first] = await jobs()
     await worker.query('begin')
     await take(first!.id)
+    const { rows: self } = await worker.query<{ pid: number }>('select pg_backend_pid() as pid')
     const changed = change(product)
     await eventually('the change waits for the worker', async () => {
-      const { rows } = await world.database.owner((owner) =>
-        owner.query(`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%enqueue_job%'`),
-      )
+      const { rows } = await world.database.owner((owner) => owner.query('select from pg_stat_activity where $1 = any(pg_blocking_pids(pid))', [self[0]!.pid]))
       return rows.length > 0
     })
     await worker.query('commit')

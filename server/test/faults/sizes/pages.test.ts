@@ -152,7 +152,7 @@ const between = async <T>(work: () => Promise<T>, something: () => Promise<unkno
   pg.Client.prototype.query = function (this: pg.Client, ...args: unknown[]) {
     const [first] = args
     const text = typeof first === 'string' ? first : ((first as { text?: string }).text ?? '')
-    const looksUp = / as tenant, .* order by /s.test(text)
+    const looksUp = / as list_tenant, .* order by /s.test(text)
     if (/count\(\*\) as rows/.test(text)) return send(this, args).finally(counted)
     if (!looksUp) return send(this, args)
     return (async () => {
