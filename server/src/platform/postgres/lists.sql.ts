@@ -103,7 +103,7 @@ const listPage = async <K extends string>(
   if (tenants.length === 0) return { keys: [], rows: [], total: 0, next_cursor: null }
   const orders: Order[] = request.sorting.map((key) => ({ ...spec.sortable[key.replace(/^-/, '') as K], descending: key.startsWith('-') }))
   orders.push({ expression: spec.id, type: 'uuid', descending: orders[0]?.descending ?? false })
-  const after = request.cursor === undefined ? [] : [beyond(orders, readCursor(request.cursor, request.sorting, orders))]
+  const after = request.cursor === undefined ? undefined : readCursor(request.cursor, request.sorting, orders)
   const find = (among: readonly string[], sought: Pick<Sought, 'whole' | 'total'>) =>
     findKeys(db, spec, among, request, orders, { filters, after, records, ...sought })
   if (spec.counted !== undefined && filters.length === 0) {
@@ -111,10 +111,10 @@ const listPage = async <K extends string>(
     return { ...found, total: Math.max(total, seen) }
   }
   if (spec.few) {
-    const { seen, total, ...found } = await find(tenants, { whole: true, total: countAll(spec, tenants, filters) })
+    const { seen, total, ...found } = await find(tenants, { whole: true, total: undefined })
     return { ...found, total: Math.max(total, seen) }
   }
-  const { rows: counts } = await countEach(spec, tenants, filters).execute(db.q)
+  const counts = await countEach(db, spec, tenants, filters)
   const total = counts.reduce((sum, { rows }) => sum + rows, 0)
   const having = counts.filter(({ rows }) => rows > 0).map(({ tenant }) => tenant)
   if (having.length === 0) return { keys: [], rows: [], total, next_cursor: null }
@@ -144,14 +144,15 @@ type Columns = Pick<Records<never, unknown>, 'alias' | 'columns'>
 
 interface Sought {
   readonly filters: readonly Filter[]
-  readonly after: readonly RawBuilder<unknown>[]
+  /** The sort keys of the row before the page, if the request has a cursor. */
+  readonly after: readonly string[] | undefined
   /**
    * True if few rows match the filters. The matching rows are then fetched first and sorted afterwards. Otherwise the
    * planner might scan the whole list in sort order, because it expects to find matches early.
    */
   readonly whole: boolean
-  /** An expression for the total, which is returned with the page. */
-  readonly total: RawBuilder<unknown>
+  /** An expression for the total, which is returned with the page. Without it, the statement counts the matching rows that it fetches. */
+  readonly total: RawBuilder<unknown> | undefined
   readonly records: Columns | undefined
 }
 
@@ -168,21 +169,26 @@ const findKeys = async (
   const values = sql.join(orders.map((order, at) => sql`${sql.raw(order.expression)} as ${sql.ref(`list_${at}`)}`))
   const ordering = (name: (order: Order, at: number) => RawBuilder<unknown>) =>
     sql.join(orders.map((order, at) => sql`${name(order, at)} ${sql.raw(order.descending ? 'desc' : 'asc')}`))
-  const branch = (tenant: string, most: number, skip: number) => {
-    const passing = sql`select ${sql.ref(spec.tenant)} as list_tenant, ${values} from ${sql.table(spec.table)} where ${within(spec, tenant, filters, after)}`
-    return whole
-      ? sql`(with passing as materialized (${passing}) select * from passing order by ${ordering((_, at) => sql.ref(`list_${at}`))} limit ${most} offset ${skip})`
-      : sql`(${passing} order by ${ordering((order) => sql.raw(order.expression))} limit ${most} offset ${skip})`
-  }
-  const [only] = tenants
+  const matching = (tenant: string, besides: readonly RawBuilder<unknown>[] = []) =>
+    sql`select ${sql.ref(spec.tenant)} as list_tenant, ${values} from ${sql.table(spec.table)} where ${within(spec, tenant, filters, besides)}`
+  const named = orders.map((order, at): Order => ({ ...order, expression: `list_${at}` }))
   const ordered = ordering((_, at) => sql.ref(`list_${at}`))
+  const cut = (rows: RawBuilder<unknown>, most: number, skip: number) =>
+    sql`select * from ${rows} where ${and(after ? [beyond(named, after)] : [])} order by ${ordered} limit ${most} offset ${skip}`
+  const branch = (tenant: string, most: number, skip: number) =>
+    whole
+      ? sql`(with passing as materialized (${matching(tenant)}) ${cut(sql`passing`, most, skip)})`
+      : sql`(${matching(tenant, after ? [beyond(orders, after)] : [])} order by ${ordering((order) => sql.raw(order.expression))} limit ${most} offset ${skip})`
+  const united = (parts: readonly RawBuilder<unknown>[]) => sql.join(parts, sql` union all `)
+  const [only] = tenants
   const page =
-    tenants.length === 1
-      ? branch(only!, size + 1, offset)
-      : sql`(select * from (${sql.join(
-          tenants.map((tenant) => branch(tenant, offset + size + 1, 0)),
-          sql` union all `,
-        )}) merged order by ${ordered} limit ${size + 1} offset ${offset})`
+    total === undefined
+      ? sql`(${cut(sql`passing`, size + 1, offset)})`
+      : tenants.length === 1
+        ? branch(only!, size + 1, offset)
+        : sql`(select * from (${united(tenants.map((tenant) => branch(tenant, offset + size + 1, 0)))}) merged order by ${ordered} limit ${size + 1} offset ${offset})`
+  // Rows that are counted and paged are fetched once.
+  const fetched = total === undefined ? sql`with passing as materialized (${united(tenants.map((tenant) => matching(tenant)))})` : sql``
   const last = orders.length - 1
   // `limit 1` makes the database look up each record by its key. Otherwise it might read the whole table, because it cannot
   // know how few keys a page has.
@@ -194,7 +200,8 @@ const findKeys = async (
     : sql``
   // The total is returned with every row of the page, and alone if the page is empty.
   const found = await sql<Record<string, unknown> & { list_tenant: string | null; list_total: number }>`
-    select totals.list_total, page.*${records ? sql`, record.*` : sql``} from (select ${total} as list_total) totals left join ${page} page on true ${joined}
+    ${fetched} select totals.list_total, page.*${records ? sql`, record.*` : sql``}
+    from (select ${total ?? sql`(select count(*) from passing)`} as list_total) totals left join ${page} page on true ${joined}
     order by ${ordered}`.execute(db.q)
   const rows = found.rows.filter((row): row is typeof row & { list_tenant: string } => row.list_tenant !== null)
   const shown = rows.slice(0, size)
@@ -217,14 +224,16 @@ const findKeys = async (
 }
 
 /** Counts the matching rows of each tenant. */
-const countEach = (spec: ListSpec<string>, tenants: readonly string[], filters: readonly Filter[]): RawBuilder<{ tenant: string; rows: number }> => {
+const countEach = async (
+  db: Db,
+  spec: ListSpec<string>,
+  tenants: readonly string[],
+  filters: readonly Filter[],
+): Promise<{ tenant: string; rows: number }[]> => {
   const one = (tenant: string) => sql`select ${tenant}::uuid as tenant, count(*) as rows from ${sql.table(spec.table)} where ${within(spec, tenant, filters)}`
-  return sql<{ tenant: string; rows: number }>`${sql.join(tenants.map(one), sql` union all `)}`
+  const { rows } = await sql<{ tenant: string; rows: number }>`${sql.join(tenants.map(one), sql` union all `)}`.execute(db.q)
+  return rows
 }
-
-/** Returns an expression for the number of matching rows of all tenants. */
-const countAll = (spec: ListSpec<string>, tenants: readonly string[], filters: readonly Filter[]): RawBuilder<unknown> =>
-  sql`(select sum(c.rows)::bigint from (${countEach(spec, tenants, filters)}) c)`
 
 /** Returns an expression for the total number of rows of the tenants, from the stored counters. */
 const sumUp = (counted: NonNullable<ListSpec<string>['counted']>, tenants: readonly string[]): RawBuilder<unknown> =>

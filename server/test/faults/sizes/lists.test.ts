@@ -146,8 +146,7 @@ const sizes = async () => {
 
 /** Returns a message for each measure of a statement that exceeds its limit: full scans, rows read, rows sorted, blocks. */
 const excesses = (work: Work, { page, total, own }: { page: number; total: number; own: number }): string[] => {
-  const counting = 5 * Math.max(total, own)
-  const looked = 25 * page + (work.counts ? counting : 3 * own) + (work.countsToo ? counting : 0)
+  const looked = 25 * page + (work.counts ? 5 * Math.max(total, own) : 3 * own)
   const sorted = Math.max(pageSizeLimit, 3 * page) + own
   return [
     ...work.swept.filter((table) => !fixed.has(table) && !work.counts).map((table) => `reads ${table} from end to end`),

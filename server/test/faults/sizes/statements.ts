@@ -20,8 +20,6 @@ export interface Work {
   readonly tables: readonly string[]
   /** True if the statement only counts. Such a statement has to read every row that it counts. */
   readonly counts: boolean
-  /** True if the statement reads a page and also counts its rows. */
-  readonly countsToo: boolean
   /** A short form of the plan, for debugging. */
   readonly summary: string
 }
@@ -89,7 +87,6 @@ export const workOf = async (client: pg.Client, { text, values }: Statement): Pr
     swept: scans.filter((node) => node['Node Type'].endsWith('Seq Scan') && lookedAt(node) > 0).map((node) => node['Relation Name']!),
     tables: [...new Set(scans.flatMap((node) => node['Relation Name'] ?? []))],
     counts: /^\s*select (\$1::uuid as tenant, )?(count|coalesce\(sum)\(/.test(text),
-    countsToo: /sum\(c\.rows\)/.test(text),
     summary: scans
       .filter((node) => lookedAt(node) > 0)
       .map((node) => `${node['Node Type']} ${node['Index Name'] ?? node['Relation Name']} ${lookedAt(node)}`)
