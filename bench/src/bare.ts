@@ -42,11 +42,15 @@ export const openBare = (config: Config, log: Log): FastifyInstance => {
     if ((await countRequest(tenant)) > limit) throw new Error('too many requests')
     return tenant
   }
-  const page = async (request: FastifyRequest, statement: { name: string; text: string }, present: (row: Row) => Row) => {
+  const page = async (request: FastifyRequest, pages: Pages, present: (row: Row) => Row) => {
     const tenant = await admit(request)
     const { limit: asked = '10', page: number = '1' } = request.query as { limit?: string; page?: string }
     const size = Number(asked)
-    const { rows } = await reading.query<Row>({ ...statement, values: [tenant, size + 1, (Number(number) - 1) * size] })
+    const first = number === '1'
+    const { rows } = await reading.query<Row>({
+      ...(first ? pages.first(size) : pages.later),
+      values: first ? [tenant] : [tenant, size + 1, (Number(number) - 1) * size],
+    })
     const total = Number(rows[0]!.total_count)
     const items = rows[0]!.id === null ? [] : rows.slice(0, size).map(present)
     const last = items.at(-1)
@@ -146,24 +150,38 @@ const productColumns = `${bareProduct('p')},
 const total = (collection: string) =>
   `(select coalesce(sum(delta), 0) as total_count from collection_deltas where organization_id = $1::uuid and collection = '${collection}') t`
 
-const productsPage = prepared(
+interface Pages {
+  /** The limit of the first page is part of its text. With a parameter, the database would plan the page for each request. */
+  readonly first: (size: number) => { name: string; text: string }
+  readonly later: { name: string; text: string }
+}
+
+const pagesOf = (name: string, textOf: (limit: string) => string): Pages => {
+  const known = new Map<number, { name: string; text: string }>()
+  return {
+    first: (size) => known.get(size) ?? known.set(size, prepared(`${name}_${size}`, textOf(`limit ${size + 1}`))).get(size)!,
+    later: prepared(name, textOf('limit $2 offset $3')),
+  }
+}
+
+const productsPage = pagesOf(
   'products',
-  `select t.total_count, ${productColumns} from ${total('products')} left join (
-     select * from products where organization_id = $1::uuid order by created_at desc, id desc limit $2 offset $3) p on true`,
+  (limit) => `select t.total_count, ${productColumns} from ${total('products')} left join (
+     select * from products where organization_id = $1::uuid order by created_at desc, id desc ${limit}) p on true`,
 )
 
 const oneProduct = prepared('product', `select ${productColumns} from products p where p.organization_id = $1::uuid and p.id = $2::uuid`)
 
-const ordersPage = prepared(
+const ordersPage = pagesOf(
   'orders',
-  `select t.total_count, o.*,
+  (limit) => `select t.total_count, o.*,
      array(select row_to_json(i) from order_items i where i.organization_id = o.organization_id and i.order_id = o.id order by i.position) as items,
      (select row_to_json(c) from customers c where c.organization_id = o.organization_id and c.id = o.customer_id) as customer,
      (select row_to_json(l) from (select ${bareProduct('p')} from products p where p.organization_id = o.organization_id and p.id = o.product_id) l) as product,
      (select row_to_json(d) from discounts d where d.organization_id = o.organization_id and d.id = o.discount_id) as discount,
      (select row_to_json(s) from subscriptions s where s.organization_id = o.organization_id and s.id = o.subscription_id) as subscription
    from ${total('orders')} left join (
-     select * from orders where organization_id = $1::uuid order by created_at desc, id desc limit $2 offset $3) o on true`,
+     select * from orders where organization_id = $1::uuid order by created_at desc, id desc ${limit}) o on true`,
 )
 
 const createCustomer = prepared(

@@ -22,15 +22,17 @@ export const cpuOf = (pid: number): number => {
 }
 
 /**
- * Returns the CPU time that all connections to a database have used so far, in milliseconds. PostgreSQL must run on this
- * machine. A difference is correct only if no connection was closed in between, so warm up the connection pools first.
+ * Returns the CPU time that all connections to a database have used so far, in milliseconds, or those of one user.
+ * PostgreSQL must run on this machine. A difference is correct only if no connection was closed in between, so warm up
+ * the connection pools first.
  */
-export const databaseCpu = (database: string): number =>
+export const databaseCpu = (database: string, user?: string): number =>
   readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     // The title of a PostgreSQL process is `postgres: <cluster>: <user> <database> <client> <state>`.
     .filter((pid) => {
       const title = readProc(`${pid}/cmdline`) ?? ''
-      return title.startsWith('postgres: ') && title.split(/[ \0]/).includes(database)
+      const words = title.split(/[ \0]/)
+      return title.startsWith('postgres: ') && words.includes(database) && (user === undefined || words.includes(user))
     })
     .reduce((sum, pid) => sum + cpuOf(Number(pid)), 0)

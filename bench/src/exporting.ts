@@ -6,7 +6,7 @@ import { ordersExport } from '../../server/src/modules/billing/orders/exporting.
 import { exportSettings } from '../../server/src/platform/postgres/exporting.ts'
 import { launch, portOf } from '../../server/test/harness/process.ts'
 import type { World } from '../../server/test/harness/world.ts'
-import { alternate, median, quotients } from './measuring.ts'
+import { alternate, imageOptions, median, quotients } from './measuring.ts'
 import { options } from './options.ts'
 import { makeOrders } from './orders.ts'
 import type { Outcome } from './results.ts'
@@ -49,9 +49,9 @@ export const exporting = async (world: World): Promise<Record<string, Outcome>> 
   }
 }
 
-/** Starts a process with only the API role, as in production. */
+/** Starts a process with only the API role and the options of the image, as in production. */
 export const startApi = async (world: World) => {
-  const program = launch(['serve', '--roles', 'api'], { ...world.environmentVariables, BURSAR_LOG_LEVEL: 'info' })
+  const program = launch(['serve', '--roles', 'api'], { ...world.environmentVariables, ...imageOptions(), BURSAR_LOG_LEVEL: 'info' })
   const port = portOf(await program.line('listening'))
   const stop = async () => {
     program.signal('SIGTERM')

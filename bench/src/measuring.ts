@@ -1,4 +1,5 @@
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
 import type { World } from '../../server/test/harness/world.ts'
 import { cpuOf, databaseCpu } from './cpu.ts'
@@ -6,6 +7,16 @@ import { options } from './options.ts'
 import type { Outcome } from './results.ts'
 
 export const run = promisify(execFile)
+
+/**
+ * Returns the options with which the image runs Node. Memory is measured with them, because Node otherwise sizes its
+ * young generation by the memory of the machine.
+ */
+export const imageOptions = (): { readonly NODE_OPTIONS: string } => {
+  const [, found] = /^ENV .*\bNODE_OPTIONS=(\S+)/m.exec(readFileSync(new URL('../../deploy/Dockerfile', import.meta.url), 'utf8')) ?? []
+  if (found === undefined) throw new Error('deploy/Dockerfile sets no NODE_OPTIONS')
+  return { NODE_OPTIONS: found }
+}
 
 export const median = (numbers: readonly number[]) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length / 2)]!
 

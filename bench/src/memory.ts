@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { launch, portOf } from '../../server/test/harness/process.ts'
 import type { World } from '../../server/test/harness/world.ts'
 import { makeProducts, tokenOf } from './lists.ts'
-import { sendLoad } from './measuring.ts'
+import { imageOptions, sendLoad } from './measuring.ts'
 import { options } from './options.ts'
 import { makeOrders } from './orders.ts'
 import type { Outcome } from './results.ts'
@@ -22,7 +22,7 @@ export const memory = async (world: World): Promise<Record<string, Outcome>> => 
     { path: '/v1/orders/?limit=10' },
     { path: '/v1/customers/', body: JSON.stringify({ email: 'buyer-{n}@people.test', name: 'A buyer' }) },
   ]
-  const program = launch(['serve', '--roles', 'api'], { ...world.environmentVariables, BURSAR_LOG_LEVEL: 'info' })
+  const program = launch(['serve', '--roles', 'api'], { ...world.environmentVariables, ...imageOptions(), BURSAR_LOG_LEVEL: 'info' })
   try {
     const port = portOf(await program.line('listening'))
     const resident = () => Number(/VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${program.child.pid!}/status`, 'utf8'))![1]) / 1024

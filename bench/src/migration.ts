@@ -19,7 +19,8 @@ import type { Outcome } from './results.ts'
 const [perBuyer, perGrant] = [50, 10]
 
 const log = openLog('silent')
-const open = (name: string, role: Role, max: number) => openPostgres(new Secret(loginOf(name)), role, { max, clock: systemClock, log })
+/** Opens a database as the server does, with prepared statements. */
+const open = (name: string, role: Role, max: number) => openPostgres(new Secret(loginOf(name)), role, { max, clock: systemClock, log, prepared: true })
 
 /**
  * Measures the worker's phase 1 of the member migration, against bulk statements that write the same rows. Then
@@ -28,6 +29,8 @@ const open = (name: string, role: Role, max: number) => openPostgres(new Secret(
 export const migration = async (world: World): Promise<Record<string, Outcome>> => {
   const source = await cloneDatabase()
   const organization_id = await fill(source.name)
+  // PostgreSQL copies only a database without connections.
+  await source.release()
   const bare = await timed(
     'bare statements',
     () => copy(source.name),
@@ -196,9 +199,15 @@ const prepare = async (world: World, name: string, organization_id: string): Pro
   const [api, worker] = [open(name, 'bursar_api', 2), open(name, 'bursar_worker', 2)]
   const platform = { ...world.platform, clock: systemClock, log }
   await api.transact((tx) => startMigration(tx, within(organization_id, 'machine', 'before'), organization_id))
-  for (let row = await findMigration(worker.db, organization_id); row!.work !== null; row = await findMigration(worker.db, organization_id))
+  let [progress, since] = ['', performance.now()]
+  for (let row = await findMigration(worker.db, organization_id); row!.work !== null; row = await findMigration(worker.db, organization_id)) {
     for (const lease of await claim(worker.transact, 'member_migrations', { holder: 'bench', limit: 1, lease_ms: 60_000 }))
       await work({ db: worker.db, transact: worker.transact, gateways: {} as never, platform }, lease)
+    // A work that is never claimed, or that never advances, would otherwise run for ever.
+    const now = `${row!.step} ${row!.done} of ${row!.total}`
+    if (now !== progress) [progress, since] = [now, performance.now()]
+    else if (performance.now() - since > 60_000) throw new Error(`phase 1 has made no progress for a minute: ${JSON.stringify(row)}`)
+  }
   const { state } = (await findMigration(worker.db, organization_id))!
   if (state !== 'phase1') throw new Error(`phase 1 was not reached: it stands at ${state}`)
   await Promise.all([api.close(), worker.close()])

@@ -3,6 +3,9 @@ import { confirmClientCheckout, createCheckout, createCustomer, createProduct, u
 import { openDeployment, openLife } from '../../server/test/harness/crashes.ts'
 import { launch, portOf } from '../../server/test/harness/process.ts'
 import { eventually, type World } from '../../server/test/harness/world.ts'
+import { added, compareRows, costOf, countRows, figuresOf, type Cost, type Used } from './costs.ts'
+import type { Counts } from './counting.ts'
+import { cpuOf, databaseCpu } from './cpu.ts'
 import { median, quotients } from './measuring.ts'
 import { options } from './options.ts'
 import type { Outcome } from './results.ts'
@@ -55,7 +58,7 @@ const sell = (world: World, first: string, name: string, count: number, apart_ms
       `'id', ${id('method')}, 'customer_id', ${id('customer')}, 'processor_method_id', 'pm_${name}_' || n`,
     )
     await copy('test_processor.methods', `customer = '${first}'`, `'id', 'pm_${name}_' || n, 'customer', ${id('customer')}`)
-    await copy('customer_balances', `customer_id = '${first}'`, `'customer_id', ${id('customer')}`)
+    await copy('customer_balances', `customer_id = '${first}'`, `'id', ${id('balance')}, 'customer_id', ${id('customer')}`)
     await copy('invoice_counters', `customer_id = '${first}'`, `'customer_id', ${id('customer')}`)
     await copy(
       'subscriptions',
@@ -88,72 +91,116 @@ const settled = async (world: World, name: string): Promise<number> => {
 
 const pause = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds))
 
-/** Starts a separate worker process, as in production. */
+/** Starts a separate worker process, as in production. It counts its statements. */
 const startWorker = async (world: World) => {
   const program = launch(['serve', '--roles', 'worker'], {
     ...world.environmentVariables,
     BURSAR_DATABASE_CONNECTIONS: connections,
     BURSAR_LOG_LEVEL: 'info',
+    NODE_OPTIONS: `--import=${new URL('counting.ts', import.meta.url).href}`,
   })
   await program.line('worker_started')
-  return async () => {
-    program.signal('SIGTERM')
-    await program.exited
+  let turn = 0
+  return {
+    used: async (): Promise<Used> => {
+      const asked = ++turn
+      program.signal('SIGUSR2')
+      const { counts } = await program.line('statements', (line) => line.turn === asked)
+      return { process: cpuOf(program.child.pid!), database: databaseCpu(world.database.name, 'bursar_test_login'), counts: counts as Counts }
+    },
+    stop: async () => {
+      program.signal('SIGTERM')
+      await program.exited
+    },
   }
 }
 const connections = '20'
+
+/** Waits until a worker has nothing left to do for earlier renewals: events to number, processor events and jobs. */
+const drain = (world: World) =>
+  eventually(
+    'the earlier renewals are done',
+    async () => {
+      const { rows } = await world.database.owner((owner) =>
+        owner.query<{ left: boolean }>(
+          `select exists (select from events where sequence is null) or exists (select from test_processor.callbacks where taken_at is null)
+             or exists (select from graphile_worker._private_jobs where attempts = 0) or exists (select from customer_states where due_at is not null) as left`,
+        ),
+      )
+      return (await pause(200), !rows[0]!.left)
+    },
+    300_000,
+  )
+
+/** Measures the renewals of one worker from due to paid. */
+const renewAll = async (world: World, name: string, many: number): Promise<Cost> => {
+  const worker = await startWorker(world)
+  try {
+    await drain(world)
+    const before = await worker.used()
+    await makeDue(world, name)
+    // Polls only every 100 ms, because the counting query runs on the machine that is measured.
+    const done = async () => (await pause(100), settled(world, name))
+    // Starts the measurement at the first settled renewal, because the worker may notice the due rows late.
+    const [first, began] = [await eventually('one is settled', done), performance.now()]
+    if (first > many / 2) throw new Error(`${first} of ${many} renewals were settled at the first look. Measure more with --renewals`)
+    await eventually('all are settled', async () => (await done()) === many, 300_000)
+    return costOf((many - first) / ((performance.now() - began) / 1000), before, await worker.used(), many)
+  } finally {
+    await worker.stop()
+  }
+}
 
 /**
  * Measures the renewals per second of a worker, from due to paid. Compares with a loop that only writes the resulting
  * rows: see settle.ts.
  */
 export const throughput = async (world: World): Promise<Record<string, Outcome>> => {
-  const figures = { ours: [] as number[], theirs: [] as number[] }
+  const costs = { ours: [] as Cost[], theirs: [] as Cost[] }
   const { customer_id } = await open(world)
   for (let round = 0; round <= options.rounds; round++) {
     const many = round === 0 ? 200 : options.renewals
     await sell(world, customer_id, `engine-${round}`, many)
     await sell(world, customer_id, `bare-${round}`, many)
-    const stop = await startWorker(world)
-    await makeDue(world, `engine-${round}`)
-    // Polls only every 100 ms, because the counting query runs on the machine that is measured.
-    const done = async () => (await pause(100), settled(world, `engine-${round}`))
-    // Starts the measurement at the first settled renewal, because the worker may notice the due rows late.
-    const [first, began] = [await eventually('one is settled', done), performance.now()]
-    await eventually('all are settled', async () => (await done()) === many, 300_000)
-    const ours = (many - first) / ((performance.now() - began) / 1000)
-    await stop()
-    const theirs = await bare(world, `bare-${round}`)
+    const rows = [await countRows(world)]
+    const ours = await renewAll(world, `engine-${round}`, many)
+    rows.push(await countRows(world))
+    const theirs = await bare(world, `bare-${round}`, many)
+    rows.push(await countRows(world))
     if ((await settled(world, `bare-${round}`)) !== many) throw new Error('the bare loop left something out')
-    if (round === 0) continue
-    figures.ours.push(ours)
-    figures.theirs.push(theirs)
+    if (round === 0) compareRows(added(rows[0]!, rows[1]!, many), added(rows[1]!, rows[2]!, many))
+    else {
+      costs.ours.push(ours)
+      costs.theirs.push(theirs)
+    }
   }
+  const rates = (side: readonly Cost[]) => side.map(({ per_second }) => per_second)
   return {
     renewals: {
-      ratio: median(figures.ours) / median(figures.theirs),
-      ratios: quotients(figures.ours, figures.theirs),
-      figures: [
-        { what: 'renewals', value: median(figures.ours), unit: '/s' },
-        { what: 'plain loop', value: median(figures.theirs), unit: '/s' },
-      ],
+      ratio: median(rates(costs.ours)) / median(rates(costs.theirs)),
+      ratios: quotients(rates(costs.ours), rates(costs.theirs)),
+      figures: [...figuresOf('renewals', 'worker', costs.ours), ...figuresOf('plain loop', 'plain loop', costs.theirs)],
       rows: options.renewals,
       rounds: options.rounds,
     },
   }
 }
 
-const bare = (world: World, name: string): Promise<number> =>
+/** Runs the hand-written loop in a separate process. */
+const bare = (world: World, name: string, many: number): Promise<Cost> =>
   new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [new URL('settle.ts', import.meta.url).pathname, name, '16'], {
       env: { PATH: process.env.PATH, ...world.environmentVariables, BURSAR_DATABASE_CONNECTIONS: connections },
-      stdio: ['ignore', 'pipe', 'inherit'],
+      stdio: ['ignore', 'pipe', 'pipe'],
     })
-    let text = ''
+    let [text, problem] = ['', '']
     child.stdout.on('data', (chunk: Buffer) => void (text += chunk.toString()))
-    child.once('exit', () =>
-      text === '' ? reject(new Error('the bare loop ended without a figure')) : resolve((JSON.parse(text) as { per_second: number }).per_second),
-    )
+    child.stderr.on('data', (chunk: Buffer) => void (problem += chunk.toString()))
+    child.once('close', (code) => {
+      if (code !== 0 || text === '') return reject(new Error(`the plain loop ended with ${code} and without a figure:\n${problem}`))
+      const { per_second, before, after } = JSON.parse(text) as { per_second: number; before: Used; after: Used }
+      resolve(costOf(per_second, before, after, many))
+    })
   })
 
 const quantile = (numbers: readonly number[], part: number) => numbers.toSorted((a, b) => a - b)[Math.floor(numbers.length * part)]!
@@ -201,7 +248,7 @@ export const besides = async (world: World): Promise<Record<string, Outcome>> =>
   await sell(world, customer_id, 'load', count, 60_000 / count)
   const api = launch(['serve', '--roles', 'api'], { ...world.environmentVariables, BURSAR_DATABASE_CONNECTIONS: connections, BURSAR_LOG_LEVEL: 'info' })
   const port = portOf(await api.line('listening'))
-  const stop = await startWorker(world)
+  const worker = await startWorker(world)
   const watch = async (until: () => Promise<unknown>) => {
     const ended = trickle(port, token)
     await until()
@@ -213,7 +260,7 @@ export const besides = async (world: World): Promise<Record<string, Outcome>> =>
   const began = performance.now()
   const busy = await watch(() => eventually('all are settled', async () => (await pause(1000), (await settled(world, 'load')) === count), 1_800_000))
   const took = (performance.now() - began) / 1000
-  await stop()
+  await worker.stop()
   api.signal('SIGTERM')
   await api.exited
   return {

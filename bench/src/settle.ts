@@ -3,15 +3,25 @@ import type { Pool, PoolClient } from 'pg'
 import { readConfig } from '../../server/src/platform/config.ts'
 import { openLog } from '../../server/src/platform/log.ts'
 import { openPool } from '../../server/src/platform/postgres/postgres.ts'
+import { countsSoFar } from './counting.ts'
+import { cpuOf, databaseCpu } from './cpu.ts'
 
 /**
- * The bare loop of the renewal benchmark. For each of many subscriptions, writes the rows of a renewal without any checks.
+ * The hand-written loop of the renewal benchmark. Renews many subscriptions, each as follows.
  * node settle.ts <name of the subscriptions> <how many at a time>
  *
- * The rows are copied with new ids from one renewal that the product has done. The loop uses five transactions per
- * renewal, as the product does, because money moves between them: the period with its order and attempt; the
- * processor's intent; the attempt's intent id; the processor's charge; the outcome. Each transaction writes each row
- * once, with one statement per table. Tables, indexes, triggers and constraints are the same as for the product.
+ * A good engineer who knows in advance what every row must contain would write this loop. It decides, checks and reads
+ * nothing. It needs five transactions, because the records of the processor are not in the same database in production,
+ * and because the id of the intent must be committed before money moves:
+ * 1. the new period, the pending order with its lines, taxes, ledger entries and events, and the pending payment
+ * 2. the processor creates the intent
+ * 3. the payment stores the id of the intent
+ * 4. the processor charges the intent
+ * 5. the paid order with its invoice number, the settled payment with its ledger entries, the events, and the receipt
+ *
+ * Each transaction has one prepared statement per table. Tables, indexes, triggers and constraints are those of the
+ * product. The contents come from one paid renewal of the product, with other ids. Only its final rows are read, so the
+ * loop does not depend on how the product gets there.
  */
 const [name = '', concurrency = '16'] = process.argv.slice(2)
 const config = readConfig(process.env)
@@ -21,59 +31,39 @@ const ours = openPool(config.database_url, 'bursar_worker', { max: config.databa
 const theirs = openPool(config.database_url, 'bursar_processor', { max: 2, log })
 
 type Row = Record<string, unknown>
-const one = async (pool: Pool, text: string, values: unknown[] = []): Promise<Row> => (await pool.query<Row>(text, values)).rows[0]!
-const all = async (pool: Pool, text: string, values: unknown[] = []): Promise<Row[]> => (await pool.query<Row>(text, values)).rows
 
-const order = await one(ours, `select * from orders where billing_reason = 'subscription_cycle' and status = 'paid' limit 1`)
-const payment = await one(ours, 'select * from payments where order_id = $1', [order.id])
-const made = {
-  order,
-  payment,
-  subscription: await one(ours, 'select * from subscriptions where id = $1', [order.subscription_id]),
-  items: await all(ours, 'select * from order_items where order_id = $1', [order.id]),
-  taxes: await all(ours, 'select * from order_taxes where order_item_id in (select id from order_items where order_id = $1)', [order.id]),
-  billed: await one(ours, `select * from ledger_transactions where kind = 'order_billed' and reference = $1`, [order.id]),
-  received: await one(ours, `select * from ledger_transactions where kind = 'payment_received' and reference = $1`, [payment.id]),
-  entries: await all(ours, 'select e.*, t.kind from ledger_entries e join ledger_transactions t on t.id = e.transaction_id where t.reference in ($1, $2)', [
-    order.id,
-    payment.id,
-  ]),
-  events: await all(
-    ours,
-    `select organization_id, id, kind, resource_id, customer_id, api_version, payload::text as payload, business_at, wall_at from events
-     where resource_id = $1 or (resource_id = $2 and kind in ('subscription.updated', 'subscription.cycled')) order by position`,
-    [order.id, order.subscription_id],
-  ),
-  mail: await one(ours, 'select * from mails where reference = $1', [order.id]),
-  balance: await one(ours, 'select * from customer_balances where customer_id = $1', [order.customer_id]),
-  intent: await one(theirs, 'select * from test_processor.intents where id = $1', [payment.intent_id]),
-  charge: await one(theirs, 'select * from test_processor.charges where intent_id = $1', [payment.intent_id]),
-  keys: await all(theirs, 'select account, key, fingerprint, answer::text as answer, expires_at from test_processor.keys where key like $1 order by key', [
-    `${payment.id as string}%`,
-  ]),
-  callback: await one(theirs, 'select account, event_id, kind, object_id, happened_at, due_at from test_processor.callbacks where object_id = $1', [
-    payment.intent_id,
-  ]),
+/** Reads rows as JSON, so that a row can be written again without knowing its types. */
+const read = async (pool: Pool, table: string, where: string, ...values: unknown[]): Promise<Row[]> =>
+  (await pool.query<{ row: Row }>(`select row_to_json(t) as row from ${table} t where ${where}`, values)).rows.map(({ row }) => row)
+const readOne = async (...asked: Parameters<typeof read>): Promise<Row> => {
+  const [row] = await read(...asked)
+  if (!row) throw new Error(`a paid renewal leaves no row in ${asked[1]}`)
+  return row
 }
-const before = made.events.filter(({ kind }) => kind !== 'order.updated' && kind !== 'order.paid')
-const after = made.events.filter(({ kind }) => kind === 'order.updated' || kind === 'order.paid')
-if (before.length !== 3 || after.length !== 2 || made.keys.length !== 2 || made.entries.length !== 5) throw new Error('a renewal leaves other rows than these')
 
-const plain = (value: unknown) => (value !== null && typeof value === 'object' && !(value instanceof Date) ? JSON.stringify(value) : value)
-const insert = (client: PoolClient, table: string, rows: readonly Row[]) => {
-  const columns = Object.keys(rows[0]!)
-  const places = rows.map((_, row) => `(${columns.map((_column, at) => `$${row * columns.length + at + 1}`).join()})`)
-  return client.query(
-    `insert into ${table} (${columns.join()}) values ${places.join()}`,
-    rows.flatMap((row) => columns.map((column) => plain(row[column]))),
-  )
-}
-const within = async (pool: Pool, work: (client: PoolClient) => Promise<unknown>) => {
-  const client = await pool.connect()
-  await client.query('begin')
-  await work(client)
-  await client.query('commit')
-  client.release()
+const order = await readOne(ours, 'orders', `billing_reason = 'subscription_cycle' and status = 'paid' limit 1`)
+const payment = await readOne(ours, 'payments', 'order_id = $1', order.id)
+const intent = await readOne(theirs, 'test_processor.intents', 'id = $1', payment.intent_id)
+const method = await readOne(ours, 'payment_methods', 'id = $1', payment.payment_method_id)
+const items = await read(ours, 'order_items', 'order_id = $1', order.id)
+const taxes = await read(ours, 'order_taxes', 'order_item_id = any($1)', idsOf(items))
+const facts = await read(ours, 'ledger_transactions', 'reference = any($1)', idsOf([order, payment]))
+const entries = await read(ours, 'ledger_entries', 'transaction_id = any($1)', idsOf(facts))
+const events = (await read(ours, 'events', 'resource_id = any($1) order by position', [order.id, order.subscription_id])).map(
+  // The sequencer numbers events after the renewal.
+  (event): Row => ({ ...event, sequence: null }),
+)
+const balances = await read(ours, 'customer_balances', 'customer_id = $1', order.customer_id)
+// A worker emits the changed state of the customer after the renewal, and clears the time then.
+const states = (await read(ours, 'customer_states', 'id = $1', order.customer_id)).map((state): Row => ({ ...state, due_at: order.created_at }))
+const mails = await read(ours, 'mails', 'reference = $1', order.id)
+const charges = await read(theirs, 'test_processor.charges', 'intent_id = $1', intent.id)
+const keys = await read(theirs, 'test_processor.keys', 'starts_with(key, $1)', payment.id)
+const callbacks = (await read(theirs, 'test_processor.callbacks', 'object_id = $1', intent.id)).map((callback): Row => ({ ...callback, taken_at: null }))
+const renewed = await readOne(ours, 'subscriptions', 'id = $1', order.subscription_id)
+
+function idsOf(rows: readonly Row[]): string[] {
+  return rows.map(({ id }) => id as string)
 }
 
 interface Due {
@@ -83,105 +73,171 @@ interface Due {
   method_id: string
   processor_method_id: string
 }
-
-const settle = async (due: Due) => {
-  const { organization_id, customer_id } = due
-  const [order_id, payment_id, intent_id] = [randomUUID(), randomUUID(), `int_${randomUUID()}`]
-  const told = (events: readonly Row[]) =>
-    events.map((event) => ({ ...event, id: randomUUID(), customer_id, resource_id: event.resource_id === order.id ? order_id : due.id }))
-  const post = async (client: PoolClient, fact: Row, reference: string) => {
-    const id = randomUUID()
-    await insert(client, 'ledger_transactions', [{ ...fact, id, reference }])
-    const entries = made.entries.filter(({ kind }) => kind === fact.kind).map(({ kind: _, ...entry }) => ({ ...entry, transaction_id: id, customer_id }))
-    await insert(client, 'ledger_entries', entries)
-  }
-  await within(ours, async (client) => {
-    const { modified_at, status, current_period_start, current_period_end, due_at } = made.subscription
-    await client.query(
-      `update subscriptions set modified_at = $3, status = $4, current_period_start = $5, current_period_end = $6, due_at = $7, lease_until = null, lease_token = null, lease_holder = null
-       where organization_id = $1 and id = $2`,
-      [organization_id, due.id, modified_at, status, current_period_start, current_period_end, due_at],
-    )
-    await insert(client, 'customer_balances', [{ ...made.balance, customer_id }])
-    await insert(client, 'orders', [
-      { ...order, id: order_id, customer_id, subscription_id: due.id, status: 'pending', invoice_number: null, due_at: order.created_at, modified_at: null },
-    ])
-    const items = made.items.map((item) => ({ ...item, id: randomUUID(), order_id }))
-    await insert(client, 'order_items', items)
-    await insert(
-      client,
-      'order_taxes',
-      made.taxes.map((tax, at) => ({ ...tax, id: randomUUID(), order_item_id: items[at]!.id })),
-    )
-    await post(client, made.billed, order_id)
-    await insert(client, 'events', told(before))
-    const opened = { status: 'pending', intent_id: null, intent_status: null, method: null, method_metadata: null, processor_method: null, settled_at: null }
-    await insert(client, 'payments', [
-      { ...payment, ...opened, id: payment_id, order_id, customer_id, payment_method_id: due.method_id, concluded_at: null, due_at: payment.created_at },
-    ])
-  })
-  const key = (row: Row, suffix: string) => ({ ...row, key: `${payment_id}${suffix}` })
-  await within(theirs, async (client) => {
-    const opened = { status: 'requires_confirmation', method_id: null, client_secret: `${intent_id}_secret_${randomUUID()}` }
-    await insert(client, 'test_processor.intents', [{ ...made.intent, ...opened, id: intent_id, customer: customer_id }])
-    await insert(client, 'test_processor.keys', [key(made.keys[0]!, '')])
-  })
-  await ours.query(`update payments set intent_id = $3, intent_status = 'requires_confirmation', modified_at = $4 where organization_id = $1 and id = $2`, [
-    organization_id,
-    payment_id,
-    intent_id,
-    payment.modified_at,
-  ])
-  await within(theirs, async (client) => {
-    await client.query(`update test_processor.intents set status = 'succeeded', method_id = $3 where account = $1 and id = $2`, [
-      made.intent.account,
-      intent_id,
-      due.processor_method_id,
-    ])
-    await insert(client, 'test_processor.charges', [{ ...made.charge, intent_id, customer: customer_id }])
-    await insert(client, 'test_processor.callbacks', [{ ...made.callback, event_id: randomUUID(), object_id: intent_id }])
-    await insert(client, 'test_processor.keys', [key(made.keys[1]!, ':confirm')])
-  })
-  await within(ours, async (client) => {
-    await client.query(
-      `update payments set intent_status = $3, method = $4, status = $5, settled_at = $6, due_at = null, method_metadata = $7, processor_method = $8, concluded_at = $9, modified_at = $10
-       where organization_id = $1 and id = $2`,
-      [
-        organization_id,
-        payment_id,
-        ...['intent_status', 'method', 'status', 'settled_at', 'method_metadata', 'processor_method', 'concluded_at', 'modified_at'].map((column) =>
-          plain(payment[column]),
-        ),
-      ],
-    )
-    await post(client, made.received, payment_id)
-    await client.query('update invoice_counters set last_number = last_number + 1 where organization_id = $1 and customer_id = $2', [
-      organization_id,
-      customer_id,
-    ])
-    await client.query(`update orders set status = 'paid', invoice_number = $3, modified_at = $4, due_at = null where organization_id = $1 and id = $2`, [
-      organization_id,
-      order_id,
-      `BARE-${order_id}`,
-      order.modified_at,
-    ])
-    await insert(client, 'events', told(after))
-    await insert(client, 'mails', [{ ...made.mail, reference: order_id }])
-    await client.query('select enqueue_job($1, $2::jsonb)', ['mail.order_receipt', JSON.stringify({ organization_id, order_id })])
-  })
-}
-
 const { rows: queue } = await ours.query<Due>(
   `select s.organization_id, s.id, s.customer_id, m.id as method_id, m.processor_method_id from subscriptions s
    join payment_methods m on m.organization_id = s.organization_id and m.customer_id = s.customer_id where s.metadata->>'bench' = $1`,
   [name],
 )
+const waiting = await readOne(ours, 'subscriptions', 'id = $1', queue[0]!.id)
+
+/** The values of the pending order and payment that differ from the final rows. */
+const pendingOrder = { status: 'pending', invoice_number: null, receipt_number: null, modified_at: null, due_at: order.created_at }
+const pendingPayment = {
+  status: 'pending',
+  intent_id: null,
+  intent_status: null,
+  method: null,
+  method_metadata: null,
+  processor_method: null,
+  settled_at: null,
+  concluded_at: null,
+  modified_at: null,
+  due_at: payment.created_at,
+}
+const pendingIntent = { status: 'requires_confirmation', method_id: null }
+/** The columns that a renewal changes in the subscription. */
+const cycled = Object.keys(renewed).filter(
+  (column) => !/^(id|.*_id|metadata|lease_.*|created_at)$/.test(column) && JSON.stringify(renewed[column]) !== JSON.stringify(waiting[column]),
+)
+
+const { rows: generated } = await ours.query<{ column: string }>(
+  `select attrelid::regclass || '.' || attname as column from pg_attribute where attnum > 0 and (attidentity <> '' or attgenerated <> '')`,
+)
+const isGenerated = (table: string, column: string) => generated.some((one) => one.column === `${table}.${column}`)
+
+/** A prepared statement, and its rows with the ids of the copied renewal. */
+interface Statement {
+  readonly name: string
+  readonly text: string
+  readonly rows: string
+}
+let statements = 0
+const statement = (text: string, rows: unknown): Statement => ({ name: `s${++statements}`, text, rows: JSON.stringify(rows) })
+
+const insert = (table: string, rows: readonly Row[]): Statement[] => {
+  if (rows.length === 0) return []
+  const columns = Object.keys(rows[0]!)
+    .filter((column) => !isGenerated(table, column))
+    .join()
+  return [statement(`insert into ${table} (${columns}) select ${columns} from json_populate_recordset(null::${table}, $1)`, rows)]
+}
+const update = (table: string, key: readonly string[], row: Row, columns: readonly string[]): Statement[] => [
+  statement(
+    `update ${table} t set ${columns.map((column) => `${column} = n.${column}`).join()} from json_populate_record(null::${table}, $1) n
+     where ${key.map((column) => `t.${column} = n.${column}`).join(' and ')}`,
+    row,
+  ),
+]
+const tenant = ['organization_id', 'id']
+const factsOf = (reference: unknown): Statement[] => {
+  const posted = facts.filter((fact) => fact.reference === reference)
+  return [
+    ...insert('ledger_transactions', posted),
+    ...insert(
+      'ledger_entries',
+      entries.filter(({ transaction_id }) => posted.some(({ id }) => id === transaction_id)),
+    ),
+  ]
+}
+const isAboutPayment = ({ kind }: Row) => kind === 'order.updated' || kind === 'order.paid'
+
+const { organization_id } = order
+const billed = [
+  ...update('subscriptions', tenant, renewed, cycled),
+  ...((await read(ours, 'customer_balances', 'customer_id = $1', queue[0]!.customer_id)).length > 0 ? [] : insert('customer_balances', balances)),
+  ...insert('orders', [{ ...order, ...pendingOrder }]),
+  ...insert('order_items', items),
+  ...insert('order_taxes', taxes),
+  ...factsOf(order.id),
+  ...insert(
+    'events',
+    events.filter((event) => !isAboutPayment(event)),
+  ),
+  ...insert('customer_states', states),
+  ...insert('payments', [{ ...payment, ...pendingPayment }]),
+]
+const isConfirmation = ({ key }: Row) => key !== payment.id
+const created = [
+  ...insert('test_processor.intents', [{ ...intent, ...pendingIntent }]),
+  ...insert(
+    'test_processor.keys',
+    keys.filter((key) => !isConfirmation(key)),
+  ),
+]
+const named = update('payments', tenant, { ...payment, intent_status: pendingIntent.status }, ['intent_id', 'intent_status'])
+const charged = [
+  ...update('test_processor.intents', ['account', 'id'], intent, Object.keys(pendingIntent)),
+  ...insert('test_processor.charges', charges),
+  ...insert('test_processor.callbacks', callbacks),
+  ...insert('test_processor.keys', keys.filter(isConfirmation)),
+]
+const { customer_id } = order
+const receipt = { organization_id, order_id: order.id }
+const paid = [
+  ...update('payments', tenant, payment, Object.keys(pendingPayment)),
+  ...factsOf(payment.id),
+  statement(
+    `update invoice_counters t set last_number = t.last_number + 1 from json_populate_record(null::invoice_counters, $1) n
+     where t.organization_id = n.organization_id and t.customer_id = n.customer_id`,
+    { organization_id, customer_id },
+  ),
+  ...update('orders', tenant, order, Object.keys(pendingOrder)),
+  ...insert('events', events.filter(isAboutPayment)),
+  ...insert('mails', mails),
+  statement(`select enqueue_job('mail.order_receipt', $1::jsonb)`, receipt),
+]
+
+/** Ids that every renewal has anew. Numbers of invoices and receipts must differ too. */
+const own = [order, payment, intent, ...items, ...taxes, ...facts, ...events, ...balances].map(({ id }) => id as string)
+const numbers = [...callbacks.map(({ event_id }) => event_id), order.invoice_number, order.receipt_number].filter((number) => number !== null) as string[]
+const given = [order.subscription_id, order.customer_id, method.id, method.processor_method_id] as string[]
+// A longer id comes first, because it may contain a shorter one.
+const copied = [...new Set([...own, ...numbers, ...given])].toSorted((a, b) => b.length - a.length)
+const pattern = new RegExp(copied.map((id) => id.replaceAll(/[^\w-]/g, String.raw`\$&`)).join('|'), 'g')
+
+const within = async (pool: Pool, work: (client: PoolClient) => Promise<unknown>) => {
+  const client = await pool.connect()
+  await client.query('begin')
+  await work(client)
+  await client.query('commit')
+  client.release()
+}
+
+const settle = async (due: Due) => {
+  const ids = new Map<string, string>([
+    ...own.map((id): [string, string] => [id, randomUUID()]),
+    ...numbers.map((number): [string, string] => [number, `bare_${randomUUID()}`]),
+    ...given.map((id, at): [string, string] => [id, [due.id, due.customer_id, due.method_id, due.processor_method_id][at]!]),
+  ])
+  const run = async (client: PoolClient | Pool, { rows, ...prepared }: Statement) =>
+    client.query({ ...prepared, values: [rows.replaceAll(pattern, (id) => ids.get(id)!)] })
+  const runAll = (pool: Pool, all: readonly Statement[]) =>
+    within(pool, async (client) => {
+      for (const one of all) await run(client, one)
+    })
+  await runAll(ours, billed)
+  await runAll(theirs, created)
+  await run(ours, named[0]!)
+  await runAll(theirs, charged)
+  await runAll(ours, paid)
+}
+
+/** Opens all connections of a pool, so that opening them is not measured. */
+const warm = async (pool: Pool) => {
+  const clients = await Promise.all(Array.from({ length: pool.options.max }, () => pool.connect()))
+  for (const client of clients) client.release()
+}
+await Promise.all([warm(ours), warm(theirs)])
+
 const count = queue.length
-const started = performance.now()
+const database = config.database_url.reveal().split('/').at(-1)!
+const used = () => ({ process: cpuOf(process.pid), database: databaseCpu(database, 'bursar_test_login'), counts: countsSoFar() })
+const [before, started] = [used(), performance.now()]
 await Promise.all(
   Array.from({ length: Number(concurrency) }, async () => {
     for (let next = queue.pop(); next !== undefined; next = queue.pop()) await settle(next)
   }),
 )
-console.log(JSON.stringify({ per_second: count / ((performance.now() - started) / 1000) }))
+const per_second = count / ((performance.now() - started) / 1000)
+console.log(JSON.stringify({ per_second, before, after: used() }))
 process.exit(0)

@@ -2,8 +2,8 @@ import { z } from 'zod'
 import { merchant, named, NotPermitted, operation, resource, timestamp, uuid } from '../kit/index.ts'
 import { Country } from '../countries.ts'
 
-export const TaxProviderName = named('TaxProviderName', z.enum(['none', 'rates'])).describe(
-  '`none`: no tax is collected. `rates`: tax is collected by the rates in this list, and not in other places.',
+export const TaxProviderName = named('TaxProviderName', z.enum(['none', 'rates', 'service'])).describe(
+  '`none`: no tax is collected. `rates`: tax is collected by the rates in this list, and not in other places. `service`: the tax service of this deployment computes the tax of each sale, and the list is not used.',
 )
 export type TaxProviderName = z.output<typeof TaxProviderName>
 

@@ -13,6 +13,7 @@ import {
 import { Refused } from '@bursar/contract/client'
 import { ProcessorSilent } from '../gateways/payments/payments.ts'
 import { StorageRefusal, StorageSilent } from '../gateways/storage/storage.ts'
+import { TaxUnavailable } from '../gateways/tax/tax.ts'
 import { isUnavailable } from '../platform/postgres/outage.ts'
 
 /**
@@ -90,6 +91,7 @@ const passedOn = ({ reply: { status, body, headers } }: Refused): FailedAnswer =
 const faultOf = (error: unknown): Failure => {
   if (isUnavailable(error)) return new ServiceUnavailable(undefined, { 'retry-after': '1' })
   if (error instanceof ProcessorSilent) return new ServiceUnavailable('The payment processor does not answer. Try again shortly.', { 'retry-after': '5' })
+  if (error instanceof TaxUnavailable) return new ServiceUnavailable('The tax cannot be computed at the moment. Try again shortly.', { 'retry-after': '5' })
   if (error instanceof StorageSilent) return new ServiceUnavailable('The file storage does not answer. Try again shortly.', { 'retry-after': '5' })
   if (error instanceof StorageRefusal && error.code === 'misconfigured')
     return new ServiceUnavailable('Files cannot be stored at the moment. The operator of this deployment must configure the storage; the log has the reason.')

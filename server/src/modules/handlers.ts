@@ -12,6 +12,7 @@ import type { Communities } from '../gateways/communities/communities.ts'
 import type { Egress } from '../gateways/egress/egress.ts'
 import type { Payments } from '../gateways/payments/payments.ts'
 import type { Storage } from '../gateways/storage/storage.ts'
+import type { TaxService } from '../gateways/tax/tax.ts'
 import type { PeriodicTaskName, DaemonName, JobName, Payload, SweepName } from '../platform/jobs/catalogue.ts'
 import type { DaemonLife } from '../platform/jobs/queue.ts'
 import type { Lease } from '../platform/jobs/leases.sql.ts'
@@ -38,6 +39,8 @@ export interface Gateways {
   readonly payments: Payments
   readonly communities: Communities
   readonly storage: Storage
+  /** Undefined if the deployment has no tax service. */
+  readonly tax: TaxService | undefined
 }
 
 interface Actors {
@@ -222,8 +225,11 @@ export const job = <N extends JobName>(name: N, run: (deps: Deps, payload: Paylo
 export interface SweepImplementation {
   readonly name: SweepName
   readonly run: (deps: Deps, lease: Lease) => Promise<void>
+  /** Processes several due rows of one organization together. Returns one promise for each lease. */
+  readonly group?: RunGroup | undefined
 }
-export const sweep = (name: SweepName, run: (deps: Deps, lease: Lease) => Promise<void>): SweepImplementation => ({ name, run })
+type RunGroup = (deps: Deps, leases: readonly Lease[]) => readonly Promise<void>[]
+export const sweep = (name: SweepName, run: (deps: Deps, lease: Lease) => Promise<void>, group?: RunGroup): SweepImplementation => ({ name, run, group })
 
 export interface PeriodicTaskImplementation {
   readonly name: PeriodicTaskName

@@ -43,7 +43,10 @@ export const inTimeOf = async (tx: Tx, { organization_id, clock_id }: Clocked): 
 }
 
 /** Returns the transaction with wall time as business time, for records that belong to no test clock. */
-export const inWallTime = (tx: Tx): BusinessTx => ({ ...tx, clock: { wall: () => tx.clock.wall(), business: () => tx.clock.wall() } })
+export const inWallTime = (tx: Tx): BusinessTx => ({
+  ...tx,
+  clock: { wall: () => tx.clock.wall(), business: () => tx.answers?.asked_at ?? tx.clock.wall() },
+})
 
 /** Returns the current business time of a row, without locking its test clock. */
 export const timeOf = async (db: Db, clock: Clock, { organization_id, clock_id }: Clocked): Promise<Date> => {

@@ -130,6 +130,14 @@ const variables = {
     .optional(),
   /** The base URL of a simulated Stripe API, for a sandbox. */
   BURSAR_STRIPE_API_BASE: webUrl.optional(),
+  /** The tax service of this deployment: its address, the token that authenticates us there, and the timeout of one request. */
+  BURSAR_TAX_URL: webUrl.optional(),
+  BURSAR_TAX_TOKEN: z
+    .string()
+    .min(1)
+    .transform((text) => new Secret(text))
+    .optional(),
+  BURSAR_TAX_TIMEOUT_MS: z.coerce.number().int().min(50).max(20_000).default(4000),
   BURSAR_MAIL_FROM: z.string().min(3).default('Bursar <bursar@localhost>'),
   BURSAR_SCANNING_KEYS: scanningKeys.default(new Map()),
   /** Timeout of a webhook delivery. */
@@ -176,6 +184,10 @@ const Variables = z.object(variables).superRefine((value, ctx) => {
     ctx.addIssue({ code: 'custom', path: ['BURSAR_COMMUNITIES_DIR'], message: 'is for the sandbox only; remove it in production' })
   if (value.BURSAR_ENV === 'production' && value.BURSAR_STRIPE_API_BASE)
     ctx.addIssue({ code: 'custom', path: ['BURSAR_STRIPE_API_BASE'], message: 'points to a replacement for Stripe; remove it in production' })
+  if (!value.BURSAR_TAX_URL !== !value.BURSAR_TAX_TOKEN)
+    ctx.addIssue({ code: 'custom', path: ['BURSAR_TAX_URL'], message: 'set both BURSAR_TAX_URL and BURSAR_TAX_TOKEN, or neither' })
+  if (value.BURSAR_ENV === 'production' && value.BURSAR_TAX_URL && value.BURSAR_TAX_URL.protocol !== 'https:')
+    ctx.addIssue({ code: 'custom', path: ['BURSAR_TAX_URL'], message: 'must be https in production' })
   const refuse = (name: keyof typeof value, message: string) => ctx.addIssue({ code: 'custom', path: [name], message })
   const store = ['BURSAR_S3_BUCKET', 'BURSAR_S3_PUBLIC_BUCKET', 'BURSAR_S3_ACCESS_KEY_ID', 'BURSAR_S3_SECRET_ACCESS_KEY'] as const
   const named = store.filter((name) => value[name] !== undefined)
@@ -221,6 +233,8 @@ export interface Config {
   }
   readonly scanning_keys: ReadonlyMap<string, KeyObject>
   readonly communities_dir: string | undefined
+  /** The tax service. Undefined if none is configured. */
+  readonly tax: { readonly url: URL; readonly token: Secret; readonly timeout_ms: number } | undefined
   readonly stripe: { readonly api_base: URL | undefined }
   /** The storage for files. Undefined if none is configured. */
   readonly storage: { readonly folder: string } | StoreConfig | undefined
@@ -305,6 +319,10 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
         ),
     },
     communities_dir: value.BURSAR_COMMUNITIES_DIR,
+    tax:
+      value.BURSAR_TAX_URL && value.BURSAR_TAX_TOKEN
+        ? { url: value.BURSAR_TAX_URL, token: value.BURSAR_TAX_TOKEN, timeout_ms: value.BURSAR_TAX_TIMEOUT_MS }
+        : undefined,
     stripe: { api_base: value.BURSAR_STRIPE_API_BASE },
     storage:
       value.BURSAR_STORAGE_DIR !== undefined

@@ -89,6 +89,19 @@ describe('configuration', () => {
     expect(() => readConfig({ ...good, BURSAR_BUDGETS: JSON.stringify({ seat_recipients }) })).toThrow('seat_recipients has one window of 86400 seconds')
   })
 
+  test('accepts a tax service with its token, or none', () => {
+    const service = { BURSAR_TAX_URL: 'https://tax.example/bursar', BURSAR_TAX_TOKEN: 'hunter5' }
+    expect(readConfig(good).tax).toBeUndefined()
+    const config = readConfig({ ...good, ...service })
+    expect(config.tax).toMatchObject({ url: new URL(service.BURSAR_TAX_URL), timeout_ms: 4000 })
+    expect(JSON.stringify(config)).not.toContain('hunter')
+    for (const name of Object.keys(service))
+      expect(() => readConfig({ ...good, ...service, [name]: '' })).toThrow('set both BURSAR_TAX_URL and BURSAR_TAX_TOKEN')
+    expect(() => readConfig({ ...good, ...service, BURSAR_ENV: 'production', BURSAR_TAX_URL: 'http://tax.example' })).toThrow(
+      'BURSAR_TAX_URL: must be https in production',
+    )
+  })
+
   test('accepts file storage in a folder, in an S3 store with all its settings, or no storage', () => {
     const { BURSAR_STORAGE_DIR: folder, ...bare } = good
     expect(readConfig(good).storage).toEqual({ folder })
@@ -186,7 +199,7 @@ describe('database', () => {
     // Tables without an audit trigger: other logs, hashes of secrets, and internal tables. The records that a secret
     // unlocks are audited themselves.
     const unnoted =
-      'audit_heads audit_log benefit_graces budget_spends checkout_products collection_deltas credentials customer_balances customer_session_codes customer_states downloadables ended_invitations event_heads events file_parts idempotency_keys invoice_counters ledger_entries ledger_transactions licence_signing_keys mails member_migration_problems member_readiness meter_credits oauth_families oauth_tokens oauth_visits order_items order_taxes pending_sign_ins processor_customers processor_events recovery_codes schema_migrations seat_recipients sign_in_codes signing_keys stray_charges subscription_prices trial_redemptions webhook_attempts webhook_deliveries worker_lives'
+      'audit_heads audit_log benefit_graces budget_spends checkout_products collection_deltas credentials customer_balances customer_session_codes customer_states downloadables ended_invitations event_heads events file_parts idempotency_keys invoice_counters ledger_entries ledger_transactions licence_signing_keys mails member_migration_problems member_readiness meter_credits oauth_families oauth_tokens oauth_visits order_items order_taxes pending_sign_ins processor_customers processor_events recovery_codes schema_migrations seat_recipients sign_in_codes signing_keys stray_charges subscription_prices tax_quotes trial_redemptions webhook_attempts webhook_deliveries worker_lives'
     expect(rows.map(({ name }) => name).join(' ')).toBe(unnoted)
   })
 

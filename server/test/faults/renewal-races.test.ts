@@ -2,6 +2,7 @@ import { revokeSubscription, updateSubscription } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { sweeps } from '../../src/platform/jobs/catalogue.ts'
 import { claim } from '../../src/platform/jobs/leases.sql.ts'
+import { renewGroup } from '../../src/modules/billing/renewals/group.ts'
 import { renew } from '../../src/modules/billing/renewals/renewals.ts'
 import { openDeployment, openLife } from '../harness/crashes.ts'
 import { compareBooks, day, openPlans, type Plan } from '../harness/plans.ts'
@@ -51,7 +52,8 @@ const race = async (flag: Flag, ask: (plan: Plan, id: string) => Promise<{ statu
     // The request takes longer than the renewal. In every other round the renewal is delayed, so that each side wins sometimes.
     const late = async () => {
       for (let at = 0; at < (round % 2) * (round % 12); at++) await deployment.deps.db.q.selectFrom('customers').select('id').limit(1).execute()
-      await renew(deployment.deps, lease!)
+      // Every third round renews outside a group.
+      await (round % 3 === 0 ? renew(deployment.deps, lease!) : renewGroup(deployment.deps, [lease!])[0])
     }
     const [answer] = await Promise.all([ask(plan, id), late()])
     expect(answer.status).toBe(200)

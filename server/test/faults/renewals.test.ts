@@ -1,5 +1,8 @@
 import { createCustomerSession, getSubscription, listOrders, revokeSubscription, updatePortalCustomer, updateSubscription } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { renew } from '../../src/modules/billing/renewals/renewals.ts'
+import { sweeps } from '../../src/platform/jobs/catalogue.ts'
+import { claim } from '../../src/platform/jobs/leases.sql.ts'
 import { Died, openDeployment, openLife, type Life } from '../harness/crashes.ts'
 import { compareBooks, day, openPlans, type Plan } from '../harness/plans.ts'
 import { openWorld, type World } from '../harness/world.ts'
@@ -124,6 +127,22 @@ enumerate('a renewal', {
   sale: {},
   ready: async (plan) => plans.moveTo(await plan.end()),
   run: sweepOnce,
+  expected: async (plan, at) => {
+    expect(await statuses(plan), at).toEqual(['paid', 'paid'])
+    expect((await plan.seen()).status, at).toBe('active')
+    expect(await plan.charged(), at).toEqual([2900, 2900])
+  },
+})
+
+enumerate('a renewal outside a group', {
+  sale: {},
+  ready: async (plan) => plans.moveTo(await plan.end()),
+  run: async (_, { deps, sweep, work }) => {
+    const leases = await claim(deps.transact, 'subscriptions', { holder: 'test', limit: 1, lease_ms: sweeps['billing.renew'].lease_ms })
+    for (const lease of leases) await renew(deps, lease)
+    await sweep('billing.collect')
+    await work()
+  },
   expected: async (plan, at) => {
     expect(await statuses(plan), at).toEqual(['paid', 'paid'])
     expect((await plan.seen()).status, at).toBe('active')

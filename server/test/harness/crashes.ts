@@ -2,10 +2,12 @@ import type { AddressInfo } from 'node:net'
 import { connect, type Client } from '@bursar/contract/client'
 import { openPayments } from '../../src/gateways/payments/open.ts'
 import type { Payments, Processor } from '../../src/gateways/payments/payments.ts'
+import type { TaxService } from '../../src/gateways/tax/tax.ts'
 import { dueWork, jobs, openApi, type Replaced } from '../../src/main/wire.ts'
+import { askingTaxService } from '../../src/modules/billing/index.ts'
 import type { Deps } from '../../src/modules/handlers.ts'
-import { sweeps, type SweepName } from '../../src/platform/jobs/catalogue.ts'
-import { claim, LeaseLost } from '../../src/platform/jobs/leases.sql.ts'
+import { groups, sweeps, type SweepName } from '../../src/platform/jobs/catalogue.ts'
+import { claim, groupLeases, LeaseLost } from '../../src/platform/jobs/leases.sql.ts'
 import { openPostgres, type Transact } from '../../src/platform/postgres/postgres.ts'
 import { exchange, type World } from './world.ts'
 
@@ -79,11 +81,18 @@ export const openLife = (end: End | null) => {
     },
     close: async () => undefined,
   })
+  /** Counts reports to the tax service as effects. Quotes have no effect. */
+  const watchedTax = (service: TaxService): TaxService => ({
+    quote: (question) => service.quote(question),
+    confirm: (sale) => pass('tax.confirm', () => service.confirm(sale)),
+    reverse: (reversal) => pass('tax.reverse', () => service.reverse(reversal)),
+  })
   return {
     effects,
     pass,
     around,
     watched,
+    watchedTax,
     isDead: () => dead,
     /** Starts counting effects. Call it after startup, whose effects do not count. */
     begin: () => void (begun = true),
@@ -106,8 +115,8 @@ export const openDeployment = async (world: World, life: Life, replaced: Pick<Re
   life.begin()
   const deps: Deps = {
     db: worker.db,
-    transact: life.around(worker.transact),
-    gateways: { ...api.gateways },
+    transact: askingTaxService(life.around(worker.transact), api.gateways.tax, world.base.log),
+    gateways: { ...api.gateways, tax: api.gateways.tax && life.watchedTax(api.gateways.tax) },
     platform: api.platform,
   }
   const client = (token?: string, extra: Record<string, string> = {}): Client =>
@@ -135,15 +144,20 @@ export const openDeployment = async (world: World, life: Life, replaced: Pick<Re
   }
   /** Leases and processes all due rows of every sweep, or only of the given sweeps. */
   const sweep = async (...only: SweepName[]): Promise<void> => {
-    for (const { name, run } of dueWork) {
+    for (const { name, run, group } of dueWork) {
       if (only.length > 0 && !only.includes(name)) continue
       const until = world.clock.wall().getTime() + sweeps[name].lease_ms
       const leases = await claim(deps.transact, sweeps[name].table, { holder: 'test', limit: 1000, lease_ms: sweeps[name].lease_ms })
-      for (const lease of leases)
-        await run(deps, lease).catch((error: unknown) => {
-          // The lease expired while earlier rows were processed. The next sweep claims the row again.
-          if (!(error instanceof LeaseLost) || world.clock.wall().getTime() < until) throw error
-        })
+      const check = (error: unknown) => {
+        // The lease expired while earlier rows were processed. The next sweep claims the row again.
+        if (!(error instanceof LeaseLost) || world.clock.wall().getTime() < until) throw error
+      }
+      if (group)
+        for (const own of groupLeases(leases, groups['billing.renew'].size)) {
+          const rows = await Promise.allSettled(group(deps, own))
+          for (const row of rows) if (row.status === 'rejected') check(row.reason)
+        }
+      else for (const lease of leases) await run(deps, lease).catch(check)
     }
   }
   return {

@@ -119,6 +119,7 @@ export const openSales = (world: World) => {
         period_end: null,
         first_failed_at: null,
         benefits_revoked_at: null,
+        tax_quote_id: null,
         ...unleased,
         ...given,
       }

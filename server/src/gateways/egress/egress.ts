@@ -12,6 +12,8 @@ export interface Outgoing {
   readonly headers: Readonly<Record<string, string>>
   readonly body: string
   readonly timeout_ms: number
+  /** Maximum size of the response. If the response is larger, only its first part is read. */
+  readonly answer_bytes?: number
 }
 
 export interface Incoming {
@@ -131,14 +133,15 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
       request.on('response', (answer) => {
         const chunks: Buffer[] = []
         let size = 0
+        const [most, excerpt] = outgoing.answer_bytes === undefined ? [answerLimit, excerptLimit] : [outgoing.answer_bytes, outgoing.answer_bytes]
         const done = () =>
           settle(() =>
             resolve({ status: answer.statusCode!, retry_after: answer.headers['retry-after'], excerpt: sanitise(Buffer.concat(chunks).toString('utf8')) }),
           )
         answer.on('data', (chunk: Buffer) => {
-          if (size < excerptLimit) chunks.push(chunk.subarray(0, excerptLimit - size))
+          if (size < excerpt) chunks.push(chunk.subarray(0, excerpt - size))
           size += chunk.length
-          if (size <= answerLimit) return
+          if (size <= most) return
           // The size limit is reached, so the connection is closed. The received status is the result.
           done()
           request.destroy()

@@ -20,6 +20,7 @@ export const openPayments = (
       : openTestProcessor({
           url: config.database_url,
           timeout_ms: config.database_timeout_ms,
+          prepared: config.database_prepared,
           environment: config.environment,
           clock,
           log,

@@ -1,5 +1,5 @@
 import { readState } from '@bursar/contract'
-import { behaviorOf, type PlacedQuestion, type TaxProvider, type TaxQuote } from './tax.ts'
+import { behaviorOf, type PlacedQuestion, type RateQuote, type TaxProvider } from './tax.ts'
 
 export interface TaxRate {
   readonly country: string
@@ -26,7 +26,7 @@ export const openRates = (find: FindRates): TaxProvider => ({
     const here = rates.filter((rate) => rate.country === country)
     if (state === null && here.some((rate) => rate.state !== null)) return null
     const found = here.find((rate) => rate.state === state) ?? here.find((rate) => rate.state === null)
-    const quoted = (jurisdiction: string, rate: number, reason: TaxQuote['reason']): TaxQuote => ({
+    const quoted = (jurisdiction: string, rate: number, reason: RateQuote['reason']): RateQuote => ({
       rate,
       behavior: behaviorOf(question),
       jurisdiction,

@@ -1,11 +1,13 @@
 import type { TaxIDFormat } from '@bursar/contract'
 import { describe, expect, test } from 'vitest'
 import { openRates, type TaxRate } from './rates.ts'
-import { behaviorOf, none, type PlacedQuestion } from './tax.ts'
+import { behaviorOf, none, taxCode, type PlacedQuestion } from './tax.ts'
 
 const question = (country: string, state: string | null = null, given: Partial<PlacedQuestion> = {}): PlacedQuestion => ({
   organization_id: 'o',
+  subject: 'checkout',
   currency: 'eur',
+  lines: [{ reference: '1', amount: 1000, tax_code: taxCode }],
   address: { country, state },
   tax_id: null,
   behavior_option: 'location',

@@ -19,7 +19,7 @@ import { operations as previewing } from './subscriptions/previewing.api.ts'
 import { jobs as mails } from './emails/emails.api.ts'
 import * as seats from './seats/seats.api.ts'
 import { operations as sellers } from './sellers/sellers.api.ts'
-import { operations as taxes } from './taxes/taxes.api.ts'
+import * as taxes from './taxes/taxes.api.ts'
 import { operations as wallets } from './wallets/wallets.api.ts'
 
 export const area: Area = {
@@ -40,7 +40,7 @@ export const area: Area = {
     ...disputes.operations,
     ...methods.operations,
     ...seats.operations,
-    ...taxes,
+    ...taxes.operations,
     ...sellers,
     ...wallets,
   ],
@@ -54,6 +54,7 @@ export const area: Area = {
     ...refunding.jobs,
     ...disputes.jobs,
     ...methods.jobs,
+    ...taxes.jobs,
   ],
   sweeps: [...renewals.sweeps, ...seats.sweeps, ...attempts.sweeps, ...hearing.sweeps, ...refunding.sweeps, ...disputes.sweeps],
   periodicTasks: [...hearing.periodicTasks, ...seats.periodicTasks],
@@ -83,6 +84,8 @@ export const area: Area = {
     // An invoice must name the seller and the billed customer for its whole retention period.
     seller_identities: { columns: { legal_name: 'kept', address: 'kept', tax_id: 'kept', email: 'kept' } },
     documents: { of: 'customer_id', through: { column: 'order_id', table: 'orders' }, columns: { facts: 'kept' } },
+    // The tax of an invoice must be explained for its whole retention period.
+    tax_quotes: { of: 'customer_id', columns: { address: 'kept', tax_id: 'kept', tax_id_format: 'kept' } },
     refunds: { of: 'customer_id', columns: { comment: 'nothing', metadata: 'empty' } },
   },
   secret: { payment_accounts: ['secret_sealed', 'key_sealed'], ended_invitations: ['hash'], seat_recipients: ['address'] },
@@ -91,7 +94,8 @@ export const area: Area = {
 export { applicable } from './calc/discounts.ts'
 export { anchorOf, nextPeriod, trialEnd } from './calc/periods.ts'
 export { QuantityBeyondTiers, tierAmount, upfrontLines, type UpfrontLine } from './calc/prices.ts'
-export { totalsOf, type Totals } from './calc/totals.ts'
+export { isQuotedFor } from './calc/taxes.ts'
+export { discountLines, totalsOf, type Totals } from './calc/totals.ts'
 export { insertDispute, type DisputeRow } from './records/disputes.sql.ts'
 export { issue, reductionOf } from './invoicing/issuing.ts'
 export { insertOrder, type NewOrderItem, type NewOrderTax, type OrderRow } from './records/orders.sql.ts'
@@ -117,5 +121,6 @@ export { isUpgradable, startSubscription, untouched, upgradeSubscription } from 
 export { hasPending } from './payments/attempts.sql.ts'
 export { AccountsSilent, dismissUnmatchedCharge, findUnmatchedCharges } from './payments/unmatched-charges.ts'
 export { listUnmatchedCharges, type UnmatchedChargeRow } from './payments/unmatched-charges.sql.ts'
-export { quoteTax } from './taxes/taxes.ts'
-export type { TaxQuote } from '../../gateways/tax/tax.ts'
+export { askingTaxService } from './taxes/asking.ts'
+export { quoteTax, taxableLines } from './taxes/taxes.ts'
+export { isLineQuote, type TaxQuote } from '../../gateways/tax/tax.ts'

@@ -19,6 +19,7 @@ export { createCustomField } from './custom-fields/custom-fields.ts'
 export {
   findBenefit,
   givesBenefits,
+  productsWithBenefits,
   holdBenefits,
   holdBenefitsOf,
   insertBenefit,

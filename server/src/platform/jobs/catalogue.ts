@@ -79,6 +79,8 @@ export const catalogue = {
   'billing.follow_method': job('ordinary', z.object({ organization_id: id, account_id: id, processor_method_id: z.string() }), perContainer),
   'billing.method_added': job('ordinary', z.object({ organization_id: id, payment_id: id }), perContainer),
   'billing.forget_method': job('ordinary', z.object({ organization_id: id, payment_method_id: id }), perContainer),
+  'billing.confirm_tax': job('ordinary', z.object({ organization_id: id, order_id: id }), perContainer),
+  'billing.reverse_tax': job('ordinary', z.object({ organization_id: id, refund_id: id.nullable(), dispute_id: id.nullable() }), perContainer),
   'billing.make_document': job('bulk', z.object({ organization_id: id, document_id: id }), perContainer),
   'customers.forget': job('bulk', z.object({ organization_id: id, customer_id: id }), perContainer),
 } as const
@@ -110,6 +112,12 @@ export const sweeps = {
   'migration.work': { table: 'member_migrations', at_once: 1, lease_ms: 60_000 },
   'webhooks.replay': { table: 'webhook_replays', at_once: 4, lease_ms: 30_000 },
 } as const satisfies Record<string, { table: string; at_once: number; lease_ms: number }>
+
+/**
+ * The sweeps that process rows of one organization together. `size` is the maximum number of rows in one group. `at_once`
+ * replaces the number of rows that one worker processes concurrently.
+ */
+export const groups = { 'billing.renew': { at_once: 100, size: 50 } } as const satisfies Partial<Record<keyof typeof sweeps, { at_once: number; size: number }>>
 
 /**
  * The sweeps whose rows may belong to a test clock. Rows of a test clock are due by the time of that clock, and the
@@ -148,5 +156,6 @@ export const periodicTasks = {
 
 export type PeriodicTaskName = keyof typeof periodicTasks
 export type SweepName = keyof typeof sweeps
+export type GroupName = keyof typeof groups
 export type DaemonName = keyof typeof daemons
 export type DueTable = (typeof sweeps)[SweepName]['table'] | (typeof daemons)[DaemonName]['table']

@@ -219,3 +219,29 @@ describe('slots of one worker', () => {
     expect(started.filter(Boolean)).toHaveLength(jobClasses.bulk.per_organization)
   })
 })
+
+test('an idle worker claims nothing, and looks for the due rows of all sweeps with one statement', async () => {
+  const sent: { role: string | undefined; text: string }[] = []
+  // oxlint-disable-next-line typescript/unbound-method -- put back as it was
+  const original = pg.Client.prototype.query
+  pg.Client.prototype.query = function (this: pg.Client & { connectionParameters: { application_name?: string } }, ...args: unknown[]) {
+    const text = typeof args[0] === 'string' ? args[0] : (args[0] as { text?: string }).text
+    sent.push({ role: this.connectionParameters.application_name, text: text ?? '' })
+    return (original as (...all: unknown[]) => unknown).apply(this, args)
+  } as typeof original
+  const own = await openWorld({ worker: true })
+  try {
+    const looks = () => sent.filter(({ text }) => text.includes(`select 'subscriptions' as name where exists`)).length
+    // The first looks are left out, because the periodic tasks run when the worker starts.
+    await eventually('the worker has looked twice', async () => looks() >= 2)
+    sent.length = 0
+    await eventually('the worker has looked four times more', async () => looks() >= 4)
+    const ours = sent.filter(({ role }) => role === 'bursar_worker').map(({ text }) => text)
+    expect(ours.filter((text) => /^\s*update "?\w+"? set lease_until/.test(text))).toEqual([])
+    process.stdout.write(`statements of an idle worker per second: ${ours.length / 4}\n`)
+    expect(ours.length / 4).toBeLessThanOrEqual(10)
+  } finally {
+    pg.Client.prototype.query = original
+    await own.close()
+  }
+})

@@ -55,6 +55,24 @@ export const claim = async (
     return rows.toSorted((a, b) => a.due_at.getTime() - b.due_at.getTime()).map(({ organization_id, id }) => ({ table, organization_id, id, token, holder }))
   })
 
+/** Divides leases into groups of one organization with at most `size` rows. Rows that are due longest come first. */
+export const groupLeases = (leases: readonly Lease[], size: number): Lease[][] =>
+  [...Map.groupBy(leases, ({ organization_id }) => organization_id).values()].flatMap((own) =>
+    Array.from({ length: Math.ceil(own.length / size) }, (_, at) => own.slice(at * size, (at + 1) * size)),
+  )
+
+const sweptTables: DueTable[] = [...new Set(Object.values(sweeps).map(({ table }) => table))]
+
+/** Returns the tables that have rows to claim by the system clock. One statement looks at the tables of all sweeps. */
+export const findDueTables = async (db: Db, now: Date): Promise<Set<DueTable>> => {
+  const each = sweptTables.map(
+    (table) => sql`select ${sql.lit(table)} as name where exists (
+      select from ${sql.table(table)} where due_at <= ${now} and clock_id is null and (lease_until is null or lease_until <= ${now}))`,
+  )
+  const { rows } = await sql<{ name: DueTable }>`${sql.join(each, sql` union all `)}`.execute(db.q)
+  return new Set(rows.map(({ name }) => name))
+}
+
 /**
  * Runs an effect as the holder of a lease. Locks the row and checks the token first. Stores the next due time in the
  * same transaction; null means that nothing is left to do.
@@ -71,14 +89,24 @@ export const checkLease = async (tx: Tx, lease: Lease): Promise<void> => {
     select 1 from ${sql.table(lease.table)}
     where organization_id = ${lease.organization_id} and id = ${lease.id} and lease_token = ${lease.token} and lease_until > ${tx.clock.wall()}
     for no key update`.execute(tx.q)
-  if (held.rows.length === 0) throw new LeaseLost(`the lease on a row of ${lease.table} was lost`)
+  if (held.rows.length === 0) throw lostLease(lease)
 }
 
 /** Checks the lease of a row that the caller has already locked. The row lock prevents other workers from taking over the lease. */
-export const checkHeld = (row: { lease_token: string | null; lease_until: Date | null }, lease: Lease, wall: Date): void => {
-  if (row.lease_token !== lease.token || row.lease_until === null || row.lease_until <= wall)
-    throw new LeaseLost(`the lease on a row of ${lease.table} was lost`)
+export const checkHeld = (row: LeasedRow, lease: Lease, wall: Date): void => {
+  if (!isHeld(row, lease, wall)) throw lostLease(lease)
 }
+
+interface LeasedRow {
+  readonly lease_token: string | null
+  readonly lease_until: Date | null
+}
+
+/** True if the row is still leased to the holder of this lease. */
+export const isHeld = ({ lease_token, lease_until }: LeasedRow, { token }: Lease, wall: Date): boolean =>
+  lease_token === token && lease_until !== null && lease_until > wall
+
+export const lostLease = ({ table }: Lease): LeaseLost => new LeaseLost(`the lease on a row of ${table} was lost`)
 
 /** Extends the lease. Used by long work that makes progress. */
 export const extendLease = async (tx: Tx, lease: Lease, lease_ms: number): Promise<void> => {

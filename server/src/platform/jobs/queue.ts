@@ -2,20 +2,19 @@ import { Logger, runMigrations, runTaskList, type WorkerEvents, type WorkerPool 
 import { EventEmitter } from 'node:events'
 import pg from 'pg'
 import type { Secret } from '../../kernel/secrets.ts'
-import { minutes, seconds, stopwatch } from '../clock.ts'
+import { minutes, seconds, stopwatch, type Clock } from '../clock.ts'
 import type { Log } from '../log.ts'
 import { pause } from '../pause.ts'
 import { outageOf, untilAvailable } from '../postgres/outage.ts'
 import { openPool, type Postgres } from '../postgres/postgres.ts'
-import type { Telemetry } from '../telemetry.ts'
 import { eventsChannel } from '../outbox/outbox.sql.ts'
-import { catalogue, periodicTasks, daemons, sweeps, type PeriodicTaskName, type DaemonName, type JobName, type Payload, type SweepName } from './catalogue.ts'
-import { claim, enterLife, leaseHolders, LeaseLost, releaseLeases, type Lease } from './leases.sql.ts'
+import { catalogue, daemons, periodicTasks, sweeps, type DaemonName, type JobName, type Payload, type PeriodicTaskName, type SweepName } from './catalogue.ts'
+import { enterLife, findDueTables, leaseHolders, releaseLeases } from './leases.sql.ts'
 import { concurrency, openSlots } from './slots.ts'
+import { openClaimer, type Sweeping } from './sweeping.ts'
 
 export type JobHandlers = { readonly [N in JobName]: (payload: Payload<N>) => Promise<void> }
 export type PeriodicTaskHandlers = { readonly [N in PeriodicTaskName]: () => Promise<void> }
-export type SweepHandlers = { readonly [N in SweepName]: (lease: Lease) => Promise<void> }
 
 /** The information that a daemon gets about its worker. */
 export interface DaemonLife {
@@ -46,21 +45,18 @@ export const jobAge = async (pool: pg.Pool): Promise<number> => {
 }
 
 const sweepEvery = 1 * seconds
-const reapEvery = 250
+const reapEvery = 1 * seconds
 const tidyEvery = 1 * minutes
 /** Time in milliseconds that a new worker has to acquire its liveness lock. Jobs that were locked more recently are not freed. */
 const newborn = 2 * seconds
 
-export interface WorkerOptions {
+export interface WorkerOptions extends Sweeping {
   readonly url: Secret
   readonly timeout_ms: number
-  readonly postgres: Postgres
+  readonly clock: Clock
   readonly jobs: JobHandlers
-  readonly sweeps: SweepHandlers
   readonly periodicTasks: PeriodicTaskHandlers
   readonly daemons: DaemonHandlers
-  readonly telemetry: Telemetry
-  readonly log: Log
 }
 
 /** Maximum time in milliseconds to shut down a worker run that has lost its database. The next run begins after that. */
@@ -242,24 +238,14 @@ const live = async (options: WorkerOptions): Promise<Life> => {
     if (await reap(me, queue, lifeline, postgres, log)) freed.forEach((listener) => listener())
   })
   repeat(tidyEvery, () => dropReplaced(queue))
-  for (const name of Object.keys(sweeps) as SweepName[]) {
-    const { table, at_once, lease_ms } = sweeps[name]
-    const running = new Set<Promise<void>>()
-    repeat(sweepEvery, async () => {
-      for (let more = true; more && !stopping.signal.aborted;) {
-        // Claims more rows once a quarter of the concurrent slots are free. A slow row therefore occupies only its own slot.
-        while (running.size > (at_once * 3) / 4) await Promise.race(running)
-        const limit = at_once - running.size
-        const leases = await claim(postgres.transact, table, { holder: me, limit, lease_ms })
-        for (const lease of leases) {
-          const one = sweepOne(options.sweeps[name], name, lease, log, telemetry).finally(() => void running.delete(one))
-          running.add(one)
-        }
-        more = leases.length === limit
-      }
-    })
-    finishing.push(() => Promise.all(running))
-  }
+  const names = Object.keys(sweeps) as SweepName[]
+  const claimers = new Map(names.map((name) => [name, openClaimer(options, name, me, stopping.signal)]))
+  finishing.push(() => Promise.all([...claimers.values()].map((claimer) => claimer.finish())))
+  // An idle worker sends one statement for all its sweeps. Only sweeps with due rows claim some.
+  repeat(sweepEvery, async () => {
+    const due = await findDueTables(postgres.db, options.clock.wall())
+    for (const name of names) if (due.has(sweeps[name].table)) claimers.get(name)!.start()
+  })
   for (const name of Object.keys(periodicTasks) as PeriodicTaskName[]) repeat(periodicTasks[name].every_ms, () => options.periodicTasks[name]())
   const listeners: ((organization_id: string) => void)[] = []
   lifeline.on('notification', ({ payload }) => listeners.forEach((listener) => listener(payload ?? '')))
@@ -277,17 +263,6 @@ const live = async (options: WorkerOptions): Promise<Life> => {
 const holdsLife = async (lifeline: pg.Client): Promise<boolean> => {
   const { rows } = await lifeline.query(`select 1 from pg_locks where locktype = 'advisory' and pid = pg_backend_pid() and granted`)
   return rows.length > 0
-}
-
-const sweepOne = async (handler: (lease: Lease) => Promise<void>, name: SweepName, lease: Lease, log: Log, telemetry: Telemetry) => {
-  const elapsed = stopwatch()
-  try {
-    await handler(lease)
-    telemetry.job(name, 'done', elapsed())
-  } catch (error) {
-    telemetry.job(name, error instanceof LeaseLost ? 'lost' : 'failed', elapsed())
-    log.warn(error instanceof LeaseLost ? 'lease_lost' : 'sweep_failed', { job: name, error })
-  }
 }
 
 const keyed = (Object.keys(catalogue) as JobName[]).filter((name) => catalogue[name].keyed)

@@ -178,7 +178,7 @@ const findKeys = async (
   const branch = (tenant: string, most: number, skip: number) =>
     whole
       ? sql`(with passing as materialized (${matching(tenant)}) ${cut(sql`passing`, most, skip)})`
-      : sql`(${matching(tenant, after ? [beyond(orders, after)] : [])} order by ${ordering((order) => sql.raw(order.expression))} limit ${most} offset ${skip})`
+      : sql`(${matching(tenant, after ? [beyond(orders, after)] : [])} order by ${ordering((order) => sql.raw(order.expression))} ${most === size + 1 && skip === 0 ? first(most) : sql`limit ${most} offset ${skip}`})`
   const united = (parts: readonly RawBuilder<unknown>[]) => sql.join(parts, sql` union all `)
   const [only] = tenants
   const page =
@@ -223,6 +223,16 @@ const findKeys = async (
   }
 }
 
+/** Numbers of rows that a first page reads. Each is one more than a page size, to see whether another page follows. */
+const firstPages = [2, 6, 11, 21, 31, 51, pageSizeLimit + 1]
+
+/**
+ * Returns the limit of a first page as part of the statement's text: `most` rows, rounded up to one of a few sizes. The
+ * caller drops the surplus rows. With a parameter as limit, the database expects many rows and plans the statement again
+ * for each request. Planning takes three times as long as the page.
+ */
+const first = (most: number): RawBuilder<unknown> => sql`limit ${sql.lit(firstPages.find((rows) => rows >= most)!)}`
+
 /** Counts the matching rows of each tenant. */
 const countEach = async (
   db: Db,
@@ -240,6 +250,7 @@ const sumUp = (counted: NonNullable<ListSpec<string>['counted']>, tenants: reado
   sql`(select coalesce(sum(delta), 0)::bigint from collection_deltas where ${counters(counted, tenants)})`
 
 const counters = (counted: NonNullable<ListSpec<string>['counted']>, tenants: readonly string[]): RawBuilder<unknown> => {
+  if (typeof counted === 'string' && tenants.length === 1) return sql`organization_id = ${tenants[0]}::uuid and collection = ${counted}`
   if (typeof counted === 'string') return sql`organization_id = any(${tenants}::uuid[]) and collection = ${counted}`
   const named = tenants.flatMap((tenant) => counted(tenant).map((name) => [tenant, name] as const))
   return sql`(organization_id, collection) in (select * from unnest(${named.map(([tenant]) => tenant)}::uuid[], ${named.map(([, name]) => name)}::text[]))`

@@ -1,11 +1,14 @@
-import { sql, type RawBuilder } from 'kysely'
+import { DummyDriver, Kysely, PostgresAdapter, PostgresIntrospector, PostgresQueryCompiler, sql, type RawBuilder } from 'kysely'
 import { organizationIds, type TenantScope } from '../../kernel/actors.ts'
 
 /** Returns the right side of the condition `organization_id = …`, which matches every organization in scope. */
-export const inScope = (scope: TenantScope) => sql<string>`any(${organizationIds(scope)}::uuid[])`
+export const inScope = (scope: TenantScope) => oneOf(organizationIds(scope))
 
-/** Returns the right side of the condition `id = …`, which matches every given id. The statement text does not depend on their number. */
-export const oneOf = (ids: readonly string[]) => sql<string>`any(${ids}::uuid[])`
+/**
+ * Returns the right side of the condition `id = …`, which matches every given id. A single id has a text of its own: the
+ * database expects ten rows from an array of unknown length, and would plan the statement again for each request.
+ */
+export const oneOf = (ids: readonly string[]) => (ids.length === 1 ? sql<string>`${ids[0]}::uuid` : sql<string>`any(${ids}::uuid[])`)
 
 /** Writes a JSON value as text, because the driver would turn a list into a PostgreSQL array. */
 export const json = (value: unknown) => sql<never>`${JSON.stringify(value)}::jsonb`
@@ -38,3 +41,19 @@ export const metadataHas = (metadata: Readonly<Record<string, readonly string[]>
     const pairs = values.flatMap((value) => [JSON.stringify(value), ...(/^(true|false|-?(0|[1-9]\d*)(\.\d*[1-9])?)$/.test(value) ? [value] : [])])
     return sql`(metadata <> '{}' and metadata @> any(${pairs.map((value) => `{${JSON.stringify(key)}:${value}}`)}::jsonb[]))`
   })
+
+const compiler = new Kysely<unknown>({
+  dialect: {
+    createAdapter: () => new PostgresAdapter(),
+    createDriver: () => new DummyDriver(),
+    createIntrospector: (db) => new PostgresIntrospector(db),
+    createQueryCompiler: () => new PostgresQueryCompiler(),
+  },
+})
+
+/** Compiles a part of a statement that is always the same. Requests then need not compile it again. It must contain no values. */
+export const constant = <T>(part: RawBuilder<T>): RawBuilder<T> => {
+  const { sql: text, parameters } = part.compile(compiler)
+  if (parameters.length > 0) throw new Error(`this part of a statement contains values: ${text}`)
+  return sql.raw(text)
+}

@@ -11,6 +11,15 @@ import { isStalePlan, prepareStatements } from './prepared.ts'
 // oxlint-disable-next-line typescript/no-empty-object-type -- filled by declaration merging
 export interface Tables {}
 
+/** Answers of outside services, asked before a transaction began. Each area adds the answers that it needs. */
+export interface Answers {
+  /**
+   * The wall time at which the first run of the transaction began. Further runs use it as business time. Otherwise
+   * amounts that depend on the time would differ from those in the question.
+   */
+  readonly asked_at: Date
+}
+
 /** Read access. The database rejects statements that write. */
 export interface Db {
   readonly q: Kysely<Tables>
@@ -25,6 +34,8 @@ export interface Tx extends Db {
   readonly clock: WallClock
   /** The rows that this transaction writes just before it commits, such as events and jobs. */
   readonly ending: Ending
+  /** The answers of outside services that this run of the transaction may use. */
+  readonly answers?: Answers
 }
 
 /**

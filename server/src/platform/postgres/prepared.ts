@@ -33,8 +33,8 @@ const preparable = /^\s*(select|with|insert|update|delete|\()/i
 type Query = (...args: unknown[]) => Promise<unknown>
 
 /**
- * Makes a connection prepare its statements: from the second time on, the database neither parses nor plans a text
- * again. Statements need no names in the code. A text that contains values instead of parameters would be useless
+ * Makes a connection prepare its statements: from the second time on, the database does not parse a text again. It also
+ * keeps the plan, unless a plan with the values promises to be faster. Statements need no names in the code. A text that contains values instead of parameters would be useless
  * here, so lists of values are sent as one array.
  */
 export const prepareStatements = (client: pg.ClientBase): void => {

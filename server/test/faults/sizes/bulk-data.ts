@@ -4,8 +4,12 @@ import { Secret } from '../../../src/kernel/secrets.ts'
 import type { World } from '../../harness/world.ts'
 import { contents, counted, personal, type Contents } from './contents.ts'
 
-/** Share of the rows by tenant. One tenant has most of them, as in an installation that serves a single shop. */
-const shares = { big: 0.6, middle: 0.2, small: 0.05, other: 0.15 } as const
+/**
+ * Share of the rows by tenant. One tenant has most of them, as in an installation that serves a single shop. With
+ * `BURSAR_TEST_TENANTS=one` it has 99 %, so that the statistics of the planner fit no other tenant.
+ */
+const shares =
+  process.env.BURSAR_TEST_TENANTS === 'one' ? { big: 0.99, middle: 0.005, small: 0.0025, other: 0.0025 } : { big: 0.6, middle: 0.2, small: 0.05, other: 0.15 }
 export type Tenant = keyof typeof shares
 const names = Object.keys(shares) as Tenant[]
 
@@ -14,10 +18,14 @@ const large = new Set(['products', 'product_prices', 'customers', 'subscriptions
 for (const table of ['events', 'webhook_attempts', 'webhook_deliveries']) large.add(table)
 /** Minimum rows of the other tables, which have a tenth of the rows. A full scan must cost more than reading one page of a list. */
 const fewest = 3000
+/** Minimum rows of one tenant in each table, so that each list has enough records. With 100,000 rows, one tenant then has 99 % of them. */
+const least = process.env.BURSAR_TEST_TENANTS === 'one' ? 250 : 40
 /** Age in days of the oldest row of the largest tables, for any number of rows. The log tables then have several partitions. */
 const days = 60
 
 export interface Crowd {
+  /** Number of orders of a tenant. */
+  readonly orders: (tenant: Tenant) => number
   readonly organizations: Record<Tenant, Awaited<ReturnType<World['organization']>>>
   /** A person who belongs to every organization except `other`. */
   readonly person: Awaited<ReturnType<World['person']>>
@@ -32,7 +40,7 @@ export const gather = async (world: World, rows: number): Promise<Crowd> => {
   const organizations = {} as Record<Tenant, Awaited<ReturnType<World['organization']>>>
   for (const name of names) organizations[name] = await world.organization(name === 'other' ? {} : { owner: person.id })
   const totalOf = (table: string) => (large.has(table) ? rows : Math.max(Math.ceil(rows / 10), Math.min(rows, fewest)))
-  const countOf = (table: string, tenant: Tenant) => Math.floor(totalOf(table) * shares[tenant])
+  const countOf = (table: string, tenant: Tenant) => Math.max(least, Math.floor(totalOf(table) * shares[tenant]))
   const now = world.clock.wall()
   const step = Math.floor((days * 86_400_000) / (rows * shares.big))
   const at = (n: number) => new Date(now.getTime() - n * step)
@@ -57,7 +65,7 @@ export const gather = async (world: World, rows: number): Promise<Crowd> => {
     for (const index of indexes) await owner.query(index)
     await describe(owner, rows)
   })
-  return { organizations, person, at, id: (table, n, tenant = 'big') => idOf(table, tenant, n, at(n)) }
+  return { organizations, person, at, orders: (tenant) => countOf('orders', tenant), id: (table, n, tenant = 'big') => idOf(table, tenant, n, at(n)) }
 }
 
 /** Builds an id like the server's: creation time first, then pseudorandom digits. Must match the SQL function `crowd.id`. */

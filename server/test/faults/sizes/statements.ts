@@ -1,3 +1,4 @@
+import { createRequire } from 'node:module'
 import pg from 'pg'
 
 /** A statement as sent to the database, with its values. */
@@ -72,11 +73,17 @@ interface Node {
   readonly Plans?: readonly Node[]
 }
 
-/** Runs a statement again and returns the work that the database counted. */
+/**
+ * Runs a statement again, as a prepared statement, and returns the work that the database counted. Without `prepare`,
+ * `explain` would plan with the values of this request, and the API runs a plan that fits all values.
+ */
 export const workOf = async (client: pg.Client, { text, values }: Statement): Promise<Work> => {
-  const { rows } = await client.query<{ 'QUERY PLAN': [{ Plan: Node }] }>(`explain (analyze, buffers, timing off, summary off, format json) ${text}`, [
-    ...values,
-  ])
+  await client.query(`prepare measured as ${text}`)
+  const inputs = values.length === 0 ? '' : `(${values.map((value) => literal(client, value)).join(', ')})`
+  const { rows } = await client.query<{ 'QUERY PLAN': [{ Plan: Node }] }>(
+    `explain (analyze, buffers, timing off, summary off, format json) execute measured${inputs}`,
+  )
+  await client.query('deallocate measured')
   const root = rows[0]!['QUERY PLAN'][0].Plan
   const nodes = below(root)
   const scans = nodes.filter((node) => node['Relation Name'] !== undefined || node['Node Type'] === 'Bitmap Index Scan')
@@ -92,6 +99,12 @@ export const workOf = async (client: pg.Client, { text, values }: Statement): Pr
       .map((node) => `${node['Node Type']} ${node['Index Name'] ?? node['Relation Name']} ${lookedAt(node)}`)
       .join(', '),
   }
+}
+
+const { prepareValue } = createRequire(import.meta.url)('pg/lib/utils') as { prepareValue: (value: unknown) => string | null }
+const literal = (client: pg.Client, value: unknown): string => {
+  const text = prepareValue(value)
+  return text === null ? 'null' : client.escapeLiteral(text)
 }
 
 const below = (node: Node): Node[] => [node, ...(node.Plans ?? []).flatMap(below)]

@@ -536,6 +536,8 @@ async function plantCanaries(): Promise<string[]> {
       [fixed],
     )
     const planted: string[] = []
+    // The triggers that protect the taxes of orders are off meanwhile.
+    await owner.query('alter table order_taxes disable trigger order_taxes_stay; alter table tax_quotes disable trigger tax_quotes_stay')
     for (const [table, own] of Map.groupBy(columns, (column) => column.table)) {
       const { rows } = await owner.query<{ ctid: string }>(`select ctid from "${table}" where "${own[0]!.tenant}" = any($1)`, [
         [theirs.id, stranger.id, furnished.member_id],
@@ -547,6 +549,7 @@ async function plantCanaries(): Promise<string[]> {
         planted.push(...texts)
       }
     }
+    await owner.query('alter table order_taxes enable trigger order_taxes_stay; alter table tax_quotes enable trigger tax_quotes_stay')
     if (planted.length < 10) throw new Error(`only ${planted.length} canaries could be planted`)
     return planted
   })

@@ -1,8 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { Stripe } from 'stripe'
+import type { Stripe } from 'stripe'
 import type { Secret } from '../../../kernel/secrets.ts'
 import { minutes, seconds } from '../../../platform/clock.ts'
 import { EventRefused, type ProcessorEvent, type ProcessorEventKind } from '../payments.ts'
+import { stripeSdk } from './sdk.ts'
 
 const tolerance = 5 * minutes
 
@@ -48,7 +49,7 @@ const verified = (secret: Secret, header: string | string[] | undefined, body: B
   if (typeof header !== 'string') throw new EventRefused('the event is not signed')
   try {
     // The SDK refuses old signatures, but accepts timestamps in the future. These are refused here.
-    const event = Stripe.webhooks.constructEvent(body, header, secret.reveal(), tolerance / seconds, undefined, now.getTime())
+    const event = stripeSdk().webhooks.constructEvent(body, header, secret.reveal(), tolerance / seconds, undefined, now.getTime())
     const signed_at = Number(/(?:^|,)t=(\d{1,12})(?:,|$)/.exec(header)?.[1])
     if (!(signed_at * 1000 - now.getTime() <= tolerance)) throw new EventRefused('the event was signed in the future')
     return event

@@ -80,6 +80,8 @@ export interface TestProcessorOptions {
   readonly log: Log
   readonly connections?: number
   readonly timeout_ms?: number
+  /** Prepares statements that come again. */
+  readonly prepared?: boolean
   /** For tests: returns whether a call gets no response, and whether that happens before or after its effect. */
   readonly misbehave?: (call: ProcessorCall) => 'before' | 'after' | undefined
 }
@@ -108,11 +110,12 @@ export const openTestProcessor = ({
   log,
   connections = 4,
   timeout_ms = 5 * seconds,
+  prepared = false,
   misbehave,
 }: TestProcessorOptions): TestProcessor => {
   // In production, buyers could get products for free with test cards.
   if (environment === 'production') throw new Error('the test processor moves no money, and exists in the sandbox only')
-  const { db, transact, close } = openPostgres(url, 'bursar_processor', { max: connections, timeout_ms, clock, log })
+  const { db, transact, close } = openPostgres(url, 'bursar_processor', { max: connections, timeout_ms, prepared, clock, log })
 
   /** Settles all due intents, refunds and disputes, so that later reads see their final status. */
   const settle = async () => {

@@ -1,14 +1,24 @@
-import { scale, scaleIn } from '../../../kernel/money.ts'
+import { scale, scaleIn, sum } from '../../../kernel/money.ts'
+import type { TaxBehavior, TaxShare } from '../../../kernel/taxes.ts'
 
 /** Tax rates are stored in parts per million. The finest rates in use, such as 8.875 %, are then whole numbers. */
 const whole = 1_000_000
 
-export interface Tax {
+/** One rate for all lines. */
+export interface RateTax {
   /** Parts per million: 20 % is 200,000. */
   readonly rate: number
-  /** Whether the price includes the tax or the tax is added to it. */
-  readonly behavior: 'inclusive' | 'exclusive'
+  readonly behavior: TaxBehavior
 }
+
+/** Taxes that were quoted for exact lines. */
+export interface QuotedTax {
+  readonly behavior: TaxBehavior
+  /** The discounted amount and the taxes of each line, in the order of the lines. */
+  readonly lines: readonly { readonly amount: number; readonly taxes: readonly TaxShare[] }[]
+}
+
+export type Tax = RateTax | QuotedTax
 
 export interface TaxableLine {
   readonly amount: number
@@ -27,10 +37,14 @@ export interface RefundShare {
 
 /**
  * Returns the tax of each line on its discounted amount, rounded once per line. The tax of a credit line is exactly the
- * negative tax of a charge of the same amount.
+ * negative tax of a charge of the same amount. If the tax was quoted for exact lines, returns the quoted tax.
  */
 export const taxOf = (lines: readonly TaxableLine[], tax: Tax | null, currency: string): number[] => {
   if (tax === null) return lines.map(() => 0)
+  if ('lines' in tax) {
+    if (!isQuotedFor(tax, lines)) throw new RangeError('The tax was quoted for other lines.')
+    return tax.lines.map(({ taxes }) => sum(taxes.map(({ tax_amount }) => tax_amount)))
+  }
   if (!Number.isSafeInteger(tax.rate) || tax.rate < 0) throw new RangeError(`A tax rate is a whole number of parts per million, not ${tax.rate}.`)
   return lines.map(({ amount, discount_amount }) => {
     const taxable = amount - discount_amount
@@ -38,6 +52,10 @@ export const taxOf = (lines: readonly TaxableLine[], tax: Tax | null, currency: 
     return tax.behavior === 'exclusive' ? scaleIn(currency, taxable, tax.rate, whole) : scale(taxable, tax.rate, whole + tax.rate)
   })
 }
+
+/** True if the taxes were quoted for exactly these lines. */
+export const isQuotedFor = (tax: QuotedTax, lines: readonly TaxableLine[]): boolean =>
+  tax.lines.length === lines.length && lines.every(({ amount, discount_amount }, at) => tax.lines[at]!.amount === amount - discount_amount)
 
 /**
  * Returns the tax part of a disputed gross amount. If the dispute takes the whole rest of the order, this is all
@@ -59,9 +77,9 @@ export const taxWithin = (
  * excess of one part goes to the other part.
  */
 export const divideWithin = (gross: number, order: Parameters<typeof taxWithin>[1]): { amount: number; tax_amount: number } => {
-  const sum = Math.min(gross, order.refundable_amount + order.refundable_tax_amount)
-  const tax_amount = Math.max(taxWithin(sum, order), sum - order.refundable_amount)
-  return { amount: sum - tax_amount, tax_amount }
+  const whole = Math.min(gross, order.refundable_amount + order.refundable_tax_amount)
+  const tax_amount = Math.max(taxWithin(whole, order), whole - order.refundable_amount)
+  return { amount: whole - tax_amount, tax_amount }
 }
 
 /**

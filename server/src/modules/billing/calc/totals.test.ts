@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { chargeable, stepOf, sum, toProcessor } from '../../../kernel/money.ts'
 import type { Reduction } from './discounts.ts'
-import type { Tax } from './taxes.ts'
+import type { QuotedTax, RateTax, Tax } from './taxes.ts'
 import { refundable, totalsOf, type Bill } from './totals.ts'
 
 interface Line {
@@ -95,6 +95,44 @@ describe('refundable', () => {
   )
 })
 
+describe('totals of a tax that was quoted per line', () => {
+  const share = (jurisdiction: string, rate: number, tax_amount: number) => ({ jurisdiction, rate, tax_amount, reason: 'standard_rated' as const })
+  const quoted = (behavior: QuotedTax['behavior']): QuotedTax => ({
+    behavior,
+    lines: [
+      { amount: 900, taxes: [share('US-CA', 60_000, 54), share('US-CA-LA', 10_000, 9)] },
+      { amount: -200, taxes: [share('US-CA', 60_000, -12)] },
+    ],
+  })
+  const given = {
+    lines: [
+      { amount: 1000, proration: false },
+      { amount: -200, proration: true },
+    ],
+    discount: { type: 'percentage' as const, basis_points: 1000 },
+  }
+
+  test.each([
+    ['exclusive', [900, -200], [963, -212]],
+    ['inclusive', [837, -188], [900, -200]],
+  ] as const)('adds up the quoted taxes of each line: %s', (behavior, net, total) => {
+    const totals = totalsOf(bill({ ...given, tax: quoted(behavior) }))
+    expect(totals.lines.map(({ tax_amount }) => tax_amount)).toEqual([63, -12])
+    expect(totals.lines.map(({ net_amount }) => net_amount)).toEqual(net)
+    expect(totals.lines.map(({ total_amount }) => total_amount)).toEqual(total)
+    expect(totals).toMatchObject({ tax_amount: 51, total_amount: sum(total) })
+    expect(totals.lines.map(({ taxes }) => taxes)).toEqual(quoted(behavior).lines.map(({ taxes }) => taxes))
+  })
+
+  test.each([
+    ['another amount', { lines: [{ amount: 1001, proration: false }, given.lines[1]!] }],
+    ['another discount', { discount: null }],
+    ['fewer lines', { lines: [given.lines[0]!] }],
+  ])('rejects a tax that was quoted for %s', (_, other) => {
+    expect(() => totalsOf(bill({ ...given, tax: quoted('exclusive'), ...other }))).toThrow('The tax was quoted for other lines.')
+  })
+})
+
 describe('invariants of orders in any currency', () => {
   const reduction: fc.Arbitrary<Reduction | null> = fc.oneof(
     fc.constant(null),
@@ -104,7 +142,7 @@ describe('invariants of orders in any currency', () => {
       amounts: { [currency]: amount, usd: amount },
     })),
   )
-  const tax: fc.Arbitrary<Tax | null> = fc.option(
+  const tax: fc.Arbitrary<RateTax | null> = fc.option(
     fc.record({ rate: fc.integer({ min: 0, max: 300_000 }), behavior: fc.constantFrom('inclusive' as const, 'exclusive' as const) }),
   )
   const balance = fc.integer({ min: -2_000_000, max: 2_000_000 })

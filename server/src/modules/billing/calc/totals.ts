@@ -1,4 +1,5 @@
 import { chargeable, stepOf, sum } from '../../../kernel/money.ts'
+import type { TaxShare } from '../../../kernel/taxes.ts'
 import { discountOf, type DiscountableLine, type Reduction } from './discounts.ts'
 import { taxOf, type Tax } from './taxes.ts'
 
@@ -20,6 +21,8 @@ export interface LineFigures {
   readonly net_amount: number
   readonly tax_amount: number
   readonly total_amount: number
+  /** The tax per jurisdiction. Only present if it was quoted for this line. */
+  readonly taxes?: readonly TaxShare[]
 }
 
 export interface Totals<Line extends DiscountableLine> {
@@ -59,13 +62,13 @@ export interface Settled {
  * of the order. No unit is lost: the total equals the charge plus the change of the balance.
  */
 export const totalsOf = <Line extends DiscountableLine>({ currency, lines, discount, tax, credit, debt, carried = false }: Bill<Line>): Totals<Line> => {
-  const discounts = discountOf(lines, discount, currency)
-  const discounted = lines.map((line, at) => ({ ...line, discount_amount: discounts[at]! }))
+  const discounted = discountLines(lines, discount, currency)
   const taxes = taxOf(discounted, tax, currency)
   const figured = discounted.map((line, at) => {
     const tax_amount = taxes[at]!
     const net_amount = line.amount - line.discount_amount - (tax?.behavior === 'inclusive' ? tax_amount : 0)
-    return { ...line, net_amount, tax_amount, total_amount: sum([net_amount, tax_amount]) }
+    const quoted = tax !== null && 'lines' in tax ? { taxes: tax.lines[at]!.taxes } : {}
+    return { ...line, net_amount, tax_amount, total_amount: sum([net_amount, tax_amount]), ...quoted }
   })
   const over = (figure: (line: Line & LineFigures) => number) => sum(figured.map(figure))
   const total_amount = over((line) => line.total_amount)
@@ -78,6 +81,16 @@ export const totalsOf = <Line extends DiscountableLine>({ currency, lines, disco
     total_amount,
     ...settle(currency, total_amount, credit, debt, carried),
   }
+}
+
+/** Returns the lines with the discount of each. The tax is quoted for the discounted amounts. */
+export const discountLines = <Line extends DiscountableLine>(
+  lines: readonly Line[],
+  discount: Reduction | null,
+  currency: string,
+): (Line & { readonly discount_amount: number })[] => {
+  const discounts = discountOf(lines, discount, currency)
+  return lines.map((line, at) => ({ ...line, discount_amount: discounts[at]! }))
 }
 
 /**

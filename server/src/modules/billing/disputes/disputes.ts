@@ -18,6 +18,7 @@ import { changePayment, findAccount, lockPayment } from '../payments/attempts.sq
 import { firstLook, follow as followPayment, nextLook, processorOf } from '../payments/attempts.ts'
 import type { PaymentRow } from '../payments/payments.sql.ts'
 import { settleCredits } from '../invoicing/taking-back.ts'
+import { reportReversed } from '../taxes/reporting.ts'
 import { reckon, writeRefund } from '../refunds/refunds.ts'
 import { lockOrderToCollect, type LockedOrder } from '../invoicing/collecting.ts'
 import { end } from '../renewals/renewals.ts'
@@ -174,6 +175,7 @@ export const settle = async (
   await book(tx, dispute)
   if (dispute.status === 'lost') {
     await endAccess(held)
+    await reportReversed(tx, order, { dispute_id: dispute.id })
     await settleCredits(held, { source: order.id })
   }
   if (dispute.status === 'prevented' && told.given_back) await giveBack(held, dispute)

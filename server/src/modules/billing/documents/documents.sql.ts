@@ -91,6 +91,7 @@ export const taxesOf = (db: Db, organization_id: string, items: readonly string[
         .selectAll()
         .where('organization_id', '=', organization_id)
         .where('order_item_id', '=', sql<string>`any(${items}::uuid[])`)
+        .orderBy('jurisdiction')
         .orderBy('id')
         .execute()
 

@@ -1,11 +1,11 @@
 import { MissingInvoiceBillingDetails, OrderNotEligibleForInvoice, orderUpdated, ResourceNotFound } from '@bursar/contract'
 import { within, type PortalActor, type TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
+import type { Sheet } from '../../../kernel/layout.ts'
 import { longestDownload } from '../../../gateways/storage/storage.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
-import { renderSheet } from '../../../platform/pdf/render.ts'
 import type { BusinessTx, Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { pending, refuse, type Deps, type Pending, type Refusal } from '../../handlers.ts'
 import { allow } from '../../customers/index.ts'
@@ -154,6 +154,9 @@ export const linkTo = async ({ gateways }: Deps, { object_key, number }: Lead): 
   return { url, number }
 }
 
+/** Renders a PDF. Loads the PDF library on first use, because only workers need it. */
+const render = async (sheet: Sheet): Promise<Buffer> => (await import('../../../platform/pdf/render.ts')).renderSheet(sheet)
+
 /**
  * Renders the file of a document from its current facts, unless that file exists. The key of the file contains the
  * checksum of the facts. A second run therefore writes the same bytes, and never overwrites the file of older facts.
@@ -169,7 +172,7 @@ export const renderDocument = async (deps: Deps, { organization_id, document_id 
   if (document.checksum === checksum && document.kind !== 'invoice') return
   const object_key = `documents/${organization_id}/${document_id}/${checksum}.pdf`
   if (document.checksum !== checksum)
-    await deps.gateways.storage.private.put({ key: object_key, content_type: 'application/pdf', bytes: await renderSheet(sheetOf(facts)) })
+    await deps.gateways.storage.private.put({ key: object_key, content_type: 'application/pdf', bytes: await render(sheetOf(facts)) })
   await deps.transact(async (wall) => {
     const held = (await lockOrder(wall, scope, document.order_id))!
     const tx = await inTimeOf(wall, held)

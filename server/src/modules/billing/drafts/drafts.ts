@@ -1,5 +1,4 @@
 import { invalidAt, InvalidRequest, type Invalid, type OrderCreate } from '@bursar/contract'
-import { TaxUnavailable } from '../../../gateways/tax/tax.ts'
 import { narrowed, type TenantScope } from '../../../kernel/actors.ts'
 import { chargeable, stepOf } from '../../../kernel/money.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
@@ -10,7 +9,7 @@ import { chooseOrganization, findLivingOrganization, permit, type OrganizationRo
 import { totalsOf } from '../calc/totals.ts'
 import { issue } from '../invoicing/issuing.ts'
 import type { LoadedOrder } from '../records/orders.sql.ts'
-import { needTax, TaxUnknown } from '../taxes/taxes.ts'
+import { needTax, taxableLines, TaxUnknown } from '../taxes/taxes.ts'
 
 /**
  * Creates a draft order with all amounts including tax. A draft owes nothing and is not in the ledger. It gets no
@@ -32,7 +31,7 @@ export const createDraftOrder = async (wall: Tx, scope: TenantScope, body: Order
   await becomeBuyer(tx, scope, customer, { seats: false })
   const { name } = product.product
   const amount = body.amount ?? price.price_amount!
-  const quote = amount === 0 ? null : await taxOn(tx, seller, customer, price)
+  const quote = amount === 0 ? null : await taxOn(tx, seller, customer, price, amount)
   const line = { label: name, amount, proration: false, product_price_id: price.id }
   // The customer's credit and debt do not change this total, because the seller has approved it. Only automatic orders,
   // such as renewals, use credit and collect debt.
@@ -88,17 +87,19 @@ const amountProblems = (currency: string, amount: number | null | undefined): In
 }
 
 /** Determines the tax from the customer's saved address. Throws if the address is incomplete, because the customer is not present to complete it. */
-const taxOn = async (tx: Tx, seller: OrganizationRow, customer: CustomerRow, price: PriceRow) => {
+const taxOn = async (tx: Tx, seller: OrganizationRow, customer: CustomerRow, price: PriceRow, amount: number) => {
   try {
     return await needTax(tx, {
       organization_id: seller.id,
+      subject: `customer ${customer.id}`,
       currency: price.price_currency,
+      lines: taxableLines([{ amount, discount_amount: 0 }]),
       address: customer.billing_address,
       tax_id: customer.tax_id === null ? null : { value: customer.tax_id, format: customer.tax_id_format! },
       behavior_option: price.tax_behavior ?? seller.default_tax_behavior,
     })
   } catch (error) {
-    if (!(error instanceof TaxUnknown || error instanceof TaxUnavailable)) throw error
+    if (!(error instanceof TaxUnknown)) throw error
     throw new InvalidRequest(
       invalidAt(
         ['body', 'customer_id'],

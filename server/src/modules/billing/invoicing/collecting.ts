@@ -15,7 +15,7 @@ import { nextAttempt } from '../calc/dunning.ts'
 import { promiseMail } from './promises.sql.ts'
 import { markPaid, type Issued } from './issuing.ts'
 import { changeOrder, findOpenFailures, findOrderKeys, findOwed, loadOrders, lockOrder, type OrderRow } from '../records/orders.sql.ts'
-import { ageOf, charge, openAttempt, settle } from '../payments/attempts.ts'
+import { ageOf, attemptOf, charge, settle, type StoreIntent } from '../payments/attempts.ts'
 import {
   changePayment,
   chargedWith,
@@ -24,6 +24,7 @@ import {
   type HeldMethod,
   holdDefault,
   holdMethod,
+  insertPayment,
   isOpen,
   keepMethod,
   lockPayment,
@@ -99,7 +100,14 @@ export const prepare = async (
   if (!method) return undefined
   // Only the account that saved the method can charge it, even if the seller now prefers another account.
   const account = (await findAccount(tx, order.organization_id, method.account_id))!
-  const payment = await openAttempt(tx, account, {
+  const payment = attemptFor(tx, order, account, method, trigger)
+  await insertPayment(tx, payment)
+  return { payment, method: method.name, account }
+}
+
+/** Composes the attempt to charge the due amount of an order, without writing it. */
+export const attemptFor = (tx: BusinessTx, order: OrderRow, account: AccountRow, method: HeldMethod, trigger: PaymentRow['trigger']): PaymentRow =>
+  attemptOf(tx, account, {
     organization_id: order.organization_id,
     customer_id: order.customer_id,
     order_id: order.id,
@@ -110,8 +118,6 @@ export const prepare = async (
     reusable: true,
     payment_method_id: method.id,
   })
-  return { payment, method: method.name, account }
-}
 
 /** Sweep task for orders that are due for payment: makes the first attempt, a retry, or continues an interrupted attempt. */
 export const collect = async (deps: Deps, lease: Lease): Promise<void> => {
@@ -163,8 +169,14 @@ const begin = async (wall: Tx, deps: Deps, lease: Lease): Promise<Charge | undef
  * Charges an attempt and stores the result. If the processor does not answer, the order is retried soon. If the payment
  * is still processing, the payment sweep polls the attempt, and the order is not charged again meanwhile.
  */
-export const pay = async (deps: Deps, { payment, method, account, lease }: Charge): Promise<void> => {
-  const intent = await charge(deps, payment, { kind: 'method', id: method }, { off_session: true, account })
+export const pay = async (deps: Deps, begun: Charge): Promise<void> => record(deps, begun, await chargeSaved(deps, begun))
+
+/** Charges an attempt with its saved payment method. */
+export const chargeSaved = (deps: Deps, { payment, method, account }: Charge, store?: StoreIntent): Promise<Intent | undefined> =>
+  charge(deps, payment, { kind: 'method', id: method }, { off_session: true, account, store })
+
+/** Stores the result of a charge and applies it to the order, under the order's lease. */
+export const record = async (deps: Deps, { payment, lease }: Charge, intent: Intent | undefined): Promise<void> => {
   await deps.transact(async (tx) => {
     const held = (await lockOrderToCollect(tx, lease.organization_id, lease.id))!
     checkHeld(held.order, lease, tx.clock.wall())

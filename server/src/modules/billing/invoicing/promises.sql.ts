@@ -1,3 +1,4 @@
+import { sql } from 'kysely'
 import type { JobName } from '../../../platform/jobs/catalogue.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
@@ -22,11 +23,20 @@ const abouts: { readonly [N in MailName]: About<N> } = {
  * Enqueues a mail about an order or a subscription. Idempotent: the same mail about the same row and `moment` is
  * enqueued once.
  */
-export const promiseMail = async (tx: Tx, name: MailName, { organization_id, id }: { organization_id: string; id: string }, moment: Date): Promise<void> => {
-  const done = await tx.q
-    .insertInto('mails')
-    .values({ organization_id, kind: name, reference: id, moment, promised_at: tx.clock.wall() })
-    .onConflict((conflict) => conflict.doNothing())
-    .executeTakeFirst()
-  if ((done.numInsertedOrUpdatedRows ?? 0n) > 0n) await enqueue(tx, name, { organization_id, [abouts[name]]: id } as never)
+export const promiseMail = (tx: Tx, name: MailName, { organization_id, id }: { organization_id: string; id: string }, moment: Date): Promise<void> =>
+  promiseMails(tx, name, [{ organization_id, id, moment }])
+
+/** Enqueues mails of one kind about several rows, like `promiseMail`. */
+export const promiseMails = async (
+  tx: Tx,
+  name: MailName,
+  about: readonly { readonly organization_id: string; readonly id: string; readonly moment: Date }[],
+): Promise<void> => {
+  if (about.length === 0) return
+  const { rows } = await sql<{ organization_id: string; reference: string }>`
+    insert into mails (organization_id, kind, reference, moment, promised_at)
+    select organization_id, ${name}, reference, moment, ${tx.clock.wall()} from unnest(${about.map(({ organization_id }) => organization_id)}::uuid[],
+      ${about.map(({ id }) => id)}::uuid[], ${about.map(({ moment }) => moment)}::timestamptz[]) as m (organization_id, reference, moment)
+    on conflict do nothing returning organization_id, reference`.execute(tx.q)
+  for (const { organization_id, reference } of rows) await enqueue(tx, name, { organization_id, [abouts[name]]: reference } as never)
 }

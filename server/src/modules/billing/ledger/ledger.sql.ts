@@ -123,27 +123,38 @@ export const insertFacts = async (tx: BusinessTx, facts: readonly Fact[]): Promi
   return numbered.map(({ id }) => written.get(id))
 }
 
-/** Locks the customer's balance in a currency and returns it: credit is positive, debt negative. */
-export const lockAmount = async (tx: BusinessTx, organization_id: string, customer_id: string, currency: string): Promise<number> => {
-  const held = () =>
-    tx.q
-      .selectFrom('customer_balances')
-      .select('amount')
-      .where('organization_id', '=', organization_id)
-      .where('customer_id', '=', customer_id)
-      .where('currency', '=', currency)
-      .forUpdate()
-      .executeTakeFirst()
+/**
+ * Locks balances of customers, each in one currency, in the order of the customers' ids. Returns their amounts in the
+ * given sequence: credit is positive, debt negative.
+ */
+export const lockAmounts = async (
+  tx: BusinessTx,
+  organization_id: string,
+  owners: readonly { readonly customer_id: string; readonly currency: string }[],
+): Promise<number[]> => {
+  const keyOf = ({ customer_id, currency }: (typeof owners)[number]) => `${customer_id} ${currency}`
+  const held = async () => {
+    const { rows } = await sql<{ customer_id: string; currency: string; amount: number }>`
+      select b.customer_id, b.currency, b.amount from customer_balances b
+      join unnest(${owners.map(({ customer_id }) => customer_id)}::uuid[], ${owners.map(({ currency }) => currency)}::text[]) as o (customer_id, currency)
+        on o.customer_id = b.customer_id and o.currency = b.currency
+      where b.organization_id = ${organization_id} order by b.customer_id, b.currency for update of b`.execute(tx.q)
+    return new Map(rows.map((row) => [keyOf(row), row.amount]))
+  }
   const found = await held()
-  if (found) return found.amount
+  const missing = owners.filter((owner) => !found.has(keyOf(owner)))
+  if (missing.length === 0) return owners.map((owner) => found.get(keyOf(owner))!)
   // A missing row cannot be locked. The first transaction inserts the row, and concurrent transactions wait for that
   // insert.
-  await tx.q
-    .insertInto('customer_balances')
-    .values({ organization_id, id: newId(tx.clock.wall()), created_at: tx.clock.business(), modified_at: null, customer_id, currency, amount: 0 })
-    .onConflict((twin) => twin.columns(['organization_id', 'customer_id', 'currency']).doNothing())
-    .execute()
-  return (await held())!.amount
+  await sql`
+    insert into customer_balances (organization_id, id, created_at, customer_id, currency, amount)
+    select ${organization_id}, o.id, ${tx.clock.business()}, o.customer_id, o.currency, 0
+    from unnest(${missing.map(() => newId(tx.clock.wall()))}::uuid[], ${missing.map(({ customer_id }) => customer_id)}::uuid[],
+      ${missing.map(({ currency }) => currency)}::text[]) as o (id, customer_id, currency)
+    order by o.customer_id, o.currency
+    on conflict (organization_id, customer_id, currency) do nothing`.execute(tx.q)
+  const all = await held()
+  return owners.map((owner) => all.get(keyOf(owner))!)
 }
 
 /** Returns a fact with its entries. */

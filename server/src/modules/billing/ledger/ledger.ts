@@ -1,7 +1,7 @@
 import { sum } from '../../../kernel/money.ts'
 import { markLocked } from '../../../platform/postgres/locks.ts'
 import type { BusinessTx, Locked } from '../../../platform/postgres/postgres.ts'
-import { findFact, insertFacts, lockAmount, type Entry, type Fact, type LedgerAccount } from './ledger.sql.ts'
+import { findFact, insertFacts, lockAmounts, type Entry, type Fact, type LedgerAccount } from './ledger.sql.ts'
 
 /*
  * Postings of each fact. Debits are positive, credits negative, and every line sums to zero. The charge is the amount
@@ -79,9 +79,17 @@ export interface CustomerBalance {
  * collect the same debt meanwhile.
  */
 export const lockBalance = async (tx: BusinessTx, organization_id: string, customer_id: string, currency: string): Promise<Locked<CustomerBalance>> => {
-  const amount = await lockAmount(tx, organization_id, customer_id, currency)
-  return markLocked({ credit: Math.max(0, amount), debt: Math.max(0, 0 - amount) })
+  const [balance] = await lockBalances(tx, organization_id, [{ customer_id, currency }])
+  return balance!
 }
+
+/** Locks the balances of several customers in the order of their ids, like `lockBalance`. Returns them in the given sequence. */
+export const lockBalances = async (
+  tx: BusinessTx,
+  organization_id: string,
+  owners: readonly { readonly customer_id: string; readonly currency: string }[],
+): Promise<Locked<CustomerBalance>[]> =>
+  (await lockAmounts(tx, organization_id, owners)).map((amount) => markLocked({ credit: Math.max(0, amount), debt: Math.max(0, 0 - amount) }))
 
 /**
  * Posts an order to the ledger and updates the customer's balance. Idempotent. Throws if the order uses more credit, or
@@ -90,13 +98,29 @@ export const lockBalance = async (tx: BusinessTx, organization_id: string, custo
 export const postOrder = async (tx: BusinessTx, order: OrderFigures): Promise<Posting> => {
   const fact = billed(order)
   const [posting, balance] = await postOne(tx, fact)
-  if (balance !== null) {
-    const movement = order.balance_movement_amount
-    const before = sum([balance, ...fact.entries.filter(({ account }) => account === 'customer_balance').map(({ amount }) => amount)])
-    const fits = order.total_amount < 0 || movement === 0 || (movement < 0 ? before >= 0 - movement : before <= 0 - movement)
-    if (!fits) throw new Error(`order ${order.id} moves a balance of ${before} by ${movement}: it was computed with another balance`)
-  }
+  if (balance !== null) checkBalance(order, fact, balance)
   return posting
+}
+
+/** Posts orders of different customers, like `postOrder`, in one statement. Orders without any amount are skipped. */
+export const postOrders = async (tx: BusinessTx, orders: readonly OrderFigures[]): Promise<void> => {
+  const facts = orders.map((order) => ({ order, fact: billed(order) })).filter(({ fact }) => fact.entries.length > 0)
+  const written = await insertFacts(
+    tx,
+    facts.map(({ fact }) => fact),
+  )
+  facts.forEach(({ order, fact }, at) => {
+    const balance = written[at]?.balance ?? null
+    if (balance !== null) checkBalance(order, fact, balance)
+  })
+}
+
+/** Throws if the order used more credit, or collected more debt, than the customer had. `balance` is the balance after the order. */
+const checkBalance = (order: OrderFigures, fact: Fact, balance: number): void => {
+  const movement = order.balance_movement_amount
+  const before = sum([balance, ...fact.entries.filter(({ account }) => account === 'customer_balance').map(({ amount }) => amount)])
+  const fits = order.total_amount < 0 || movement === 0 || (movement < 0 ? before >= 0 - movement : before <= 0 - movement)
+  if (!fits) throw new Error(`order ${order.id} moves a balance of ${before} by ${movement}: it was computed with another balance`)
 }
 
 /**
@@ -108,6 +132,11 @@ export const voidOrder = async (tx: BusinessTx, { organization_id, id }: { organ
 
 /** Posts a received payment. Idempotent. The order may be posted after its payment, as with a checkout. */
 export const postPayment = async (tx: BusinessTx, payment: PaymentFigures): Promise<Posting> => (await postOne(tx, received(payment)))[0]
+
+/** Posts several received payments in one statement. Idempotent. */
+export const postPayments = async (tx: BusinessTx, payments: readonly PaymentFigures[]): Promise<void> => {
+  await post(tx, payments.map(received))
+}
 
 /** Posts a refund: reverses its part of revenue and tax. Idempotent. */
 export const postRefund = async (tx: BusinessTx, refund: RefundFigures): Promise<Posting> => (await postOne(tx, paidBack(refund)))[0]

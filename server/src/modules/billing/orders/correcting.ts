@@ -33,8 +33,8 @@ export const updateOwn = async (tx: Tx, scope: TenantScope, actor: PortalActor, 
 }
 
 /**
- * Updates the given billing details of an order and keeps absent ones. Emits an event only if a value changes. Country
- * and state cannot change, because they determined the tax.
+ * Updates the given billing details of an order and keeps absent ones. Emits an event only if a value changes. Values
+ * that determined the tax, such as the country, cannot change.
  */
 const correct = async <T extends LoadedOrder>(
   wall: Tx,
@@ -44,7 +44,7 @@ const correct = async <T extends LoadedOrder>(
   select: (tx: Tx, scope: TenantScope, ids: readonly string[]) => Promise<T[]>,
 ): Promise<T> => {
   const tx = await inTimeOf(wall, order)
-  const { address, problems } = correctAddress(order.billing_address, body.billing_address)
+  const { address, problems } = correctAddress(order, body.billing_address)
   if (problems.length > 0) throw new InvalidRequest(problems)
   const billing_name = body.billing_name === undefined ? order.billing_name : body.billing_name
   const changed = billing_name !== order.billing_name || !isDeepStrictEqual(address, order.billing_address)
@@ -54,14 +54,19 @@ const correct = async <T extends LoadedOrder>(
   return loaded
 }
 
-const correctAddress = (current: Address | null, given: Billing['billing_address']): { address: Address | null; problems: Invalid[] } => {
+const correctAddress = (
+  { billing_address: current, tax_quote_id }: OrderRow,
+  given: Billing['billing_address'],
+): { address: Address | null; problems: Invalid[] } => {
   if (given === undefined) return { address: current, problems: [] }
   const wrong = (field: string[], msg: string, input: unknown) => invalidAt(['body', 'billing_address', ...field], msg, input)
   if (given === null) return { address: current, problems: current ? [wrong([], 'A billing address can be replaced, not removed.', null)] : [] }
   if (current === null) return { address: completeAddress(given), problems: [] }
   // If the request has no state, the stored state is kept.
   const address = completeAddress(given.state === undefined ? { ...given, state: current.state } : given)
-  const frozen = (['country', 'state'] as const).filter((field) => address[field] !== current[field])
+  // A tax service has computed the tax from the full address. A city or postal code may be added, but not changed.
+  const quoted = tax_quote_id === null ? [] : (['city', 'postal_code'] as const).filter((field) => current[field] !== null)
+  const frozen = [...(['country', 'state'] as const), ...quoted].filter((field) => address[field] !== current[field])
   return {
     address,
     problems: frozen.map((field) =>

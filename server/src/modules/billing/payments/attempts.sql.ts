@@ -1,4 +1,4 @@
-import { sql } from 'kysely'
+import { sql, type RawBuilder } from 'kysely'
 import { newId } from '../../../kernel/ids.ts'
 import { newWebhookSecret, type Sealer, type Secret } from '../../../kernel/secrets.ts'
 import type { KeptMethod, PaymentAccount } from '../../../gateways/payments/payments.ts'
@@ -101,25 +101,47 @@ export const findByIntent = (db: Db, organization_id: string, account_id: string
     .where('intent_id', '=', intent_id)
     .executeTakeFirst()
 
+/** The processor's intent of an attempt. */
+export interface IntentName {
+  /** The id of the attempt. */
+  readonly id: string
+  readonly intent_id: string
+  readonly intent_status: string
+}
+
+/** The stored intent id of an attempt; null if the attempt was settled without an intent. */
+export interface StoredIntent {
+  readonly intent_id: string | null
+  /** True if the order of the attempt must still be paid. See `isCalledFor`. */
+  readonly wanted: boolean
+}
+
+/** The condition that the order `order_id` must not be paid any more, because its subscription has ended since. */
+const isOver = (organization_id: string, order_id: RawBuilder<unknown>) => sql`
+  exists (select from orders o join subscriptions s on s.organization_id = o.organization_id and s.id = o.subscription_id
+    where o.organization_id = ${organization_id} and o.id = ${order_id} and s.ended_at > o.created_at)`
+
 /**
- * Stores the processor's intent id of an attempt and returns the stored id. An id that was stored earlier is kept.
- * Returns null if the attempt was settled without an intent.
+ * Stores the processor's intent ids of attempts and returns the stored ids, in the given sequence. An id that was stored
+ * earlier is kept. Locks the attempts in the order of their ids.
  */
-export const nameIntent = async (
-  tx: Tx,
-  organization_id: string,
-  id: string,
-  intent: { id: string; status: PaymentRow['intent_status'] },
-): Promise<string | null> => {
-  const { intent_id, status } = (await lockPayment(tx, organization_id, id))!
-  if (intent_id !== null || status !== 'pending') return intent_id
-  await tx.q
-    .updateTable('payments')
-    .set({ intent_id: intent.id, intent_status: intent.status })
-    .where('organization_id', '=', organization_id)
-    .where('id', '=', id)
-    .execute()
-  return intent.id
+export const nameIntents = async (tx: Tx, organization_id: string, names: readonly IntentName[]): Promise<StoredIntent[]> => {
+  const { rows } = await sql<StoredIntent & { id: string }>`
+    with held as (
+      select p.id, p.order_id, p.intent_id, p.status, n.intent_id as new_id, n.intent_status
+      from unnest(${names.map(({ id }) => id)}::uuid[], ${names.map(({ intent_id }) => intent_id)}::text[],
+        ${names.map(({ intent_status }) => intent_status)}::text[]) as n (id, intent_id, intent_status)
+      join payments p on p.organization_id = ${organization_id} and p.id = n.id
+      order by p.id for update of p
+    ), named as (
+      update payments p set intent_id = h.new_id, intent_status = h.intent_status from held h
+      where p.organization_id = ${organization_id} and p.id = h.id and h.intent_id is null and h.status = 'pending'
+      returning p.id
+    )
+    select h.id, case when n.id is null then h.intent_id else h.new_id end as intent_id, not ${isOver(organization_id, sql`h.order_id`)} as wanted
+    from held h left join named n on n.id = h.id`.execute(tx.q)
+  const stored = new Map(rows.map((row) => [row.id, row]))
+  return names.map(({ id }) => stored.get(id)!)
 }
 
 export const changePayment = async (tx: BusinessTx, payment: Locked<PaymentRow>, changes: Partial<PaymentRow>): Promise<void> => {
@@ -286,10 +308,8 @@ export const isDeleted = async (db: Db, organization_id: string, id: string): Pr
  * that end, must still be paid.
  */
 export const isCalledFor = async (db: Db, { organization_id, order_id }: PaymentRow): Promise<boolean> => {
-  const { rows } = await sql`
-    select 1 from orders o join subscriptions s on s.organization_id = o.organization_id and s.id = o.subscription_id
-    where o.organization_id = ${organization_id} and o.id = ${order_id} and s.ended_at > o.created_at`.execute(db.q)
-  return rows.length === 0
+  const { rows } = await sql<{ over: boolean }>`select ${isOver(organization_id, sql`${order_id}`)} as over`.execute(db.q)
+  return !rows[0]!.over
 }
 
 /**

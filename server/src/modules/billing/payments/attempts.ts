@@ -17,13 +17,16 @@ import {
   insertPayment,
   isDeleted,
   lockPayment,
-  nameIntent,
+  nameIntents,
   nameProcessorCustomer,
   openAccount,
   readPayment,
   type AccountRow,
+  type IntentName,
+  type StoredIntent,
   isCalledFor,
 } from './attempts.sql.ts'
+import { refused, settledBy } from './outcomes.ts'
 import type { PaymentRow } from './payments.sql.ts'
 import { adopt } from './unmatched-charges.ts'
 
@@ -47,8 +50,15 @@ type AttemptRequest = Pick<PaymentRow, 'organization_id' | 'customer_id' | 'kind
  * result.
  */
 export const openAttempt = async (tx: BusinessTx, account: AccountRow, wish: AttemptRequest): Promise<PaymentRow> => {
+  const row = attemptOf(tx, account, wish)
+  await insertPayment(tx, row)
+  return row
+}
+
+/** Composes the row of a new attempt without writing it. */
+export const attemptOf = (tx: BusinessTx, account: AccountRow, wish: AttemptRequest): PaymentRow => {
   const wall = tx.clock.wall()
-  const row: PaymentRow = {
+  return {
     id: newId(wall),
     created_at: tx.clock.business(),
     modified_at: null,
@@ -73,8 +83,6 @@ export const openAttempt = async (tx: BusinessTx, account: AccountRow, wish: Att
     due_at: later(wall, firstLook),
     ...wish,
   }
-  await insertPayment(tx, row)
-  return row
 }
 
 export const processorOf = ({ gateways, platform }: { gateways: Gateways; platform: Platform }, account: AccountRow): Processor =>
@@ -88,10 +96,10 @@ export const processorFor = async (deps: { db: Db; gateways: Gateways; platform:
  * Returns the processor's intent id of an attempt and creates the intent if necessary. The intent id is committed
  * before any money moves.
  */
-const ensureIntent = async (deps: Deps, processor: Processor, payment: PaymentRow): Promise<string> => {
-  if (payment.intent_id !== null) return payment.intent_id
+const ensureIntent = async (deps: Deps, processor: Processor, payment: PaymentRow, store?: StoreIntent): Promise<NamedIntent> => {
+  if (payment.intent_id !== null) return { intent_id: payment.intent_id }
   const adopted = payment.order_id === null ? undefined : await adopt(deps, payment)
-  if (adopted !== undefined) return adopted
+  if (adopted !== undefined) return { intent_id: adopted }
   // A create request without an answer is retried under the same key. Once the key may have expired, the intent is
   // searched for instead.
   if (ageOf(payment.id, deps.platform.clock.wall()) >= keysKnown) return findLost(deps, processor, payment)
@@ -106,7 +114,16 @@ const ensureIntent = async (deps: Deps, processor: Processor, payment: PaymentRo
     // A saved method that is charged off-session need not be saved again.
     reusable: payment.reusable && payment.payment_method_id === null,
   })
-  return name(deps, processor, payment, intent)
+  return name(deps, processor, payment, intent, store)
+}
+
+/** Stores the intent id of one attempt and commits it. */
+export type StoreIntent = (named: IntentName) => Promise<StoredIntent>
+
+/** The stored intent id of an attempt. `wanted` is present if the statement that stored the id has also read it. */
+interface NamedIntent {
+  readonly intent_id: string
+  readonly wanted?: boolean
 }
 
 /**
@@ -136,7 +153,7 @@ export const charged = async (deps: Deps, { organization_id, payment_id }: { org
  * Finds an intent by its metadata after its create request got no answer. If there is none, throws a refusal: nothing
  * was charged, and the attempt fails.
  */
-const findLost = async (deps: Deps, processor: Processor, payment: PaymentRow): Promise<string> => {
+const findLost = async (deps: Deps, processor: Processor, payment: PaymentRow): Promise<NamedIntent> => {
   const customer = processor.createCustomer ? await findProcessorCustomer(deps.db, payment) : payment.customer_id
   // The processor has no id for this customer, so no intent was ever requested.
   const [found] =
@@ -170,13 +187,15 @@ const ensureCustomer = async (deps: Deps, processor: Processor, payment: Payment
  * Stores the intent id of the attempt and returns the id to continue with. If a concurrent call stored another id
  * first, cancels this intent and returns the stored id.
  */
-const name = async ({ transact }: Deps, processor: Processor, { organization_id, id }: PaymentRow, intent: Intent): Promise<string> => {
-  const named = await transact((tx) => nameIntent(tx, organization_id, id, intent))
-  if (named === intent.id) return named
+const name = async ({ transact }: Deps, processor: Processor, payment: PaymentRow, intent: Intent, store?: StoreIntent): Promise<NamedIntent> => {
+  const { organization_id, id } = payment
+  const naming = { id, intent_id: intent.id, intent_status: intent.status }
+  const { intent_id, wanted } = store ? await store(naming) : (await transact((tx) => nameIntents(tx, organization_id, [naming])))[0]!
+  if (intent_id === intent.id) return { intent_id, wanted }
   await callOff(processor, intent)
   // The attempt was settled as failed without an intent, so it must not be charged now.
-  if (named === null) throw new ProcessorSilent('createIntent')
-  return named
+  if (intent_id === null) throw new ProcessorSilent('createIntent')
+  return { intent_id, wanted }
 }
 
 /**
@@ -188,13 +207,14 @@ export const charge = async (
   deps: Deps,
   payment: PaymentRow,
   instrument: Instrument,
-  { off_session = false, account }: { off_session?: boolean; account?: AccountRow | undefined } = {},
+  { off_session = false, account, store }: { off_session?: boolean; account?: AccountRow | undefined; store?: StoreIntent | undefined } = {},
 ): Promise<Intent | undefined> => {
   const processor = account ? processorOf(deps, account) : await processorFor(deps, payment)
   try {
-    const intent_id = await ensureIntent(deps, processor, payment)
+    const { intent_id, wanted } = await ensureIntent(deps, processor, payment, store)
     // The subscription may have ended while this attempt was interrupted. Its order must not be charged then.
-    if (payment.payment_method_id !== null && !(await isCalledFor(deps.db, payment))) return await callOff(processor, await processor.readIntent(intent_id))
+    if (payment.payment_method_id !== null && !(wanted ?? (await isCalledFor(deps.db, payment))))
+      return await callOff(processor, await processor.readIntent(intent_id))
     return await close(processor, await confirm(processor, intent_id, payment, instrument, off_session))
   } catch (error) {
     if (error instanceof ProcessorSilent) return undefined
@@ -248,20 +268,6 @@ const callOff = async (processor: Processor, intent: Intent): Promise<Intent> =>
   }
 }
 
-/** Converts a refusal by the processor to the result of a declined payment. */
-const refused = (payment: PaymentRow, error: ProcessorRefusal): Intent => ({
-  id: payment.intent_id ?? '',
-  kind: payment.kind,
-  status: 'failed',
-  amount: payment.amount,
-  currency: payment.currency,
-  client_secret: '',
-  metadata: {},
-  method: null,
-  decline: { code: error.code, message: error.message, final: false },
-  charged_at: null,
-})
-
 /**
  * Records the result of an attempt. Idempotent: the first call decides, later calls return the settled attempt. A
  * successful payment is posted to the ledger. Jobs for its checkout or order are enqueued in the same transaction.
@@ -278,32 +284,7 @@ export const settle = async (
   // A concurrent call stored another intent for this attempt. The result of that intent counts.
   if (payment.intent_id !== null && intent.id !== payment.intent_id) return payment
   const tx = await inTimeOf(wall, await clockOf(wall, payment))
-  if (intent.status === 'succeeded' && (intent.amount !== payment.amount || intent.currency !== payment.currency))
-    throw new Error('the processor charged another amount than was requested')
-  const seen = {
-    intent_status: intent.status,
-    ...(intent.method
-      ? {
-          method: intent.method.type,
-          method_metadata: intent.method.type === 'card' ? { brand: intent.method.brand ?? 'unknown', last4: intent.method.last4 ?? '0000' } : null,
-          processor_method: intent.method,
-        }
-      : {}),
-  }
-  const changes: Partial<PaymentRow> =
-    intent.status === 'succeeded'
-      ? { ...seen, status: 'succeeded', settled_at: tx.clock.business(), due_at: null }
-      : intent.status === 'failed' || intent.status === 'canceled'
-        ? {
-            ...seen,
-            status: 'failed',
-            settled_at: tx.clock.business(),
-            due_at: null,
-            decline_reason: intent.decline?.code ?? 'canceled',
-            decline_message: intent.decline?.message ?? 'The payment was canceled.',
-            decline_final: intent.decline?.final ?? false,
-          }
-        : seen
+  const changes = settledBy(payment, intent, tx.clock.business())
   await changePayment(tx, payment, changes)
   const settled = markLocked({ ...payment, ...changes })
   if (settled.status === 'succeeded' && settled.kind === 'payment') await postPayment(tx, settled)
@@ -332,7 +313,7 @@ export const follow = async (deps: Deps, organization_id: string, id: string): P
   const age = ageOf(id, deps.platform.clock.wall())
   let intent: Intent
   try {
-    intent = await close(processor, await processor.readIntent(await ensureIntent(deps, processor, payment)))
+    intent = await close(processor, await processor.readIntent((await ensureIntent(deps, processor, payment)).intent_id))
   } catch (error) {
     if (!(error instanceof ProcessorRefusal) || payment.intent_id !== null) throw error
     intent = refused(payment, error)

@@ -5,7 +5,7 @@ import { openPlans, type Plan } from '../../../../test/harness/plans.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import type { Intent } from '../../../gateways/payments/payments.ts'
 import type { Deps } from '../../handlers.ts'
-import { findAccount, nameIntent } from './attempts.sql.ts'
+import { findAccount, nameIntents } from './attempts.sql.ts'
 import { charge, openAttempt, settle } from './attempts.ts'
 import { dismissUnmatchedCharge, findUnmatchedCharges } from './unmatched-charges.ts'
 
@@ -132,7 +132,8 @@ test('cancels its own intent and charges the stored one if a concurrent call sto
   const plan = await plans.open()
   const payment = await attempt(plan)
   const theirs = await chargeBehind(plan, 2900, 'purchase')
-  const named = () => deployment.deps.transact((tx) => nameIntent(tx, payment.organization_id, payment.id, { id: theirs, status: 'processing' }))
+  const named = () =>
+    deployment.deps.transact((tx) => nameIntents(tx, payment.organization_id, [{ id: payment.id, intent_id: theirs, intent_status: 'processing' }]))
   expect(await charge(overtaken(named), payment, { kind: 'token', token: 'tok_visa' })).toMatchObject({ id: theirs, status: 'succeeded' })
   expect(await intentsOf(payment.id)).toEqual([{ status: 'canceled' }])
   expect(await plan.charged()).toEqual([2900, 2900])

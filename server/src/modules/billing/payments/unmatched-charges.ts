@@ -1,7 +1,7 @@
 import { ProcessorRefusal, ProcessorSilent, type Intent, type Payments } from '../../../gateways/payments/payments.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import type { Deps } from '../../handlers.ts'
-import { lockPayment, nameIntent, openAccount } from './attempts.sql.ts'
+import { lockPayment, nameIntents, openAccount } from './attempts.sql.ts'
 import type { PaymentRow } from './payments.sql.ts'
 import {
   countChargeable,
@@ -94,7 +94,7 @@ export const adopt = async ({ db, transact, platform }: Deps, payment: PaymentRo
       throw new ProcessorSilent('createIntent')
     }
     await settleUnmatchedCharge(tx, same, payment.id)
-    await nameIntent(tx, payment.organization_id, payment.id, { id: same.intent_id, status: 'processing' })
+    await nameIntents(tx, payment.organization_id, [{ id: payment.id, intent_id: same.intent_id, intent_status: 'processing' }])
     await enqueue(tx, 'billing.charge_adopted', { organization_id: payment.organization_id, payment_id: payment.id })
     platform.log.warn('charge_adopted', { organization_id: payment.organization_id, payment_id: payment.id })
     return same.intent_id

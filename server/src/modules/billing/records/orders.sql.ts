@@ -1,6 +1,8 @@
 import type { Address, CustomFieldData, Metadata, OrderBillingReason, OrderStatus, TaxIDFormat } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
 import type { TenantScope } from '../../../kernel/actors.ts'
+import type { LineQuote } from '../../../gateways/tax/tax.ts'
+import type { TaxBehavior, TaxReason } from '../../../kernel/taxes.ts'
 import { lockRow, lockRows, writeRow } from '../../../platform/postgres/locks.ts'
 import { json, inScope } from '../../../platform/postgres/parts.sql.ts'
 import type { BusinessTx, Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
@@ -72,6 +74,8 @@ export interface OrderRow {
   lease_until: Date | null
   lease_token: string | null
   lease_holder: string | null
+  /** The quote of the tax service that the order used. Null for other taxes. */
+  tax_quote_id: string | null
 }
 
 export interface OrderItemRow {
@@ -96,14 +100,31 @@ export interface OrderTaxRow {
   order_item_id: string
   jurisdiction: string
   rate: number
-  behavior: 'inclusive' | 'exclusive'
+  behavior: TaxBehavior
   basis_amount: number
   tax_amount: number
-  reason: 'standard_rated' | 'not_collecting' | 'product_exempt' | 'reverse_charge' | 'not_subject_to_tax' | 'not_supported' | 'customer_exempt'
+  reason: TaxReason
+}
+
+/** A quote of the tax service, stored with the order that used it. */
+export interface TaxQuoteRow {
+  organization_id: string
+  id: string
+  created_at: Date
+  customer_id: string
+  service_quote_id: string
+  fingerprint: string
+  expires_at: Date
+  behavior: TaxBehavior
+  address: Address | null
+  tax_id: string | null
+  tax_id_format: TaxIDFormat | null
+  lines: LineQuote['lines']
 }
 
 declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
+    tax_quotes: TaxQuoteRow
     orders: OrderRow
     order_items: OrderItemRow
     order_taxes: OrderTaxRow
@@ -309,15 +330,37 @@ const stored = <T extends Partial<OrderRow>>(changes: T) => ({
 export type NewOrderItem = Omit<OrderItemRow, 'organization_id' | 'order_id' | 'created_at' | 'position'>
 export type NewOrderTax = Omit<OrderTaxRow, 'organization_id' | 'created_at'>
 
+export type NewTaxQuote = Omit<TaxQuoteRow, 'organization_id' | 'id' | 'created_at' | 'customer_id'>
+
+/** Returns the stored quote of an order. */
+export const taxQuoteRow = ({ organization_id, tax_quote_id, created_at, customer_id }: OrderRow, quote: NewTaxQuote): TaxQuoteRow => ({
+  ...quote,
+  organization_id,
+  id: tax_quote_id!,
+  created_at,
+  customer_id,
+})
+
 /** Inserts an order with its lines and the tax of each line. The row counts as locked, because no other transaction can see it yet. */
-export const insertOrder = async (tx: Tx, row: OrderRow, items: readonly NewOrderItem[], taxes: readonly NewOrderTax[]): Promise<Locked<OrderRow>> => {
+export const insertOrder = async (
+  tx: Tx,
+  row: OrderRow,
+  items: readonly NewOrderItem[],
+  taxes: readonly NewOrderTax[],
+  quote: NewTaxQuote | null = null,
+): Promise<Locked<OrderRow>> => {
   const { organization_id, id: order_id, created_at } = row
   const lines = items.map((item, position) => ({ ...item, organization_id, order_id, created_at, position }))
   const levied = taxes.map((tax) => ({ ...tax, organization_id, created_at }))
   if (lines.length === 0) return await writeRow(tx.q.insertInto('orders').values(stored(row)).returningAll())
   const one = tx.q.with('lines', (q) => q.insertInto('order_items').values(lines))
   const all = levied.length === 0 ? one : one.with('levied', (q) => q.insertInto('order_taxes').values(levied))
-  return await writeRow(all.insertInto('orders').values(stored(row)).returningAll())
+  const quoted = quote && taxQuoteRow(row, quote)
+  const whole =
+    quoted === null
+      ? all
+      : all.with('quoted', (q) => q.insertInto('tax_quotes').values({ ...quoted, address: quoted.address && json(quoted.address), lines: json(quoted.lines) }))
+  return await writeRow(whole.insertInto('orders').values(stored(row)).returningAll())
 }
 
 export const changeOrder = async (tx: BusinessTx, order: Locked<OrderRow>, changes: Partial<OrderRow>): Promise<Locked<OrderRow>> =>
@@ -331,21 +374,22 @@ export const changeOrder = async (tx: BusinessTx, order: Locked<OrderRow>, chang
   )
 
 /**
- * Assigns the next invoice number of a customer. The counter stays locked until the transaction ends. Concurrent
- * callers wait. After a rollback, the next caller gets the same number.
+ * Counts one invoice for each of the given customers, who may occur several times. Returns the last number of each. The
+ * counters stay locked until the transaction ends. Concurrent callers wait. After a rollback, the next caller gets the
+ * same numbers. The counters are locked in the order of the customers' ids, which prevents deadlocks.
  */
-export const countInvoice = async (tx: Tx, organization_id: string, customer_id: string): Promise<number> => {
-  const { rows } = await sql<{ last_number: number }>`
-    insert into invoice_counters (organization_id, customer_id, last_number) values (${organization_id}, ${customer_id}, 1)
-    on conflict (organization_id, customer_id) do update set last_number = invoice_counters.last_number + 1
-    returning last_number`.execute(tx.q)
-  return rows[0]!.last_number
+export const countInvoices = async (tx: Tx, organization_id: string, customer_ids: readonly string[]): Promise<Map<string, number>> => {
+  const { rows } = await sql<{ customer_id: string; last_number: number }>`
+    insert into invoice_counters (organization_id, customer_id, last_number)
+    select ${organization_id}, customer_id, count(*) from unnest(${customer_ids}::uuid[]) as c (customer_id) group by customer_id order by customer_id
+    on conflict (organization_id, customer_id) do update set last_number = invoice_counters.last_number + excluded.last_number
+    returning customer_id, last_number`.execute(tx.q)
+  return new Map(rows.map(({ customer_id, last_number }) => [customer_id, last_number]))
 }
 
-export const isInvoiceNumberTaken = async (tx: Tx, organization_id: string, invoice_number: string): Promise<boolean> =>
-  (await tx.q
-    .selectFrom('orders')
-    .select('id')
-    .where('organization_id', '=', organization_id)
-    .where('invoice_number', '=', invoice_number)
-    .executeTakeFirst()) !== undefined
+/** Returns those of the given invoice numbers that an order of the organization has. */
+export const takenInvoiceNumbers = async (tx: Tx, organization_id: string, numbers: readonly string[]): Promise<Set<string>> => {
+  const { rows } = await sql<{ invoice_number: string }>`
+    select invoice_number from orders where organization_id = ${organization_id} and invoice_number = any(${numbers}::text[])`.execute(tx.q)
+  return new Set(rows.map(({ invoice_number }) => invoice_number))
+}

@@ -5,7 +5,7 @@ import { presentBareProduct, presentDiscountBase, presentProduct } from '../../c
 import { presentCustomer } from '../../customers/index.ts'
 import { permit, presentSeller } from '../../organizations/index.ts'
 import { refundable } from '../calc/totals.ts'
-import { countInvoice, findOrder, isInvoiceNumberTaken, selectBought, type BoughtOrder, type LoadedOrder, type OrderRow } from './orders.sql.ts'
+import { countInvoices, findOrder, selectBought, takenInvoiceNumbers, type BoughtOrder, type LoadedOrder, type OrderRow } from './orders.sql.ts'
 
 const paid: readonly OrderRow['status'][] = ['paid', 'refunded', 'partially_refunded']
 
@@ -62,17 +62,40 @@ export const subjectOf = ({ organization_id, id, customer_id }: OrderRow) => ({ 
  * Assigns the next invoice number of a customer. Concurrent callers wait for each other. If a transaction rolls back,
  * its number is assigned to the next order, so the sequence has no gaps.
  */
-export const nextInvoiceNumber = async (tx: Tx, organization: { id: string; slug: string }, customer: { id: string }): Promise<string> => {
-  const sequence = String(await countInvoice(tx, organization.id, customer.id)).padStart(4, '0')
+export const nextInvoiceNumber = async (tx: Tx, organization: { id: string; slug: string }, customer: { id: string }): Promise<string> =>
+  (await nextInvoiceNumbers(tx, organization, [{ customer_id: customer.id }]))[0]!
+
+/**
+ * Assigns the next invoice numbers of several orders, in their sequence, like `nextInvoiceNumber`. The number of
+ * statements does not depend on the number of orders.
+ */
+export const nextInvoiceNumbers = async (
+  tx: Tx,
+  organization: { id: string; slug: string },
+  orders: readonly { readonly customer_id: string }[],
+): Promise<string[]> => {
   const prefix = organization.slug
     .replace(/[^a-z0-9]/gi, '')
     .toUpperCase()
     .slice(0, 12)
+  const owners = orders.map(({ customer_id }) => customer_id)
+  const last = await countInvoices(tx, organization.id, owners)
+  // A customer with several orders gets consecutive numbers. The counter already counts all of them.
+  const sequences = owners.map((owner, at) => last.get(owner)! - owners.slice(at + 1).filter((later) => later === owner).length)
+  const found: (string | undefined)[] = owners.map(() => undefined)
   // The ids of two customers may result in the same letters. The second customer then gets the next free letters.
-  for (let turn = 0; ; turn++) {
-    const number = `${prefix}-${lettersOf(customer.id, turn)}-${sequence}`
-    if (!(await isInvoiceNumberTaken(tx, organization.id, number))) return number
+  for (let turn = 0; found.includes(undefined); turn++) {
+    const numbers = owners.map((owner, at) => `${prefix}-${lettersOf(owner, turn)}-${String(sequences[at]).padStart(4, '0')}`)
+    const taken = await takenInvoiceNumbers(
+      tx,
+      organization.id,
+      numbers.filter((_, at) => found[at] === undefined),
+    )
+    numbers.forEach((number, at) => {
+      if (found[at] === undefined && !taken.has(number) && !found.includes(number)) found[at] = number
+    })
   }
+  return found as string[]
 }
 
 /** Derives the receipt number from the invoice number. Only the prefix differs. */

@@ -37,6 +37,7 @@ import { findAccount, readPayment } from '../payments/attempts.sql.ts'
 import { ageOf, firstLook, follow as followPayment, keysKnown, lookInto, nextLook, processorFor, processorOf } from '../payments/attempts.ts'
 import type { PaymentRow } from '../payments/payments.sql.ts'
 import { settleCredits } from '../invoicing/taking-back.ts'
+import { reportReversed } from '../taxes/reporting.ts'
 import { lockOrderToCollect, type LockedOrder } from '../invoicing/collecting.ts'
 import {
   changeRefund,
@@ -258,6 +259,7 @@ export const reckon = async (held: LockedOrder, refund: Locked<RefundRow>, sign:
     await enqueue(tx, 'entitlements.reconcile', { ...container, seat_id: null })
   }
   if (sign === 1) await noteRefund(tx, scope, after, refund)
+  await reportReversed(tx, order, { refund_id: id })
   await settleCredits(held, { source: order_id })
   const [loaded] = await loadOrders(tx, scope, [after])
   const about = { organization_id, resource_id: order_id, customer_id: order.customer_id }

@@ -2,6 +2,7 @@ import { job, sweep } from '../../handlers.ts'
 import { customerDeleted as methodsDeleted } from '../methods/methods.ts'
 import { holderDeleted } from '../seats/ending.ts'
 import { collect, methodChanged, orderPaymentSettled } from '../invoicing/collecting.ts'
+import { renewGroup } from './group.ts'
 import { customerDeleted, renew } from './renewals.ts'
 
 export const jobs = [
@@ -13,4 +14,4 @@ export const jobs = [
   job('billing.method_changed', methodChanged),
   job('billing.order_payment_settled', orderPaymentSettled),
 ]
-export const sweeps = [sweep('billing.renew', renew), sweep('billing.collect', collect)]
+export const sweeps = [sweep('billing.renew', renew, renewGroup), sweep('billing.collect', collect)]

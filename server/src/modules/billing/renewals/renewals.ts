@@ -9,14 +9,13 @@ import type { BusinessTx, Locked, Tx } from '../../../platform/postgres/postgres
 import type { Deps } from '../../handlers.ts'
 import { loadProducts } from '../../catalog/index.ts'
 import { capabilities, findLivingOrganization, type OrganizationRow } from '../../organizations/index.ts'
-import { isDiscountOver } from '../calc/discounts-over-time.ts'
-import { anchorOf, nextPeriod } from '../calc/periods.ts'
+import { anchorOf } from '../calc/periods.ts'
 import { reminderOf } from '../calc/reminders.ts'
 import { billedTooOften } from '../calc/stop-loss.ts'
 import { promiseMail } from '../invoicing/promises.sql.ts'
 import { cycled, type Bill, type Issued } from '../invoicing/issuing.ts'
 import { periodsBilled } from '../records/orders.sql.ts'
-import { changesInterval, changesOf, discountWith, labelOf, shapeOf, staticLines, stillPossible, type Shape } from '../invoicing/applying.ts'
+import { changesInterval, changesOf, discountWith, shapeOf, stillPossible, type Shape } from '../invoicing/applying.ts'
 import {
   findLiveSubscriptions,
   loadSubscriptions,
@@ -31,6 +30,7 @@ import { TaxUnknown } from '../taxes/taxes.ts'
 import { billLines, lineOf, type RenewalContext } from '../invoicing/billing.ts'
 import { failed, pay, prepare, type Charge } from '../invoicing/collecting.ts'
 import { callOffOpen, ended } from '../invoicing/ending.ts'
+import { periodFrom, periodLines, type PeriodLine } from './periods.ts'
 
 /**
  * Sweep task for subscriptions. Advances a due subscription by one step, in one transaction under the lease. If several
@@ -145,7 +145,7 @@ const finish = async (deps: Deps, turn: RenewalContext, holder: string): Promise
 /** A new period and its order lines. */
 export interface Cycled {
   readonly turn: RenewalContext
-  readonly lines: readonly { product_price_id: string; label: string; amount: number; proration: false }[]
+  readonly lines: readonly PeriodLine[]
   readonly period: { readonly start: Date; readonly end: Date } | undefined
   /** The billing entries to put on this order. If absent, all open entries. */
   readonly entries?: readonly EntryRow[]
@@ -161,40 +161,18 @@ export const cycle = async (turn: RenewalContext, start: Date, restarted: Partia
   const pending = await pendingShape(turn)
   const changed = pending ? changesOf(pending, changesInterval(subscription, pending) ? start : null) : {}
   const shaped = { ...subscription, ...changed, ...restarted }
-  const period = nextPeriod(start, shaped.recurring_interval, shaped.recurring_interval_count, shaped.anchor_day)
   // This check precedes all writes, so that a parked subscription keeps its pending change.
   if (billedTooOften({ ...shaped, period_start: start, earlier: await periodsBilled(tx, subscription, shaped.calendar_from) })) {
     await updateSubscription(tx, subscription, { parked_at: tx.clock.business() })
     return undefined
   }
   const loaded = await takePending(turn, pending)
-  const discount = loaded.discount && !isOver(loaded, start) ? loaded.discount : null
-  const after = await updateSubscription(tx, subscription, {
-    ...changed,
-    ...restarted,
-    status: subscription.status === 'past_due' ? 'past_due' : 'active',
-    current_period_start: period.start,
-    current_period_end: period.end,
-    discount_id: discount?.id ?? null,
-    period_discount_id: discount?.id ?? null,
-    discount_applied_at: discount === null ? null : (subscription.discount_applied_at ?? start),
-  })
+  const { period, discount, changes } = periodFrom(start, shaped, loaded)
+  const after = await updateSubscription(tx, subscription, { ...changed, ...restarted, ...changes })
   const next = { ...loaded, subscription: after, discount, pending: null }
   await emitSubscriptionEvents(tx, subscription, next, { cycled: true })
-  return {
-    turn: { ...turn, subscription: after, loaded: next },
-    period,
-    lines: staticLines(next.prices, after).map(({ product_price_id, amount, seats }) => ({
-      product_price_id,
-      amount,
-      label: labelOf(next.product.product.name, seats),
-      proration: false as const,
-    })),
-  }
+  return { turn: { ...turn, subscription: after, loaded: next }, period, lines: periodLines(next) }
 }
-
-const isOver = ({ discount, subscription }: LoadedSubscription, period_start: Date): boolean =>
-  isDiscountOver({ ...discount!, applied_at: subscription.discount_applied_at, period_start })
 
 /**
  * Returns the shape of the subscription after its pending change. Undefined if there is none, or if the product or

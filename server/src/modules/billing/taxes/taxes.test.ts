@@ -2,7 +2,7 @@ import { getTaxSettings, listAuditLog, updateOrganization, updateTaxSettings, ty
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { eventually, openWorld, type World } from '../../../../test/harness/world.ts'
 import { TaxUnavailable, type TaxProvider, type TaxQuestion } from '../../../gateways/tax/tax.ts'
-import { quoteTax } from './taxes.ts'
+import { quoteTax, taxableLines } from './taxes.ts'
 
 let world: World
 beforeAll(async () => {
@@ -13,7 +13,9 @@ afterAll(() => world.close())
 const german = { country: 'DE' as const, rate: '19', reverse_charge: true }
 const ask = (organization_id: string, given: Partial<TaxQuestion> = {}): TaxQuestion => ({
   organization_id,
+  subject: 'checkout',
   currency: 'eur',
+  lines: taxableLines([{ amount: 1000, discount_amount: 0 }]),
   address: { country: 'DE', state: null },
   tax_id: null,
   behavior_option: 'location',
@@ -108,6 +110,13 @@ test('rejects an invalid list of tax rates and reports all of its problems', asy
   expect(await places({ provider: 'somebody', rates: [] })).toEqual(['provider'])
   expect(await places({ provider: 'rates', rates: Array.from({ length: 501 }, () => german) })).toEqual(['rates'])
   expect(await api.call(getTaxSettings, { query: {} })).toMatchObject({ provider: 'none', rates: [] })
+})
+
+test('rejects the tax service if the deployment has none', async () => {
+  const { api } = await world.shop()
+  const answer = await api.send(updateTaxSettings, { body: { provider: 'service', rates: [] } })
+  expect(answer).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'provider'], input: 'service' }] } })
+  expect(await api.call(getTaxSettings, { query: {} })).toMatchObject({ provider: 'none' })
 })
 
 test('lets finance roles read the tax settings, and only owners and admins change them', async () => {

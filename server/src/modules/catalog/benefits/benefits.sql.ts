@@ -126,13 +126,15 @@ export const holdBenefitsOf = async (tx: Tx, organization_id: string, product_id
 
 /** Returns true if a product has any benefits. */
 export const givesBenefits = async (db: Db, organization_id: string, product_id: string): Promise<boolean> =>
-  (await db.q
-    .selectFrom('product_benefits')
-    .select('benefit_id')
-    .where('organization_id', '=', organization_id)
-    .where('product_id', '=', product_id)
-    .limit(1)
-    .executeTakeFirst()) !== undefined
+  (await productsWithBenefits(db, organization_id, [product_id])).has(product_id)
+
+/** Returns those of the given products that have any benefits. */
+export const productsWithBenefits = async (db: Db, organization_id: string, product_ids: readonly string[]): Promise<Set<string>> => {
+  const { rows } = await sql<{ id: string }>`
+    select p.id from unnest(${product_ids}::uuid[]) as p (id)
+    where exists (select from product_benefits b where b.organization_id = ${organization_id} and b.product_id = p.id)`.execute(db.q)
+  return new Set(rows.map(({ id }) => id))
+}
 
 /** Loads benefits, including deleted ones, because the grants of a deleted benefit are still shown. */
 export const loadBenefits = async (db: Db, keys: readonly Key[]): Promise<BenefitTable[]> => {

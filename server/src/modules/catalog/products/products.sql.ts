@@ -2,7 +2,7 @@ import type { CustomField, Product, ProductPrice, ProductPriceCreate, ProductPri
 import { sql, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
 import { listRecords, sidesOf, type Key, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
-import { anyOf, containing, isOneOf, json, metadataHas, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
+import { anyOf, constant, containing, isOneOf, json, metadataHas, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { BenefitTable } from '../benefits/benefits.sql.ts'
 import type { FileRow } from '../files/files.sql.ts'
@@ -127,7 +127,7 @@ const wanted = (keys: readonly Key[]) => sql`
   unnest(${keys.map(({ tenant }) => tenant)}::uuid[], ${keys.map(({ id }) => id)}::uuid[]) with ordinality k (organization_id, id, place)
   join products p on p.organization_id = k.organization_id and p.id = k.id`
 
-const productColumns = sql.join(columns.map((column) => sql.ref(`p.${column}`)))
+const productColumns = constant(sql`${sql.join(columns.map((column) => sql.ref(`p.${column}`)))}`)
 
 /** A price with the displayed fields of its meter. */
 const priceColumns = sql`r.*, case when m.id is null then null else jsonb_build_object(
@@ -164,7 +164,7 @@ interface JsonLists {
 const listOf = <K extends keyof JsonLists>(name: K) => jsonList<JsonLists[K][number]>(lists[name]).as(name)
 const listColumns = [listOf('prices'), listOf('fields'), listOf('benefits'), listOf('medias')]
 
-const loadedColumns = sql`${productColumns}, ${sql.join(listColumns)}`
+const loadedColumns = constant(sql`${productColumns}, ${sql.join(listColumns)}`)
 
 /**
  * SQL for the prices `r` that meet a condition, as a JSON list. Includes archived prices and ad-hoc prices. The condition

@@ -2,12 +2,12 @@ import { invalidAt, InvalidRequest, type CheckoutUpdatePublic, type Invalid } fr
 import type { z } from 'zod'
 import { chargeable, stepOf } from '../../../kernel/money.ts'
 import { TaxUnavailable } from '../../../gateways/tax/tax.ts'
-import type { Db } from '../../../platform/postgres/postgres.ts'
-import { QuantityBeyondTiers, quoteTax, tierAmount } from '../../billing/index.ts'
+import type { Tx } from '../../../platform/postgres/postgres.ts'
+import { QuantityBeyondTiers, quoteTax, taxableLines, tierAmount } from '../../billing/index.ts'
 import type { DiscountRow, PriceRow } from '../../catalog/index.ts'
 import { changeBilling } from '../../customers/index.ts'
 import type { CheckoutRow } from './checkouts.sql.ts'
-import { countingDiscount, figure, pricesIn } from './figures.ts'
+import { countingDiscount, discountedLines, figure, pricesIn } from './figures.ts'
 import type { Seller } from '../records/sellers.sql.ts'
 import type { Opened } from './loading.sql.ts'
 import { basisOf } from './opening.ts'
@@ -87,35 +87,40 @@ export const fit = (checkout: CheckoutRow, { prices }: { prices: readonly PriceR
 }
 
 /** Recomputes all amounts of a checkout. With `strict`, a discount that does not apply is an error. Otherwise the discount is removed. */
-export const figured = async (db: Db, opened: Opened, { strict }: { strict: boolean }): Promise<Opened> => {
+export const figured = async (tx: Tx, opened: Opened, { strict }: { strict: boolean }): Promise<Opened> => {
   const { checkout, seller } = opened
   const now = opened.checkout.modified_at ?? opened.checkout.created_at
   const product = opened.products.find((one) => one.product.id === checkout.product_id)!
   const [price] = pricesIn(product.prices, checkout.currency)
-  const tax = await quote(db, {
-    organization_id: seller.id,
-    currency: checkout.currency,
-    address: checkout.customer_billing_address,
-    tax_id: checkout.customer_tax_id === null ? null : { value: checkout.customer_tax_id, format: checkout.customer_tax_id_format! },
-    behavior_option: price?.tax_behavior ?? seller.default_tax_behavior,
-  })
-  const basis = basisOf({ ...opened, checkout: { ...checkout, tax } }, now)
+  const basis = basisOf(opened, now)
   const counting = countingDiscount(basis)
   if (strict && checkout.discount_id !== null && (!counting || isUsedUp(counting)))
     throw new InvalidRequest(
       invalidAt(['body', 'discount_id'], 'This discount does not exist, or does not apply to this product at the moment.', checkout.discount_id),
     )
   const discount = counting ?? null
-  const { stored } = figure({ ...basis, discount })
+  const question = {
+    organization_id: seller.id,
+    // The id of a new checkout differs each time its transaction runs, so it is not part of the question.
+    subject: 'checkout',
+    currency: checkout.currency,
+    lines: taxableLines(discountedLines({ ...basis, discount })),
+    address: checkout.customer_billing_address,
+    tax_id: checkout.customer_tax_id === null ? null : { value: checkout.customer_tax_id, format: checkout.customer_tax_id_format! },
+    behavior_option: price?.tax_behavior ?? seller.default_tax_behavior,
+  }
+  // A quote of the tax service stays valid for unchanged lines of the same buyer, until it expires.
+  const tax = await quote(tx, question, checkout.tax)
+  const { stored } = figure({ ...basis, discount, checkout: { ...checkout, tax } })
   return { ...opened, discount, checkout: { ...checkout, tax, discount_id: discount?.id ?? null, ...stored } }
 }
 
 export const isUsedUp = ({ max_redemptions, redemptions_count }: DiscountRow) => max_redemptions !== null && redemptions_count >= max_redemptions
 
 /** Returns the tax, or null if it cannot be determined now. Null means unknown, not zero. */
-const quote = async (db: Db, question: Parameters<typeof quoteTax>[2]) => {
+const quote = async (tx: Tx, question: Parameters<typeof quoteTax>[2], known: CheckoutRow['tax']) => {
   try {
-    return await quoteTax(db, null, question)
+    return await quoteTax(tx, null, question, { quote: known, now: tx.clock.wall() })
   } catch (error) {
     if (error instanceof TaxUnavailable) return null
     throw error

@@ -237,7 +237,11 @@ const problemsOf = ({ checkout }: Opened, figured: ReturnType<typeof figure>, to
     problems.push(invalidAt(['body', 'confirmation_token_id'], 'The processor does not know this token. Create a new one with its form.', token))
   if (billed && checkout.customer_billing_address !== null && checkout.tax === null)
     problems.push(
-      invalidAt(['body', 'customer_billing_address'], 'The tax cannot be computed for this address. Check the address.', checkout.customer_billing_address),
+      invalidAt(
+        ['body', 'customer_billing_address'],
+        'The tax cannot be computed for this address at the moment. Check the address, or try again later.',
+        checkout.customer_billing_address,
+      ),
     )
   return problems
 }

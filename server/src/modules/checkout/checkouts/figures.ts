@@ -1,5 +1,5 @@
 import type { CheckoutBillingAddressFields } from '@bursar/contract'
-import { applicable, reductionOf, totalsOf, trialEnd, upfrontLines, type TaxQuote } from '../../billing/index.ts'
+import { applicable, discountLines, isLineQuote, isQuotedFor, reductionOf, totalsOf, trialEnd, upfrontLines, type TaxQuote } from '../../billing/index.ts'
 import type { DiscountRow, LoadedProduct, PriceRow } from '../../catalog/index.ts'
 import { presentPrice } from '../../catalog/index.ts'
 import type { CheckoutRow } from './checkouts.sql.ts'
@@ -63,14 +63,17 @@ export const trialOf = ({ checkout, product }: Pick<Basis, 'checkout' | 'product
   }
 }
 
-/** Computes the totals. A number of seats outside the tiers is priced as the nearest allowed number, but cannot be confirmed. */
-const priced = (prices: readonly PriceRow[], checkout: Basis['checkout'], discount: DiscountRow | null, tax: TaxQuote | null) => {
+/** Returns the lines of a checkout. A number of seats outside the tiers is priced as the nearest allowed number, but cannot be confirmed. */
+const linesOf = (prices: readonly PriceRow[], checkout: Basis['checkout']) => {
   const tiers = prices.find(({ amount_type }) => amount_type === 'seat_based')?.seat_tiers?.tiers
   const seats =
     checkout.seats === null || !tiers ? checkout.seats : Math.min(Math.max(checkout.seats, tiers[0]!.min_seats), tiers.at(-1)!.max_seats ?? Infinity)
-  const lines = upfrontLines(prices.map(presentPrice), { amount: checkout.chosen_amount, seats }).map((line) => ({ ...line, proration: false }))
-  return totalsOf({ currency: checkout.currency, lines, discount: discount && reductionOf(discount), tax, credit: 0, debt: 0 })
+  return upfrontLines(prices.map(presentPrice), { amount: checkout.chosen_amount, seats }).map((line) => ({ ...line, proration: false }))
 }
+
+/** Returns the lines of a checkout with their discounts. The tax is quoted for them. */
+export const discountedLines = ({ checkout, prices, discount }: Basis) =>
+  discountLines(linesOf(pricesIn(prices, checkout.currency), checkout), discount && reductionOf(discount), checkout.currency)
 
 /**
  * Computes the amounts of a checkout: lines, discount and tax, each rounded once. Also returns the amount to charge now,
@@ -81,8 +84,17 @@ const priced = (prices: readonly PriceRow[], checkout: Basis['checkout'], discou
 export const figure = (basis: Basis) => {
   const { checkout, product, discount, now } = basis
   const prices = pricesIn(basis.prices, checkout.currency)
-  const quote: TaxQuote | null = checkout.tax
-  const totals = checkout.figures ?? priced(prices, checkout, discount, quote)
+  const quote = checkout.figures ? checkout.tax : quoteFor(checkout.tax, basis)
+  const totals =
+    checkout.figures ??
+    totalsOf({
+      currency: checkout.currency,
+      lines: linesOf(prices, checkout),
+      discount: discount && reductionOf(discount),
+      tax: quote,
+      credit: 0,
+      debt: 0,
+    })
   const { active_trial_interval, active_trial_interval_count } = trialOf(basis)
   const trial_end = active_trial_interval && active_trial_interval_count ? trialEnd(now, active_trial_interval, active_trial_interval_count) : null
   const is_free_product_price = isFreeProduct(prices)
@@ -112,6 +124,12 @@ export const figure = (basis: Basis) => {
     },
   }
 }
+
+/**
+ * Returns the quote if it is valid for the current lines. The prices or the discount may have changed since the tax was
+ * quoted. A quoted tax of other amounts is unknown until the checkout is updated or confirmed.
+ */
+const quoteFor = (quote: TaxQuote | null, basis: Basis): TaxQuote | null => (isLineQuote(quote) && !isQuotedFor(quote, discountedLines(basis)) ? null : quote)
 
 /** Returns which parts of the address the buyer must fill in. */
 export const addressFields = ({

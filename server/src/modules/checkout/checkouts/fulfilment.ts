@@ -10,6 +10,7 @@ import type { Deps, Platform } from '../../handlers.ts'
 import {
   anchorOf,
   assignPayment,
+  isLineQuote,
   issue,
   keepMethod,
   keepNothing,
@@ -217,7 +218,7 @@ const bill = async (
         ]
       : lines
           .filter((line) => line.amount_type !== 'metered_unit')
-          .map(({ amount, discount_amount, net_amount, tax_amount, product_price_id, seats }) => ({
+          .map(({ amount, discount_amount, net_amount, tax_amount, taxes, product_price_id, seats }) => ({
             label: labelOf(product.name, seats),
             amount,
             discount_amount,
@@ -225,8 +226,10 @@ const bill = async (
             tax_amount,
             proration: false,
             product_price_id,
+            ...(taxes ? { taxes } : {}),
           })),
-    quote: checkout.tax,
+    // A tax that was quoted for the lines of the price does not apply to a free trial.
+    quote: trial && isLineQuote(checkout.tax) ? null : checkout.tax,
     billed_to: {
       billing_name: checkout.customer_billing_name ?? checkout.customer_name,
       billing_address: checkout.customer_billing_address,

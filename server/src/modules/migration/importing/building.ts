@@ -171,6 +171,7 @@ const builders: Builders = {
       period_end: null,
       first_failed_at: null,
       benefits_revoked_at: null,
+      tax_quote_id: null,
     })
   },
 

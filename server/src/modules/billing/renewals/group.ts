@@ -1,0 +1,75 @@
+import { later } from '../../../platform/clock.ts'
+import { openBatches, openGate } from '../../../platform/jobs/batches.ts'
+import { groups, sweeps } from '../../../platform/jobs/catalogue.ts'
+import { lostLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
+import { isUnavailable } from '../../../platform/postgres/outage.ts'
+import type { Deps } from '../../handlers.ts'
+import { chargeSaved, record } from '../invoicing/collecting.ts'
+import { recordGroup, type Charged, type Recorded } from '../invoicing/recording.ts'
+import { nameIntents, type IntentName, type StoredIntent } from '../payments/attempts.sql.ts'
+import { billGroup, type GroupResult } from './group-billing.ts'
+import { renew } from './renewals.ts'
+
+/** Number of group transactions that one worker runs at the same time. */
+const groupsAtOnce = 4
+/** Number of payments that one worker charges at the same time. */
+const chargesAtOnce = 24
+
+const openGates = () => ({ billing: openGate(groupsAtOnce), charging: openGate(chargesAtOnce) })
+const gates = new WeakMap<Deps, ReturnType<typeof openGates>>()
+
+const gatesOf = (deps: Deps) => {
+  const found = gates.get(deps) ?? openGates()
+  gates.set(deps, found)
+  return found
+}
+
+/**
+ * Sweep task for due subscriptions of one organization. Bills them in one transaction, and then charges each payment on
+ * its own. Rows with anything unusual are renewed alone, and so is every row if the transaction of the group fails.
+ * Returns one promise for each lease, so that a slow charge delays only its own row.
+ */
+export const renewGroup = (deps: Deps, leases: readonly Lease[]): Promise<void>[] => {
+  const { organization_id } = leases[0]!
+  const { billing, charging } = gatesOf(deps)
+  let leased_until: Date
+  const billed = billing(async (): Promise<GroupResult[]> => {
+    leased_until = later(deps.platform.clock.wall(), sweeps['billing.collect'].lease_ms)
+    try {
+      return await deps.transact((tx) => billGroup(tx, leases))
+    } catch (error) {
+      if (isUnavailable(error)) throw error
+      // One row that violates a constraint must not keep the others from being renewed.
+      deps.platform.log.warn('renewal_group_failed', { organization_id, error })
+      return leases.map(() => 'alone')
+    }
+  })
+  // The ids of intents that are created at the same time are committed together, still before they are confirmed.
+  const store = openBatches<IntentName, StoredIntent>(groups['billing.renew'].size, (names) => deps.transact((tx) => nameIntents(tx, organization_id, names)))
+  // Results that arrive while others are recorded are recorded together next. None of them waits for a slow charge.
+  const conclude = openBatches<Charged, Recorded>(groups['billing.renew'].size, (charged) => recordAll(deps, organization_id, charged))
+  return leases.map(async (lease, at) => {
+    const result = (await billed)[at]!
+    if (result === 'lost') throw lostLease(lease)
+    if (result === 'alone') return charging(() => renew(deps, lease))
+    const intent = await charging(async () => {
+      // The charge has waited for so long that another worker may collect the order now.
+      if (deps.platform.clock.wall() >= leased_until) throw lostLease(result.lease)
+      return chargeSaved(deps, result, store)
+    })
+    const recorded = intent?.status === 'succeeded' ? await conclude({ charge: result, subscription_id: lease.id, intent }) : 'alone'
+    if (recorded === 'lost') throw lostLease(result.lease)
+    if (recorded === 'alone') await record(deps, result, intent)
+  })
+}
+
+/** Records several results in one transaction. If the transaction fails, each of them is recorded alone. */
+const recordAll = async (deps: Deps, organization_id: string, charged: readonly Charged[]): Promise<Recorded[]> => {
+  try {
+    return await deps.transact((tx) => recordGroup(tx, organization_id, charged))
+  } catch (error) {
+    if (isUnavailable(error)) throw error
+    deps.platform.log.warn('record_group_failed', { organization_id, error })
+    return charged.map(() => 'alone')
+  }
+}
