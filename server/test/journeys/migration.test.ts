@@ -222,6 +222,8 @@ test('serves readers and writers through both phases: each answer shows exactly 
     return status === 401 ? 2 : viewOf(body.items.map(({ customer_id, customer }) => (customer_id === holder && customer.id === holder ? 1 : 'mixed')))
   })
 
+  /** The number of different addresses that a purchase of this size may invite in a day. */
+  const dailyAddresses = 10
   // Writers: each assigns the free seat of a team to a person. The person claims the seat, and the seat is revoked again.
   const given = new Map<string, { holder: string | null; buyer: string }>()
   const assigned = async (who: string, buyer: string, at: () => Promise<{ id: string; customer_id: string | null; member: object | null }>) => {
@@ -242,7 +244,7 @@ test('serves readers and writers through both phases: each answer shows exactly 
   }
   for (const [at, { subscription_id, buyer }] of pools.slice(0, 3).entries())
     run(`writer ${at}`, async (round) => {
-      const email = `writer${at}.${Math.floor(round / 3)}@people.test`
+      const email = `writer${at}.${Math.floor(round / 3) % dailyAddresses}@people.test`
       const seat = await assigned(`writer ${at}`, buyer, async () => (await ask(api, assignSeat, { body: { subscription_id, email } })).body)
       const invitation_token = tokenIn((await world.mail.next(email)).text)
       await breathe(pace.hurry ? 5 : 50)
@@ -294,8 +296,7 @@ test('serves readers and writers through both phases: each answer shows exactly 
   const owner = (await api.call(listCustomerMembers, { params: { id: buyer }, query: { limit: 100 } })).items.find(({ role }) => role === 'owner')!
   const office = await portalOf(buyer, owner.id)
   run('an owner', async (round) => {
-    // Ten different addresses in a day are the limit for a purchase of this size.
-    const email = `office.${Math.floor(round / 3) % 10}@people.test`
+    const email = `office.${Math.floor(round / 3) % dailyAddresses}@people.test`
     // In the portal a seat belongs to its buyer in every phase.
     const own = (one: { customer_id: string | null; member: object | null }) => {
       if (one.customer_id !== buyer || one.member === null) wrong.push(`an owner saw ${one.customer_id}`)
