@@ -13,7 +13,8 @@ export interface Line {
 /** Runs the program as its users do: a process with arguments, settings, output and signals. */
 export const launch = (args: readonly string[], settings: Record<string, string>, cwd?: string, program = cli, typed = false) => {
   const child: ChildProcess = spawn(process.execPath, [program, ...args], {
-    env: { PATH: process.env.PATH, ...settings },
+    // With the cache of compiled code, a process starts with half the CPU time.
+    env: { PATH: process.env.PATH, NODE_COMPILE_CACHE: process.env.NODE_COMPILE_CACHE, ...settings },
     stdio: [typed ? 'pipe' : 'ignore', 'pipe', 'pipe'],
     ...(cwd === undefined ? {} : { cwd }),
   })

@@ -1,5 +1,5 @@
 import { mkdirSync, rmSync } from 'node:fs'
-import { dropLeftovers, prepareTemplate } from './database.ts'
+import { dropRun, prepareTemplate } from './database.ts'
 import { readDumps } from './dumps.ts'
 import { scanLogs } from './secrets.ts'
 
@@ -14,7 +14,7 @@ export const beginRun = async (name: string): Promise<void> => {
 
 /** Cleans up. Searches all logs and database dumps for every issued secret. Returns the figures and the problems. */
 export const endRun = async (): Promise<{ figures: string; problems: string[] }> => {
-  await dropLeftovers(process.env.BURSAR_TEST_RUN!)
+  await dropRun(process.env.BURSAR_TEST_RUN!, process.env.BURSAR_TEST_SCRATCH!)
   const { issued, bytes, found } = scanLogs(process.env.BURSAR_TEST_SCRATCH!)
   const dumps = readDumps(process.env.BURSAR_TEST_SCRATCH!)
   rmSync(process.env.BURSAR_TEST_SCRATCH!, { recursive: true, force: true })

@@ -18,4 +18,4 @@ setInterval(() => {
   held = used()
   most = Math.max(most, held)
   writeFileSync(process.env.TEST_MEMORY_FILE!, String(most))
-}, 50).unref()
+}, 150).unref()
