@@ -43,7 +43,9 @@ const write = (chosen: readonly Edit[]) => {
  * addresses of the services and the speed of the machine stay.
  */
 const env = Object.fromEntries(
-  Object.entries(process.env).filter(([name]) => /^(PATH|HOME|TMPDIR|LANG|PG.*|BURSAR_TEST_(SERVER|REDIS|S3|S3_PORT|CHROMIUM|PACE))$/.test(name)),
+  Object.entries(process.env).filter(([name]) =>
+    /^(PATH|HOME|TMPDIR|LANG|PG.*|BURSAR_TEST_(SERVER|REDIS|S3|S3_PORT|CHROMIUM|PACE)|NODE_COMPILE_CACHE)$/.test(name),
+  ),
 )
 
 /** Runs a command in the copy. Returns its exit code, and its output without colours. */
