@@ -70,19 +70,44 @@ describe('slots of one worker', () => {
     due_at: null,
     attempt: { id: '', at: new Date(0), http_code: 200, response: '', duration_ms },
   })
-  const run = (slots: ReturnType<typeof openSendingSlots>, times: number, status: 'delivered' | 'waiting', duration_ms: number) => {
-    for (let at = 0; at < times; at++) for (const one of slots.take(claim('a', 'a1', 1))) slots.free(one, outcome(one, status, duration_ms))
+  type Slots = ReturnType<typeof openSendingSlots>
+  /** Starts the waiting deliveries of an organization until it has no room. */
+  const startAll = (slots: Slots, organization_id: string): Claimed[] => {
+    const started: Claimed[] = []
+    for (let next = slots.next(organization_id); next; next = slots.next(organization_id)) started.push(next)
+    return started
   }
+  const take = (slots: Slots, claimed: readonly Claimed[]): Claimed[] => {
+    slots.take(claimed)
+    return startAll(slots, claimed[0]!.organization_id)
+  }
+  const run = (slots: Slots, times: number, status: 'delivered' | 'waiting', duration_ms: number) => {
+    for (let at = 0; at < times; at++) for (const one of take(slots, claim('a', 'a1', 1))) slots.free(one, outcome(one, status, duration_ms))
+  }
+  const countOf = (started: readonly Claimed[], endpoint_id: string) => started.filter((one) => one.endpoint_id === endpoint_id).length
 
   test('limits an organization to a quarter, over all its endpoints, and starts its waiting deliveries in turn', () => {
     const slots = openSendingSlots(64)
-    const started = slots.take([...claim('a', 'a1', 12), ...claim('a', 'a2', 12)])
-    expect(started).toHaveLength(16)
-    expect(slots.take(claim('b', 'b1', 20))).toHaveLength(16)
+    const started = take(slots, [...claim('a', 'a1', 12), ...claim('a', 'a2', 12)])
+    expect([countOf(started, 'a1'), countOf(started, 'a2')]).toEqual([8, 8])
+    expect(take(slots, claim('b', 'b1', 20))).toHaveLength(16)
     expect(slots.next('a')).toBeUndefined()
     slots.free(started[0]!, outcome(started[0]!, 'delivered', 5))
-    expect(slots.next('a')?.endpoint_id).toBe('a2')
+    expect(slots.next('a')?.endpoint_id).toBe('a1')
     expect(slots.next('a')).toBeUndefined()
+  })
+
+  test('gives a slow endpoint no more slots than a fast one of the same organization', () => {
+    const slots = openSendingSlots(64)
+    const started = take(slots, [...claim('a', 'slow', 30), ...claim('a', 'fast', 30)])
+    expect(countOf(started, 'slow')).toBe(8)
+    // No request to the slow endpoint ends.
+    let fast = started.filter((one) => one.endpoint_id === 'fast')
+    for (let round = 0; round < 20; round++) {
+      for (const one of fast) slots.free(one, outcome(one, 'delivered', 5))
+      fast = take(slots, claim('a', 'fast', 8))
+      expect([countOf(fast, 'slow'), countOf(fast, 'fast')]).toEqual([0, 8])
+    }
   })
 
   test.each([
@@ -94,11 +119,9 @@ describe('slots of one worker', () => {
     expect(slots.limits().taken.get('a1') ?? 0).toBe(0)
     run(slots, 1, status, duration_ms)
     expect(slots.limits().taken.get('a1')).toBe(28)
-    const started = slots.take(claim('a', 'a1', 10))
+    const started = take(slots, claim('a', 'a1', 10))
     expect(started).toHaveLength(2)
     slots.free(started[0]!, outcome(started[0]!, 'delivered', 5))
-    const more = []
-    for (let next = slots.next('a'); next; next = slots.next('a')) more.push(next)
-    expect(more).toHaveLength(8)
+    expect(startAll(slots, 'a')).toHaveLength(8)
   })
 })

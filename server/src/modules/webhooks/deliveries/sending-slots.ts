@@ -32,20 +32,14 @@ export const openSendingSlots = (inAll: number) => {
     }
   }
   const roomOf = (endpoint_id: string) => ((failures.get(endpoint_id) ?? 0) >= failsInARow ? whileFailing : perEndpoint)
-  const hasRoom = (organization_id: string, endpoint_id: string) =>
-    (running.get(endpoint_id) ?? 0) < roomOf(endpoint_id) && (running.get(organization_id) ?? 0) < perOrganization
+  const runningOf = (id: string) => running.get(id) ?? 0
+  const hasRoom = (organization_id: string, endpoint_id: string) => runningOf(endpoint_id) < roomOf(endpoint_id) && runningOf(organization_id) < perOrganization
 
   return {
-    /** Takes claimed deliveries in hand. Returns those that may start now, each with a slot. The others wait for `next`. */
-    take: (claimed: readonly Claimed[]): Claimed[] => {
-      const started: Claimed[] = []
+    /** Takes claimed deliveries in hand. They wait for `next`. */
+    take: (claimed: readonly Claimed[]): void => {
       for (const one of claimed) {
         add(inHand, one, 1)
-        if (hasRoom(one.organization_id, one.endpoint_id)) {
-          add(running, one, 1)
-          started.push(one)
-          continue
-        }
         const lists = waiting.get(one.organization_id) ?? new Map<string, Claimed[]>()
         const list = lists.get(one.endpoint_id)
         if (list) list.push(one)
@@ -55,7 +49,6 @@ export const openSendingSlots = (inAll: number) => {
         const { organization_id, room } = own[0]!
         if (own.length >= room) refillAt.set(organization_id, Math.floor((inHand.get(organization_id) ?? 0) / 2))
       }
-      return started
     },
     /** Frees the slot of a delivery, and counts its result for the limit of its endpoint. */
     free: (claimed: Claimed, outcome?: Outcome): void => {
@@ -67,20 +60,25 @@ export const openSendingSlots = (inAll: number) => {
       add(running, claimed, -1)
       add(inHand, claimed, -1)
     },
-    /** Returns the next waiting delivery of the organization that may start, with a slot. The endpoints take turns. */
+    /**
+     * Returns the next waiting delivery of the organization that may start, with a slot. It goes to the endpoint with the
+     * fewest running requests. So a slow endpoint holds no more slots than a fast one while both have deliveries.
+     * Endpoints with equally many take turns.
+     */
     next: (organization_id: string): Claimed | undefined => {
       const lists = waiting.get(organization_id)
       if (!lists) return undefined
-      for (const [endpoint_id, list] of lists) {
-        if (!hasRoom(organization_id, endpoint_id)) continue
-        const first = list.shift()!
-        lists.delete(endpoint_id)
-        if (list.length > 0) lists.set(endpoint_id, list)
-        if (lists.size === 0) waiting.delete(organization_id)
-        add(running, first, 1)
-        return first
-      }
-      return undefined
+      let chosen: { readonly endpoint_id: string; readonly list: Claimed[] } | undefined
+      for (const [endpoint_id, list] of lists)
+        if (hasRoom(organization_id, endpoint_id) && (!chosen || runningOf(endpoint_id) < runningOf(chosen.endpoint_id))) chosen = { endpoint_id, list }
+      if (!chosen) return undefined
+      const { endpoint_id, list } = chosen
+      const first = list.shift()!
+      lists.delete(endpoint_id)
+      if (list.length > 0) lists.set(endpoint_id, list)
+      if (lists.size === 0) waiting.delete(organization_id)
+      add(running, first, 1)
+      return first
     },
     /** Drops the waiting deliveries. Other workers claim them when their leases have expired. */
     dropWaiting: (): void => waiting.clear(),

@@ -98,7 +98,8 @@ export const openSending = (deps: Deps, life: DaemonLife, ring: () => void) => {
         limit,
         lease_ms,
       })
-      slots.take(claimed).forEach(start)
+      slots.take(claimed)
+      for (const organization_id of new Set(claimed.map((one) => one.organization_id))) startWaiting(organization_id)
       last = claimed.reduce((most, { endpoint_id }) => (endpoint_id > most ? endpoint_id : most), claimed.length < limit ? beginning : last)
       return claimed.length === limit
     },
