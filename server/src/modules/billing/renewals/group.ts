@@ -7,6 +7,8 @@ import type { Deps } from '../../handlers.ts'
 import { chargeSaved, record } from '../invoicing/collecting.ts'
 import { recordGroup, type Charged, type Recorded } from '../invoicing/recording.ts'
 import { nameIntents, type IntentName, type StoredIntent } from '../payments/attempts.sql.ts'
+import type { PaymentRow } from '../payments/payments.sql.ts'
+import { findUnmatchedCustomers } from '../payments/unmatched-charges.sql.ts'
 import { billGroup, type GroupResult } from './group-billing.ts'
 import { renew } from './renewals.ts'
 
@@ -46,6 +48,14 @@ export const renewGroup = (deps: Deps, leases: readonly Lease[]): Promise<void>[
   })
   // The ids of intents that are created at the same time are committed together, still before they are confirmed.
   const store = openBatches<IntentName, StoredIntent>(groups['billing.renew'].size, (names) => deps.transact((tx) => nameIntents(tx, organization_id, names)))
+  const hasUnmatched = openBatches<PaymentRow, boolean>(groups['billing.renew'].size, async (payments) => {
+    const found = await findUnmatchedCustomers(
+      deps.db,
+      organization_id,
+      payments.map(({ customer_id }) => customer_id),
+    )
+    return payments.map(({ customer_id }) => found.has(customer_id))
+  })
   // Results that arrive while others are recorded are recorded together next. None of them waits for a slow charge.
   const conclude = openBatches<Charged, Recorded>(groups['billing.renew'].size, (charged) => recordAll(deps, organization_id, charged))
   return leases.map(async (lease, at) => {
@@ -55,7 +65,7 @@ export const renewGroup = (deps: Deps, leases: readonly Lease[]): Promise<void>[
     const intent = await charging(async () => {
       // The charge has waited for so long that another worker may collect the order now.
       if (deps.platform.clock.wall() >= leased_until) throw lostLease(result.lease)
-      return chargeSaved(deps, result, store)
+      return chargeSaved(deps, result, { store, hasUnmatched })
     })
     const recorded = intent?.status === 'succeeded' ? await conclude({ charge: result, subscription_id: lease.id, intent }) : 'alone'
     if (recorded === 'lost') throw lostLease(result.lease)
