@@ -173,7 +173,7 @@ export const openTestProcessor = ({
     return {
       createIntent: async ({ key, ...request }) =>
         revive(
-          await once('createIntent', key, request, async (tx) => {
+          await once('createIntent', key, request, async () => {
             checkAmount(request)
             const id = newName('int')
             const row = {
