@@ -12,13 +12,16 @@ import { findUnmatchedCustomers } from '../payments/unmatched-charges.sql.ts'
 import { billGroup, type GroupResult } from './group-billing.ts'
 import { renew } from './renewals.ts'
 
-/** Number of group transactions that one worker runs at the same time. */
-const groupsAtOnce = 4
+/**
+ * Number of transactions that bill or record groups in one worker at the same time. Each of them keeps a core of the
+ * database busy. More of them would not finish sooner, and requests to the API would wait for a core.
+ */
+const transactionsAtOnce = 2
 /** Number of payments that one worker charges at the same time. */
 const chargesAtOnce = 24
 
 /** The steps that charges of one organization take together, even if they belong to different groups. */
-const openTogether = (deps: Deps, organization_id: string) => {
+const openTogether = (deps: Deps, writing: ReturnType<typeof openGate>, organization_id: string) => {
   const { size } = groups['billing.renew']
   return {
     // The ids of intents that are created at the same time are committed together, still before they are confirmed.
@@ -32,18 +35,19 @@ const openTogether = (deps: Deps, organization_id: string) => {
       return payments.map(({ customer_id }) => found.has(customer_id))
     }),
     // Results that arrive while others are recorded are recorded together next. None of them waits for a slow charge.
-    conclude: openBatches<Charged, Recorded>(size, (charged) => recordAll(deps, organization_id, charged)),
+    conclude: openBatches<Charged, Recorded>(size, (charged) => writing(() => recordAll(deps, organization_id, charged))),
   }
 }
 
 const openShared = (deps: Deps) => {
+  const writing = openGate(transactionsAtOnce)
   const organizations = new Map<string, { readonly together: ReturnType<typeof openTogether>; groups: number }>()
   return {
-    billing: openGate(groupsAtOnce),
+    writing,
     charging: openGate(chargesAtOnce),
     /** Returns the common steps of an organization for as long as one of its groups runs. */
     join: (organization_id: string) => {
-      const found = organizations.get(organization_id) ?? { together: openTogether(deps, organization_id), groups: 0 }
+      const found = organizations.get(organization_id) ?? { together: openTogether(deps, writing, organization_id), groups: 0 }
       organizations.set(organization_id, found)
       found.groups++
       const leave = () => {
@@ -69,10 +73,10 @@ const sharedOf = (deps: Deps) => {
  */
 export const renewGroup = (deps: Deps, leases: readonly Lease[]): Promise<void>[] => {
   const { organization_id } = leases[0]!
-  const { billing, charging, join } = sharedOf(deps)
+  const { writing, charging, join } = sharedOf(deps)
   const { together, leave } = join(organization_id)
   let leased_until: Date
-  const billed = billing(async (): Promise<GroupResult[]> => {
+  const billed = writing(async (): Promise<GroupResult[]> => {
     leased_until = later(deps.platform.clock.wall(), sweeps['billing.collect'].lease_ms)
     try {
       return await deps.transact((tx) => billGroup(tx, leases))

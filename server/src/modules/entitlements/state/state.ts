@@ -59,22 +59,27 @@ export const emitCustomerState = ({ transact }: Deps, lease: Lease): Promise<voi
     await emitHeld(timed, scope, [lease])
   })
 
-/** Number of states that are emitted at the same time after the transaction of their group has failed. */
-const aloneAtOnce = 2
+/** Number of transactions that emit states in one worker at the same time. Further groups wait. */
+const transactionsAtOnce = 2
+const gates = new WeakMap<Deps, ReturnType<typeof openGate>>()
+
+const gateOf = (deps: Deps) => {
+  const found = gates.get(deps) ?? openGate(transactionsAtOnce)
+  gates.set(deps, found)
+  return found
+}
 
 /**
  * Emits the states of customers of one organization in one transaction. A state of a customer with a test clock is
  * emitted alone, in the time of that clock, and so is every state if the transaction fails.
  */
 export const emitCustomerStates = (deps: Deps, leases: readonly Lease[]): Promise<void>[] => {
-  const gate = openGate(aloneAtOnce)
-  const emitted = deps
-    .transact((tx) => emitGroup(tx, leases))
-    .catch((error: unknown): GroupResult[] => {
-      if (isUnavailable(error)) throw error
-      deps.platform.log.warn('state_group_failed', { organization_id: leases[0]!.organization_id, error })
-      return leases.map(() => 'alone')
-    })
+  const gate = gateOf(deps)
+  const emitted = gate(() => deps.transact((tx) => emitGroup(tx, leases))).catch((error: unknown): GroupResult[] => {
+    if (isUnavailable(error)) throw error
+    deps.platform.log.warn('state_group_failed', { organization_id: leases[0]!.organization_id, error })
+    return leases.map(() => 'alone')
+  })
   return leases.map(async (lease, at) => {
     const result = (await emitted)[at]!
     if (result === 'lost') throw lostLease(lease)
