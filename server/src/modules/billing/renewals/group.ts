@@ -2,6 +2,7 @@ import { later } from '../../../platform/clock.ts'
 import { openBatches, openGate } from '../../../platform/jobs/batches.ts'
 import { groups, sweeps } from '../../../platform/jobs/catalogue.ts'
 import { lostLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
+import { groupTransactions } from '../../../platform/jobs/slots.ts'
 import { isUnavailable } from '../../../platform/postgres/outage.ts'
 import type { Deps } from '../../handlers.ts'
 import { chargeSaved, record } from '../invoicing/collecting.ts'
@@ -12,11 +13,6 @@ import { findUnmatchedCustomers } from '../payments/unmatched-charges.sql.ts'
 import { billGroup, type GroupResult } from './group-billing.ts'
 import { renew } from './renewals.ts'
 
-/**
- * Number of transactions that bill or record groups in one worker at the same time. Each of them keeps a core of the
- * database busy. More of them would not finish sooner, and requests to the API would wait for a core.
- */
-const transactionsAtOnce = 2
 /** Number of payments that one worker charges at the same time. */
 const chargesAtOnce = 24
 
@@ -40,7 +36,8 @@ const openTogether = (deps: Deps, writing: ReturnType<typeof openGate>, organiza
 }
 
 const openShared = (deps: Deps) => {
-  const writing = openGate(transactionsAtOnce)
+  // Transactions that bill or record a group.
+  const writing = openGate(groupTransactions)
   const organizations = new Map<string, { readonly together: ReturnType<typeof openTogether>; groups: number }>()
   return {
     writing,

@@ -5,6 +5,7 @@ import { inTimeOf, inWallTime } from '../../../platform/clocks.sql.ts'
 import { encode } from '../../../platform/encode.ts'
 import { openGate } from '../../../platform/jobs/batches.ts'
 import { lockHeld, lostLease, releaseAtEnd, type Lease } from '../../../platform/jobs/leases.sql.ts'
+import { groupTransactions } from '../../../platform/jobs/slots.ts'
 import { emitEach } from '../../../platform/outbox/outbox.sql.ts'
 import { isUnavailable } from '../../../platform/postgres/outage.ts'
 import type { BusinessTx, Db, Tx } from '../../../platform/postgres/postgres.ts'
@@ -59,12 +60,11 @@ export const emitCustomerState = ({ transact }: Deps, lease: Lease): Promise<voi
     await emitHeld(timed, scope, [lease])
   })
 
-/** Number of transactions that emit states in one worker at the same time. Further groups wait. */
-const transactionsAtOnce = 2
+/** The gates of the transactions that emit states, one for each worker. */
 const gates = new WeakMap<Deps, ReturnType<typeof openGate>>()
 
 const gateOf = (deps: Deps) => {
-  const found = gates.get(deps) ?? openGate(transactionsAtOnce)
+  const found = gates.get(deps) ?? openGate(groupTransactions)
   gates.set(deps, found)
   return found
 }
