@@ -6,7 +6,7 @@ import type { TaxService } from '../../src/gateways/tax/tax.ts'
 import { dueWork, jobs, openApi, type Replaced } from '../../src/main/wire.ts'
 import { askingTaxService } from '../../src/modules/billing/index.ts'
 import type { Deps } from '../../src/modules/handlers.ts'
-import { groups, sweeps, type SweepName } from '../../src/platform/jobs/catalogue.ts'
+import { groups, sweeps, type GroupName, type SweepName } from '../../src/platform/jobs/catalogue.ts'
 import { claim, groupLeases, LeaseLost } from '../../src/platform/jobs/leases.sql.ts'
 import { openPostgres, type Transact } from '../../src/platform/postgres/postgres.ts'
 import { exchange, type World } from './world.ts'
@@ -153,7 +153,7 @@ export const openDeployment = async (world: World, life: Life, replaced: Pick<Re
         if (!(error instanceof LeaseLost) || world.clock.wall().getTime() < until) throw error
       }
       if (group)
-        for (const own of groupLeases(leases, groups['billing.renew'].size)) {
+        for (const own of groupLeases(leases, groups[name as GroupName].size)) {
           const rows = await Promise.allSettled(group(deps, own))
           for (const row of rows) if (row.status === 'rejected') check(row.reason)
         }

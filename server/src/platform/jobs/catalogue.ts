@@ -117,7 +117,10 @@ export const sweeps = {
  * The sweeps that process rows of one organization together. `size` is the maximum number of rows in one group. `at_once`
  * replaces the number of rows that one worker processes concurrently.
  */
-export const groups = { 'billing.renew': { at_once: 100, size: 50 } } as const satisfies Partial<Record<keyof typeof sweeps, { at_once: number; size: number }>>
+export const groups = {
+  'billing.renew': { at_once: 100, size: 50 },
+  'entitlements.tell_state': { at_once: 50, size: 25 },
+} as const satisfies Partial<Record<keyof typeof sweeps, { at_once: number; size: number }>>
 
 /**
  * The sweeps whose rows may belong to a test clock. Rows of a test clock are due by the time of that clock, and the

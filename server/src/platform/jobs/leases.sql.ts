@@ -97,6 +97,21 @@ export const checkHeld = (row: LeasedRow, lease: Lease, wall: Date): void => {
   if (!isHeld(row, lease, wall)) throw lostLease(lease)
 }
 
+/**
+ * Locks leased rows of one organization in the order of their ids. Returns those whose lease is still valid. If a caller
+ * must lock other rows first, it does so before this call.
+ */
+export const lockHeld = async (tx: Tx, leases: readonly Lease[]): Promise<Lease[]> => {
+  const { table, organization_id } = leases[0]!
+  const { rows } = await sql<{ id: string }>`
+    select r.id from ${sql.table(table)} r
+    join unnest(${leases.map(({ id }) => id)}::uuid[], ${leases.map(({ token }) => token)}::uuid[]) as l (id, token) on l.id = r.id and l.token = r.lease_token
+    where r.organization_id = ${organization_id} and r.lease_until > ${tx.clock.wall()}
+    order by r.id for no key update of r`.execute(tx.q)
+  const held = new Set(rows.map(({ id }) => id))
+  return leases.filter(({ id }) => held.has(id))
+}
+
 interface LeasedRow {
   readonly lease_token: string | null
   readonly lease_until: Date | null
@@ -121,6 +136,17 @@ export const releaseLease = async (tx: Tx, lease: Lease, next: Date | null): Pro
   await sql`
     update ${sql.table(lease.table)} set due_at = ${next}, lease_until = null, lease_token = null, lease_holder = null
     where organization_id = ${lease.organization_id} and id = ${lease.id}`.execute(tx.q)
+}
+
+/**
+ * Releases leases of one organization at the end of the transaction that checked them. Nothing is left to do for their
+ * rows.
+ */
+export const releaseAtEnd = (tx: Tx, leases: readonly Lease[]): void => {
+  const { table, organization_id } = leases[0]!
+  tx.ending.updates.push(sql`
+    update ${sql.table(table)} set due_at = null, lease_until = null, lease_token = null, lease_holder = null
+    where organization_id = ${organization_id} and id = any(${leases.map(({ id }) => id)}::uuid[])`)
 }
 
 const dueTables: DueTable[] = [...new Set([...Object.values(sweeps), ...Object.values(daemons)].map(({ table }) => table))]

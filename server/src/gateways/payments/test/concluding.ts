@@ -3,37 +3,62 @@ import { type Locked, type Tx } from '../../../platform/postgres/postgres.ts'
 import { type ProcessorEventKind } from '../payments.ts'
 import { lateBy, readCard, respondWithin, settlesAfter, type Card, type Verdict } from './cards.ts'
 import {
-  findIntent,
   insertCallbacks,
   insertCharge,
   insertDispute,
+  insertMethod,
   keepMethod,
-  lockDispute,
-  lockIntent,
-  settleRefund,
-  updateDispute,
+  runWrites,
   updateIntent,
-  type DisputeRow,
-  type IntentRow,
-} from './records.sql.ts'
+  type StoredIntent,
+  type Write,
+} from './effects.sql.ts'
+import { findIntent, lockDispute, lockIntent, settleRefund, updateDispute, type CallbackRow, type DisputeRow, type IntentRow } from './records.sql.ts'
 import { known, newName } from './presenting.ts'
 
-/** Records the result of a confirmation in one transaction: status, charge, card and events. */
-export const conclude = async (tx: Tx, intent: Locked<IntentRow>, method_id: string, card: Card, verdict: Verdict, at: Date): Promise<void> => {
-  await updateIntent(tx, intent, {
+/** The card that an intent is confirmed with. */
+export interface ChosenCard {
+  readonly id: string
+  readonly token: string
+  /** True if the card was entered for this confirmation and is not stored yet. */
+  readonly is_new: boolean
+}
+
+/** The result of a confirmation, and the statements that record it: status, charge, card and events. */
+interface Conclusion {
+  readonly after: IntentRow
+  readonly writes: readonly Write[]
+}
+
+/** Composes the result of a confirmation without writing it. */
+export const conclude = (intent: Locked<StoredIntent>, { id, token, is_new }: ChosenCard, verdict: Verdict, at: Date): Conclusion => {
+  const { account, customer, kind } = intent
+  const card = readCard(token)!
+  const succeeded = verdict.status === 'succeeded'
+  const is_charged = succeeded && kind === 'payment'
+  const is_kept = succeeded && (intent.reusable || kind === 'setup')
+  const after = {
+    ...intent,
     status: verdict.status,
-    method_id,
+    method_id: id,
     decline_code: verdict.status === 'failed' ? verdict.decline : null,
     settles_at: verdict.status === 'processing' ? later(at, settlesAfter) : null,
-  })
-  if (verdict.status === 'succeeded') {
-    if (intent.kind === 'payment') {
-      await insertCharge(tx, intent, at)
-      if (card.disputes) await openDispute(tx, intent, card, card.disputes, at)
-    }
-    if (intent.reusable || intent.kind === 'setup') await keepMethod(tx, intent.account, method_id, at)
   }
-  if (verdict.status !== 'processing') await tell(tx, intent.account, card, `intent.${verdict.status}`, intent.id, at)
+  const dispute = is_charged && card.disputes ? disputeOf(intent, card.disputes, at) : undefined
+  return {
+    after: { ...after, token, charged_at: is_charged ? at : null },
+    writes: [
+      ...(is_new ? [insertMethod({ account, id, created_at: at, customer, token, kept_at: is_kept ? at : null, forgotten_at: null })] : []),
+      ...(is_kept && !is_new ? [keepMethod(account, id, at)] : []),
+      updateIntent(after),
+      ...(is_charged ? [insertCharge(intent, at)] : []),
+      ...(dispute ? [insertDispute(dispute)] : []),
+      ...insertCallbacks([
+        ...(dispute ? callbacksOf(account, card, 'dispute.updated', dispute.id, at) : []),
+        ...(verdict.status === 'processing' ? [] : callbacksOf(account, card, `intent.${verdict.status}`, intent.id, at)),
+      ]),
+    ],
+  }
 }
 
 export const settleIntent = async (tx: Tx, account: string, id: string): Promise<void> => {
@@ -42,7 +67,7 @@ export const settleIntent = async (tx: Tx, account: string, id: string): Promise
   if (!intent?.settles_at || intent.settles_at > tx.clock.wall()) return
   const card = readCard(intent.token!)!
   const verdict: Verdict = card.settles === 'failed' ? { status: 'failed', decline: 'insufficient_funds' } : { status: 'succeeded' }
-  await conclude(tx, intent, intent.method_id!, card, verdict, intent.settles_at)
+  await runWrites(tx, conclude(intent, { id: intent.method_id!, token: intent.token!, is_new: false }, verdict, intent.settles_at).writes)
 }
 
 export const concludeRefund = async (tx: Tx, account: string, id: string): Promise<void> => {
@@ -56,23 +81,19 @@ export const concludeRefund = async (tx: Tx, account: string, id: string): Promi
 /** Dispute statuses in which the charged money is withheld. */
 export const withheld: readonly DisputeRow['status'][] = ['needs_response', 'under_review', 'lost']
 
-const openDispute = async (tx: Tx, { account, id, amount, currency }: IntentRow, card: Card, { opens, becomes }: NonNullable<Card['disputes']>, at: Date) => {
-  const dispute: DisputeRow = {
-    account,
-    id: newName('dis'),
-    created_at: at,
-    intent_id: id,
-    status: opens,
-    amount,
-    currency,
-    reason: 'fraudulent',
-    respond_by: opens === 'needs_response' ? later(at, respondWithin) : null,
-    settles_at: becomes ? later(at, settlesAfter) : null,
-    settles_to: becomes ?? null,
-  }
-  await insertDispute(tx, dispute)
-  await tell(tx, account, card, 'dispute.updated', dispute.id, at)
-}
+const disputeOf = ({ account, id, amount, currency }: StoredIntent, { opens, becomes }: NonNullable<Card['disputes']>, at: Date): DisputeRow => ({
+  account,
+  id: newName('dis'),
+  created_at: at,
+  intent_id: id,
+  status: opens,
+  amount,
+  currency,
+  reason: 'fraudulent',
+  respond_by: opens === 'needs_response' ? later(at, respondWithin) : null,
+  settles_at: becomes ? later(at, settlesAfter) : null,
+  settles_to: becomes ?? null,
+})
 
 /** Changes the status of a dispute, either because the change is due or because the dispute was accepted. */
 export const turn = async (tx: Tx, dispute: Locked<DisputeRow>, status: DisputeRow['status']): Promise<DisputeRow> => {
@@ -89,9 +110,12 @@ export const concludeDispute = async (tx: Tx, account: string, id: string): Prom
   if (dispute?.settles_at && dispute.settles_at <= tx.clock.wall()) await turn(tx, dispute, dispute.settles_to!)
 }
 
-/** Schedules an event. The card defines how often and how late the event is sent. */
-export const tell = (tx: Tx, account: string, { calls_back }: Card, kind: ProcessorEventKind, object_id: string, at: Date): Promise<void> => {
+/** Composes the events about an object. The card defines how often and how late they are sent. */
+const callbacksOf = (account: string, { calls_back }: Card, kind: ProcessorEventKind, object_id: string, at: Date): CallbackRow[] => {
   const due_at = calls_back === 'late' ? later(at, lateBy) : at
   const callback = { account, event_id: newName('evt'), kind, object_id, happened_at: at, due_at, taken_at: null }
-  return insertCallbacks(tx, calls_back === 'never' ? [] : calls_back === 'twice' ? [callback, callback] : [callback])
+  return calls_back === 'never' ? [] : calls_back === 'twice' ? [callback, callback] : [callback]
 }
+
+/** Schedules the events about an object. */
+export const tell = (tx: Tx, ...about: Parameters<typeof callbacksOf>): Promise<void> => runWrites(tx, insertCallbacks(callbacksOf(...about)))

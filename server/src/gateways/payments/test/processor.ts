@@ -2,26 +2,33 @@ import { hash } from 'node:crypto'
 import { chargeable } from '../../../kernel/money.ts'
 import { type Environment, type Secret } from '../../../kernel/secrets.ts'
 import { hours, later, seconds, type Clock } from '../../../platform/clock.ts'
+import { openBatches } from '../../../platform/jobs/batches.ts'
 import type { Log } from '../../../platform/log.ts'
 import { isUnavailable } from '../../../platform/postgres/outage.ts'
 import { openPostgres, type Tx } from '../../../platform/postgres/postgres.ts'
 import { ProcessorRefusal, ProcessorSilent, type Instrument, type Intent, type IntentStatus, type Processor, type ProcessorEvent } from '../payments.ts'
 import { fingerprintOf, judge, readCard, settlesAfter, type Verdict } from './cards.ts'
 import {
-  countOthers,
+  findSettling,
+  freeKey,
+  insertIntent,
+  lockToConfirm,
+  runWrites,
+  storeAnswer,
+  takeKey,
+  updateIntent,
+  type SavedCard,
+  type StoredIntent,
+  type Write,
+} from './effects.sql.ts'
+import {
   findByClientSecret,
   findDispute,
   findIntent,
-  findKey,
-  findMethod,
   findRefund,
-  findSettling,
   forgetKeys,
   forgetMethod,
-  insertIntent,
-  insertMethod,
   insertRefund,
-  keepKey,
   listDisputes,
   listIntents,
   listRefunds,
@@ -31,17 +38,13 @@ import {
   readBooks,
   refundedOf,
   takeCallbacks,
-  takeKey,
-  updateIntent,
   type ChargeRow,
   type DisputeRow,
-  type IntentRow,
-  type MethodRow,
   type RefundRow,
 } from './records.sql.ts'
 import { readSigned, sign } from './signatures.ts'
 import { presentIntent, presentRefund, presentDispute, reviveDispute, revive, known, newName, canonical } from './presenting.ts'
-import { conclude, settleIntent, concludeRefund, withheld, turn, concludeDispute, tell } from './concluding.ts'
+import { conclude, settleIntent, concludeRefund, withheld, turn, concludeDispute, tell, type ChosenCard } from './concluding.ts'
 
 /** An event to be posted to the account's endpoint, with its exact headers and body. */
 export interface Callback {
@@ -87,13 +90,13 @@ export interface TestProcessorOptions {
 }
 
 /**
- * Result of a request with an idempotency key. A lost request had no effect and leaves the key unused. A lost response
- * is stored under the key.
+ * Result of a request with an idempotency key. A lost request has no answer and leaves the key unused. The answer of a
+ * request whose response is lost is stored under the key. `writes` are run with the statement that stores the answer.
  */
-interface Effect<T> {
-  readonly answer: T
-  readonly lost?: 'request' | 'answer' | undefined
-}
+type Effect<T> = { readonly writes?: readonly Write[] } & (
+  | { readonly answer: T; readonly lost?: 'answer' | undefined }
+  | { readonly answer?: undefined; readonly lost: 'request' }
+)
 
 const keysLast = 24 * hours
 
@@ -117,13 +120,21 @@ export const openTestProcessor = ({
   if (environment === 'production') throw new Error('the test processor moves no money, and exists in the sandbox only')
   const { db, transact, close } = openPostgres(url, 'bursar_processor', { max: connections, timeout_ms, prepared, clock, log })
 
-  /** Settles all due intents, refunds and disputes, so that later reads see their final status. */
-  const settle = async () => {
+  const settleDue = async () => {
     const { intents, refunds, disputes } = await findSettling(db, clock.wall())
     for (const { account, id } of intents) await transact((tx) => settleIntent(tx, account, id))
     for (const { account, id } of refunds) await transact((tx) => concludeRefund(tx, account, id))
     for (const { account, id } of disputes) await transact((tx) => concludeDispute(tx, account, id))
   }
+  const settleTogether = openBatches<void, void>(Infinity, async (calls) => {
+    await settleDue()
+    return calls
+  })
+  /**
+   * Settles all due intents, refunds and disputes, so that later reads see their final status. Calls that wait at the
+   * same time share one look, which begins after each of them.
+   */
+  const settle = () => settleTogether(undefined)
 
   const call = async <T>(name: ProcessorCall, work: () => Promise<T>): Promise<T> => {
     const fault = misbehave?.(name)
@@ -144,25 +155,25 @@ export const openTestProcessor = ({
     const once = <T extends object>(name: ProcessorCall, key: string, request: unknown, work: (tx: Tx) => Promise<Effect<T>>): Promise<T> =>
       call(name, async () => {
         const fingerprint = hash('sha256', canonical([name, request]))
+        const now = clock.wall()
+        const taken = { account, key, fingerprint, expires_at: later(now, keysLast) }
         const { answer, lost } = await transact(async (tx): Promise<Effect<T>> => {
-          const now = clock.wall()
-          await takeKey(tx, account, key)
-          const kept = await findKey(tx, account, key, now)
+          const kept = await takeKey(tx, taken, now)
           if (kept && kept.fingerprint !== fingerprint) throw new ProcessorRefusal('key_reused', 'This key was used for another request.')
           // Returns the original response, which is stored under the key.
           if (kept) return { answer: kept.answer as T }
           const effect = await work(tx)
-          if (effect.lost !== 'request') await keepKey(tx, { account, key, fingerprint, answer: effect.answer, expires_at: later(now, keysLast) })
+          await runWrites(tx, [...(effect.writes ?? []), effect.lost === 'request' ? freeKey(taken) : storeAnswer(taken, effect.answer)])
           return effect
         })
         if (lost) throw new ProcessorSilent(name)
-        return answer
+        return answer!
       })
 
     return {
       createIntent: async ({ key, ...request }) =>
         revive(
-          await once('createIntent', key, request, async (tx) => {
+          await once('createIntent', key, request, async () => {
             checkAmount(request)
             const id = newName('int')
             const row = {
@@ -172,26 +183,25 @@ export const openTestProcessor = ({
               status: 'requires_confirmation' as const,
               client_secret: `${id}_secret_${newName('cs')}`,
               ...request,
+              method_id: null,
+              decline_code: null,
+              settles_at: null,
+              lost: 0,
             }
-            await insertIntent(tx, row)
-            return { answer: await loadIntent(tx, account, id) }
+            return { answer: presentIntent({ ...row, token: null, charged_at: null }), writes: [insertIntent(row)] }
           }),
         ),
       confirmIntent: async (id, { key, ...request }) =>
         revive(
           await once('confirmIntent', key, { id, ...request }, async (tx) => {
-            const intent = known(await lockIntent(tx, account, id), 'intent')
+            const { intent, card: saved, ...others } = known(await lockToConfirm(tx, account, id, idOf(request.deps)), 'intent')
             if (!confirmable.includes(intent.status)) throw new ProcessorRefusal(`intent_${intent.status}`, `This intent is ${intent.status}.`)
-            const method = await chosen(tx, intent, request.deps)
+            const method = chosen(intent, request.deps, saved)
             const card = readCard(method.token)!
-            if (card.loses === 'request' && intent.lost === 0) {
-              await updateIntent(tx, intent, { lost: 1 })
-              return { answer: presentIntent(intent), lost: 'request' }
-            }
-            if (request.deps.kind === 'token') await insertMethod(tx, method)
-            const verdict = judge(card, { kind: intent.kind, ...request, authenticated: false, ...(await countOthers(tx, intent, method.id)) })
-            await conclude(tx, intent, method.id, card, verdict, clock.wall())
-            return { answer: await loadIntent(tx, account, id), lost: card.loses === 'answer' ? 'answer' : undefined }
+            if (card.loses === 'request' && intent.lost === 0) return { lost: 'request', writes: [updateIntent({ ...intent, lost: 1 })] }
+            const verdict = judge(card, { kind: intent.kind, ...request, authenticated: false, ...others })
+            const { after, writes } = conclude(intent, method, verdict, clock.wall())
+            return { answer: presentIntent(after), writes, lost: card.loses === 'answer' ? 'answer' : undefined }
           }),
         ),
       readIntent: (id) => call('readIntent', async () => presentIntent(known(await findIntent(db, account, id), 'intent'))),
@@ -203,8 +213,9 @@ export const openTestProcessor = ({
             if (intent.status === 'succeeded' || intent.status === 'processing')
               throw new ProcessorRefusal(`intent_${intent.status}`, `This intent is ${intent.status}.`)
             // Canceling keeps the decline reason of an earlier confirmation.
-            await updateIntent(tx, intent, { status: 'canceled' })
-            return loadIntent(tx, account, id)
+            const after = { ...intent, status: 'canceled' as const }
+            await runWrites(tx, [updateIntent(after)])
+            return presentIntent(after)
           }),
         ),
       createRefund: ({ key, ...request }) =>
@@ -288,8 +299,9 @@ export const openTestProcessor = ({
         const verdict: Verdict = succeed
           ? judge(card, { kind: intent.kind, off_session: false, require_3ds: false, authenticated: true, paid: 0, declined: 0 })
           : { status: 'failed', decline: 'authentication_failed' }
-        await conclude(tx, intent, intent.method_id!, card, verdict, clock.wall())
-        return loadIntent(tx, account, id)
+        const { after, writes } = conclude(intent, { id: intent.method_id!, token: intent.token!, is_new: false }, verdict, clock.wall())
+        await runWrites(tx, writes)
+        return presentIntent(after)
       })
     },
     waitingAccounts: async () => {
@@ -304,16 +316,17 @@ export const openTestProcessor = ({
   }
 }
 
+/** Returns the id of a saved card. Null for a new card. */
+const idOf = (deps: Instrument): string | null => (deps.kind === 'method' ? deps.id : null)
+
 /** Returns the card to charge: a new one, or a saved one of this customer. */
-const chosen = async (tx: Tx, { account, customer }: IntentRow, deps: Instrument): Promise<MethodRow> => {
+const chosen = ({ customer }: StoredIntent, deps: Instrument, saved: SavedCard | null): ChosenCard => {
   if (deps.kind === 'token') {
     if (!readCard(deps.token)) throw new ProcessorRefusal('token_unknown', 'There is no such token.')
-    return { account, id: newName('met'), created_at: tx.clock.wall(), customer, token: deps.token, kept_at: null, forgotten_at: null }
+    return { id: newName('met'), token: deps.token, is_new: true }
   }
-  const method = await findMethod(tx, account, deps.id)
-  if (!method || method.customer !== customer || !method.kept_at || method.forgotten_at)
-    throw new ProcessorRefusal('method_unknown', 'This customer has no such card.')
-  return method
+  if (saved?.customer !== customer || !saved.is_chargeable) throw new ProcessorRefusal('method_unknown', 'This customer has no such card.')
+  return { id: deps.id, token: saved.token, is_new: false }
 }
 
 const checkAmount = ({ kind, amount, currency }: { kind: string; amount: number; currency: string }): void => {
@@ -323,5 +336,3 @@ const checkAmount = ({ kind, amount, currency }: { kind: string; amount: number;
   if (amount < minimum) throw new ProcessorRefusal('amount_too_small', `The smallest amount that can be charged is ${minimum}.`)
   if (amount > maximum) throw new ProcessorRefusal('amount_too_large', `The largest amount that can be charged is ${maximum}.`)
 }
-
-const loadIntent = async (tx: Tx, account: string, id: string): Promise<Intent> => presentIntent(known(await findIntent(tx, account, id), 'intent'))

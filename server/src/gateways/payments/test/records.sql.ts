@@ -130,51 +130,6 @@ export const listIntents = (db: Db, account: string, customer: string, metadata:
 export const findByClientSecret = (db: Db, client_secret: string): Promise<{ account: string; id: string } | undefined> =>
   db.q.selectFrom('test_processor.intents').select(['account', 'id']).where('client_secret', '=', client_secret).executeTakeFirst()
 
-export const insertIntent = async (tx: Tx, row: Readonly<Omit<IntentTable, 'lost' | 'method_id' | 'decline_code' | 'settles_at'>>): Promise<void> => {
-  await tx.q
-    .insertInto('test_processor.intents')
-    .values({ ...row, metadata: json(row.metadata), method_id: null, decline_code: null, settles_at: null })
-    .execute()
-}
-
-export const updateIntent = async (
-  tx: Tx,
-  intent: Locked<IntentRow>,
-  change: Partial<Pick<IntentTable, 'status' | 'method_id' | 'decline_code' | 'settles_at'> & { lost: number }>,
-): Promise<void> => {
-  await tx.q.updateTable('test_processor.intents').set(change).where('account', '=', intent.account).where('id', '=', intent.id).execute()
-}
-
-/** Counts the other intents that a card paid or declined, including those canceled since. */
-export const countOthers = async (tx: Tx, { account, id }: Locked<IntentRow>, method_id: string): Promise<{ paid: number; declined: number }> =>
-  tx.q
-    .selectFrom('test_processor.intents')
-    .select([
-      sql<number>`count(*) filter (where status = 'succeeded' and kind = 'payment')::int`.as('paid'),
-      sql<number>`count(*) filter (where status in ('failed', 'canceled'))::int`.as('declined'),
-    ])
-    .where('account', '=', account)
-    .where('method_id', '=', method_id)
-    .where('id', '!=', id)
-    .executeTakeFirstOrThrow()
-
-export const insertMethod = async (tx: Tx, row: MethodRow): Promise<void> => {
-  await tx.q.insertInto('test_processor.methods').values(row).execute()
-}
-
-export const findMethod = (db: Db, account: string, id: string): Promise<MethodRow | undefined> =>
-  db.q.selectFrom('test_processor.methods').selectAll().where('account', '=', account).where('id', '=', id).executeTakeFirst()
-
-export const keepMethod = async (tx: Tx, account: string, id: string, at: Date): Promise<void> => {
-  await tx.q
-    .updateTable('test_processor.methods')
-    .set({ kept_at: at })
-    .where('account', '=', account)
-    .where('id', '=', id)
-    .where('kept_at', 'is', null)
-    .execute()
-}
-
 /** Marks a card as deleted. Returns false if there is no such card. */
 export const forgetMethod = async (tx: Tx, account: string, id: string, at: Date): Promise<boolean> => {
   const { numUpdatedRows } = await tx.q
@@ -186,14 +141,6 @@ export const forgetMethod = async (tx: Tx, account: string, id: string, at: Date
   return numUpdatedRows > 0n
 }
 
-export const insertCharge = async (tx: Tx, intent: Locked<IntentRow>, charged_at: Date): Promise<void> => {
-  const { account, id: intent_id, amount, currency, customer, metadata } = intent
-  await tx.q
-    .insertInto('test_processor.charges')
-    .values({ account, intent_id, amount, currency, customer, metadata: json(metadata), charged_at })
-    .execute()
-}
-
 /** Returns the amount of an intent that was or is being returned by refunds or prevented disputes. */
 export const refundedOf = async (tx: Tx, { account, id }: Locked<IntentRow>): Promise<number> => {
   const { rows } = await sql<{ sum: number }>`
@@ -203,10 +150,6 @@ export const refundedOf = async (tx: Tx, { account, id }: Locked<IntentRow>): Pr
       select amount from test_processor.disputes where account = ${account} and intent_id = ${id} and status = 'prevented'
     ) gone`.execute(tx.q)
   return rows[0]!.sum
-}
-
-export const insertDispute = async (tx: Tx, row: DisputeRow): Promise<void> => {
-  await tx.q.insertInto('test_processor.disputes').values(row).execute()
 }
 
 const disputes = (db: Db, account: string) => db.q.selectFrom('test_processor.disputes').selectAll().where('account', '=', account)
@@ -251,18 +194,6 @@ export const listRefunds = (db: Db, account: string, intent_id: string, metadata
     .orderBy('id')
     .execute()
 
-/** Returns the intents, refunds and disputes that are due to settle. */
-export const findSettling = async (db: Db, now: Date) => {
-  const settling = (table: 'test_processor.intents' | 'test_processor.refunds' | 'test_processor.disputes') =>
-    db.q.selectFrom(table).select(['account', 'id']).where('settles_at', '<=', now).orderBy('settles_at').execute()
-  const [intents, refunds, disputes] = await Promise.all([
-    settling('test_processor.intents'),
-    settling('test_processor.refunds'),
-    settling('test_processor.disputes'),
-  ])
-  return { intents, refunds, disputes }
-}
-
 /** Settles a pending refund once. Returns undefined if a concurrent call has done it. */
 export const settleRefund = (tx: Tx, account: string, id: string, now: Date): Promise<{ status: RefundStatus; intent_id: string } | undefined> =>
   tx.q
@@ -274,41 +205,8 @@ export const settleRefund = (tx: Tx, account: string, id: string, now: Date): Pr
     .returning(['status', 'intent_id'])
     .executeTakeFirst()
 
-/** Locks an idempotency key. A concurrent request with the same key waits and then finds the response. */
-export const takeKey = async (tx: Tx, account: string, key: string): Promise<void> => {
-  await sql`select pg_advisory_xact_lock(hashtextextended(${JSON.stringify(['test_processor.key', account, key])}, 0))`.execute(tx.q)
-}
-
-export const findKey = (tx: Tx, account: string, key: string, now: Date): Promise<{ fingerprint: string; answer: object } | undefined> =>
-  tx.q
-    .selectFrom('test_processor.keys')
-    .select(['fingerprint', 'answer'])
-    .where('account', '=', account)
-    .where('key', '=', key)
-    .where('expires_at', '>', now)
-    .executeTakeFirst()
-
-/** Stores the response of an idempotency key in the transaction of its effect. Replaces an expired response of the same key. */
-export const keepKey = async (tx: Tx, row: { account: string; key: string; fingerprint: string; answer: object; expires_at: Date }): Promise<void> => {
-  await tx.q
-    .insertInto('test_processor.keys')
-    .values({ ...row, answer: sql`${JSON.stringify(row.answer)}::json` })
-    .onConflict((conflict) =>
-      conflict.columns(['account', 'key']).doUpdateSet({
-        fingerprint: sql`excluded.fingerprint`,
-        answer: sql`excluded.answer`,
-        expires_at: sql`excluded.expires_at`,
-      }),
-    )
-    .execute()
-}
-
 export const forgetKeys = async (tx: Tx, account: string, now: Date): Promise<void> => {
   await tx.q.deleteFrom('test_processor.keys').where('account', '=', account).where('expires_at', '<=', now).execute()
-}
-
-export const insertCallbacks = async (tx: Tx, rows: readonly CallbackRow[]): Promise<void> => {
-  if (rows.length > 0) await tx.q.insertInto('test_processor.callbacks').values(rows).execute()
 }
 
 export const listWaitingAccounts = async (db: Db, now: Date): Promise<string[]> =>

@@ -15,7 +15,7 @@ import { nextAttempt } from '../calc/dunning.ts'
 import { promiseMail } from './promises.sql.ts'
 import { markPaid, type Issued } from './issuing.ts'
 import { changeOrder, findOpenFailures, findOrderKeys, findOwed, loadOrders, lockOrder, type OrderRow } from '../records/orders.sql.ts'
-import { ageOf, attemptOf, charge, settle, type StoreIntent } from '../payments/attempts.ts'
+import { ageOf, attemptOf, charge, settle, type Together } from '../payments/attempts.ts'
 import {
   changePayment,
   chargedWith,
@@ -172,8 +172,8 @@ const begin = async (wall: Tx, deps: Deps, lease: Lease): Promise<Charge | undef
 export const pay = async (deps: Deps, begun: Charge): Promise<void> => record(deps, begun, await chargeSaved(deps, begun))
 
 /** Charges an attempt with its saved payment method. */
-export const chargeSaved = (deps: Deps, { payment, method, account }: Charge, store?: StoreIntent): Promise<Intent | undefined> =>
-  charge(deps, payment, { kind: 'method', id: method }, { off_session: true, account, store })
+export const chargeSaved = (deps: Deps, { payment, method, account }: Charge, together?: Together): Promise<Intent | undefined> =>
+  charge(deps, payment, { kind: 'method', id: method }, { off_session: true, account, together })
 
 /** Stores the result of a charge and applies it to the order, under the order's lease. */
 export const record = async (deps: Deps, { payment, lease }: Charge, intent: Intent | undefined): Promise<void> => {

@@ -92,14 +92,17 @@ export const lockPayment = async (tx: Tx, organization_id: string, id: string): 
 export const readPayment = (db: Db, organization_id: string, id: string): Promise<PaymentRow | undefined> =>
   db.q.selectFrom('payments').selectAll().where('organization_id', '=', organization_id).where('id', '=', id).executeTakeFirst()
 
-export const findByIntent = (db: Db, organization_id: string, account_id: string, intent_id: string): Promise<Pick<PaymentRow, 'id' | 'status'> | undefined> =>
-  db.q
-    .selectFrom('payments')
-    .select(['id', 'status'])
-    .where('organization_id', '=', organization_id)
-    .where('account_id', '=', account_id)
-    .where('intent_id', '=', intent_id)
-    .executeTakeFirst()
+/** Returns the attempts with these intents of an account, by intent id. */
+export const findByIntents = async (
+  db: Db,
+  { organization_id, id: account_id }: Pick<AccountRow, 'organization_id' | 'id'>,
+  intent_ids: readonly string[],
+): Promise<Map<string, Pick<PaymentRow, 'id' | 'status'>>> => {
+  const { rows } = await sql<Pick<PaymentRow, 'id' | 'status'> & { intent_id: string }>`
+    select id, status, intent_id from payments
+    where organization_id = ${organization_id} and account_id = ${account_id} and intent_id = any(${intent_ids}::text[])`.execute(db.q)
+  return new Map(rows.map((row) => [row.intent_id, row]))
+}
 
 /** The processor's intent of an attempt. */
 export interface IntentName {

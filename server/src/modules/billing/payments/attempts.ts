@@ -28,7 +28,7 @@ import {
 } from './attempts.sql.ts'
 import { refused, settledBy } from './outcomes.ts'
 import type { PaymentRow } from './payments.sql.ts'
-import { adopt } from './unmatched-charges.ts'
+import { adopt, type HasUnmatched } from './unmatched-charges.ts'
 
 /** Time before the first check of an attempt that was left pending. Later checks follow at growing intervals. */
 export const firstLook = 30 * seconds
@@ -96,9 +96,9 @@ export const processorFor = async (deps: { db: Db; gateways: Gateways; platform:
  * Returns the processor's intent id of an attempt and creates the intent if necessary. The intent id is committed
  * before any money moves.
  */
-const ensureIntent = async (deps: Deps, processor: Processor, payment: PaymentRow, store?: StoreIntent): Promise<NamedIntent> => {
+const ensureIntent = async (deps: Deps, processor: Processor, payment: PaymentRow, together: Together = {}): Promise<NamedIntent> => {
   if (payment.intent_id !== null) return { intent_id: payment.intent_id }
-  const adopted = payment.order_id === null ? undefined : await adopt(deps, payment)
+  const adopted = payment.order_id === null ? undefined : await adopt(deps, payment, together.hasUnmatched)
   if (adopted !== undefined) return { intent_id: adopted }
   // A create request without an answer is retried under the same key. Once the key may have expired, the intent is
   // searched for instead.
@@ -114,11 +114,17 @@ const ensureIntent = async (deps: Deps, processor: Processor, payment: PaymentRo
     // A saved method that is charged off-session need not be saved again.
     reusable: payment.reusable && payment.payment_method_id === null,
   })
-  return name(deps, processor, payment, intent, store)
+  return name(deps, processor, payment, intent, together.store)
 }
 
 /** Stores the intent id of one attempt and commits it. */
-export type StoreIntent = (named: IntentName) => Promise<StoredIntent>
+type StoreIntent = (named: IntentName) => Promise<StoredIntent>
+
+/** Steps that several charges take together. An absent step is taken for each charge alone. */
+export interface Together {
+  readonly store?: StoreIntent
+  readonly hasUnmatched?: HasUnmatched
+}
 
 /** The stored intent id of an attempt. `wanted` is present if the statement that stored the id has also read it. */
 interface NamedIntent {
@@ -207,11 +213,11 @@ export const charge = async (
   deps: Deps,
   payment: PaymentRow,
   instrument: Instrument,
-  { off_session = false, account, store }: { off_session?: boolean; account?: AccountRow | undefined; store?: StoreIntent | undefined } = {},
+  { off_session = false, account, together }: { off_session?: boolean; account?: AccountRow | undefined; together?: Together | undefined } = {},
 ): Promise<Intent | undefined> => {
   const processor = account ? processorOf(deps, account) : await processorFor(deps, payment)
   try {
-    const { intent_id, wanted } = await ensureIntent(deps, processor, payment, store)
+    const { intent_id, wanted } = await ensureIntent(deps, processor, payment, together)
     // The subscription may have ended while this attempt was interrupted. Its order must not be charged then.
     if (payment.payment_method_id !== null && !(wanted ?? (await isCalledFor(deps.db, payment))))
       return await callOff(processor, await processor.readIntent(intent_id))

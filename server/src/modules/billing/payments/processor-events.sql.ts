@@ -1,3 +1,4 @@
+import { sql } from 'kysely'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { PaymentAccountRow } from './payments.sql.ts'
 
@@ -7,17 +8,18 @@ declare module '../../../platform/postgres/postgres.ts' {
   }
 }
 
-/** Records a processor event. Returns false if the event of this account was recorded before. */
-export const takeEvent = async (
+/** Records processor events of an account. Returns the ids of those that were not recorded before. */
+export const takeEvents = async (
   tx: Tx,
-  event: { organization_id: string; account_id: string; event_id: string; kind: string; object_id: string },
-): Promise<boolean> => {
-  const done = await tx.q
-    .insertInto('processor_events')
-    .values({ ...event, received_at: tx.clock.wall() })
-    .onConflict((conflict) => conflict.doNothing())
-    .executeTakeFirst()
-  return (done.numInsertedOrUpdatedRows ?? 0n) > 0n
+  { organization_id, id: account_id }: Key,
+  events: readonly { readonly id: string; readonly kind: string; readonly object_id: string }[],
+): Promise<Set<string>> => {
+  const { rows } = await sql<{ event_id: string }>`
+    insert into processor_events (organization_id, account_id, event_id, kind, object_id, received_at)
+    select ${organization_id}, ${account_id}, event_id, kind, object_id, ${tx.clock.wall()} from unnest(${events.map(({ id }) => id)}::text[],
+      ${events.map(({ kind }) => kind)}::text[], ${events.map(({ object_id }) => object_id)}::text[]) as e (event_id, kind, object_id)
+    order by event_id on conflict do nothing returning event_id`.execute(tx.q)
+  return new Set(rows.map(({ event_id }) => event_id))
 }
 
 export const purgeEvents = async (tx: Tx, before: Date): Promise<void> => {

@@ -5,30 +5,46 @@ import { extendLease, underLease, type Lease } from '../../../platform/jobs/leas
 import { sweeps } from '../../../platform/jobs/catalogue.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { Deps } from '../../handlers.ts'
-import { findAccount, findAccountAnywhere, findByIntent, openAccount, type AccountRow } from './attempts.sql.ts'
+import { findAccount, findAccountAnywhere, findByIntents, openAccount, type AccountRow } from './attempts.sql.ts'
 import { processorOf } from './attempts.ts'
-import { heardUntil, noteHeard, purgeEvents, takeEvent } from './processor-events.sql.ts'
+import { heardUntil, noteHeard, purgeEvents, takeEvents } from './processor-events.sql.ts'
+
+type ReceivedEvent = Omit<ProcessorEvent, 'at'>
+
+/** Records one processor event, like `receiveAll`. */
+export const receive = (tx: Tx, account: AccountRow, event: ReceivedEvent): Promise<void> => receiveAll(tx, account, [event])
 
 /**
- * Records a processor event once and enqueues the job for its object. The event is only a hint: the job reads the
- * object itself at the processor.
+ * Records processor events of an account, each once, and enqueues the jobs for their objects. An event is only a hint:
+ * the job reads the object itself at the processor.
  */
-export const receive = async (
+export const receiveAll = async (
   tx: Tx,
-  { organization_id, id: account_id }: AccountRow,
-  event: Omit<ProcessorEvent, 'at'>,
+  account: AccountRow,
+  events: readonly ReceivedEvent[],
   /** Enqueues the job again for a known event, because its first job may have failed after all retries. */ { again = false } = {},
 ): Promise<void> => {
-  const { id: event_id, kind, object_id } = event
-  if (!(await takeEvent(tx, { organization_id, account_id, event_id, kind, object_id })) && !again) return
-  if (kind === 'refund.updated') return enqueue(tx, 'billing.follow_refund', { organization_id, account_id, processor_refund_id: object_id })
-  if (kind === 'dispute.updated') return enqueue(tx, 'billing.follow_dispute', { organization_id, account_id, processor_dispute_id: object_id })
-  if (kind === 'method.updated') return enqueue(tx, 'billing.follow_method', { organization_id, account_id, processor_method_id: object_id })
-  const payment = await findByIntent(tx, organization_id, account_id, object_id)
-  // The event may arrive before the intent id is committed. The sweep determines the result of the attempt in any case.
-  // A succeeded payment needs no check, because that status is final.
-  if (payment && payment.status !== 'succeeded') await enqueue(tx, 'billing.follow_payment', { organization_id, payment_id: payment.id })
+  if (events.length === 0) return
+  const { organization_id, id: account_id } = account
+  const taken = await takeEvents(tx, account, events)
+  // The processor may send an event twice. One job is enough.
+  const news = [...new Map(events.map((event) => [event.id, event])).values()].filter(({ id }) => again || taken.has(id))
+  const paid = news.filter(({ kind }) => kind.startsWith('intent.'))
+  const payments = paid.length === 0 ? new Map<string, never>() : await findByIntents(tx, account, idsOf(paid))
+  for (const { kind, object_id } of news) {
+    if (kind === 'refund.updated') await enqueue(tx, 'billing.follow_refund', { organization_id, account_id, processor_refund_id: object_id })
+    else if (kind === 'dispute.updated') await enqueue(tx, 'billing.follow_dispute', { organization_id, account_id, processor_dispute_id: object_id })
+    else if (kind === 'method.updated') await enqueue(tx, 'billing.follow_method', { organization_id, account_id, processor_method_id: object_id })
+    else {
+      const payment = payments.get(object_id)
+      // The event may arrive before the intent id is committed. The sweep determines the result of the attempt in any
+      // case. A succeeded payment needs no check, because that status is final.
+      if (payment && payment.status !== 'succeeded') await enqueue(tx, 'billing.follow_payment', { organization_id, payment_id: payment.id })
+    }
+  }
 }
+
+const idsOf = (events: readonly ReceivedEvent[]) => events.map(({ object_id }) => object_id)
 
 /** Fetches the events of the built-in test processor and handles them like those that arrive by HTTP. */
 export const fetchProcessorEvents = async (deps: Deps): Promise<void> => {
@@ -38,10 +54,11 @@ export const fetchProcessorEvents = async (deps: Deps): Promise<void> => {
     if (account) known.set(account_id, account)
     return account && openAccount(deps.platform.sealer, account).secret
   })
-  for (const { account_id, headers, body } of calls) {
+  for (const [account_id, own] of Map.groupBy(calls, (call) => call.account_id)) {
     const account = known.get(account_id)!
-    const event = processorOf(deps, account).readEvent(headers, Buffer.from(body))
-    if (event) await deps.transact((tx) => receive(tx, account, event))
+    const processor = processorOf(deps, account)
+    const events = own.flatMap(({ headers, body }) => processor.readEvent(headers, Buffer.from(body)) ?? [])
+    await deps.transact((tx) => receiveAll(tx, account, events))
   }
 }
 
@@ -74,7 +91,7 @@ export const readUp = async (deps: Deps, lease: Lease): Promise<void> => {
       const page = await processor.listEvents!(since, after)
       await deps.transact(async (tx) => {
         await extendLease(tx, lease, sweeps['billing.read_up'].lease_ms)
-        for (const event of page.events) await receive(tx, account, event, { again: true })
+        await receiveAll(tx, account, page.events, { again: true })
       })
       after = page.next
     } while (after !== null)

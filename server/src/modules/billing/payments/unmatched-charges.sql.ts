@@ -1,5 +1,6 @@
 import { sql } from 'kysely'
 import type { Intent } from '../../../gateways/payments/payments.ts'
+import { oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { AccountRow } from './attempts.sql.ts'
 import type { PaymentRow } from './payments.sql.ts'
@@ -70,11 +71,13 @@ export const listUnmatchedCharges = async (db: Db): Promise<UnmatchedChargeRow[]
   return rows
 }
 
-/** True if the customer of an attempt has unmatched charges. */
-export const hasUnmatchedCharges = async (db: Db, { organization_id, customer_id }: PaymentRow): Promise<boolean> => {
-  const { rows } = await sql`
-    select from stray_charges where organization_id = ${organization_id} and customer_id = ${customer_id} and settled_at is null limit 1`.execute(db.q)
-  return rows.length > 0
+/** Returns those of the customers that have unmatched charges. */
+export const findUnmatchedCustomers = async (db: Db, organization_id: string, customer_ids: readonly string[]): Promise<Set<string>> => {
+  const { rows } = await sql<{ customer_id: string }>`
+    select customer_id from stray_charges where organization_id = ${organization_id} and customer_id = ${oneOf(customer_ids)} and settled_at is null`.execute(
+    db.q,
+  )
+  return new Set(rows.map(({ customer_id }) => customer_id))
 }
 
 /**

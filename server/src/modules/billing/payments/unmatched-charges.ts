@@ -5,7 +5,7 @@ import { lockPayment, nameIntents, openAccount } from './attempts.sql.ts'
 import type { PaymentRow } from './payments.sql.ts'
 import {
   countChargeable,
-  hasUnmatchedCharges,
+  findUnmatchedCustomers,
   listChargeable,
   listUnmatchedCharges,
   lockUnmatchedCharges,
@@ -70,14 +70,21 @@ export const findUnmatchedCharges = async (
   return listUnmatchedCharges(deps.db)
 }
 
+/** Returns true if the customer of an attempt has unmatched charges. */
+export type HasUnmatched = (payment: PaymentRow) => Promise<boolean>
+
 /**
  * Adopts a charge that the processor already made and that a restored database did not know. The charge must have the
  * amount and currency of this payment. Returns its intent id. If no charge matches, throws unless all unmatched charges
  * are purchases. The attempt is then not charged until an operator has dismissed them.
  */
-export const adopt = async ({ db, transact, platform }: Deps, payment: PaymentRow): Promise<string | undefined> => {
+export const adopt = async (
+  { db, transact, platform }: Deps,
+  payment: PaymentRow,
+  hasUnmatched: HasUnmatched = async ({ organization_id, customer_id }) => (await findUnmatchedCustomers(db, organization_id, [customer_id])).size > 0,
+): Promise<string | undefined> => {
   // Avoids a transaction in the usual case without unmatched charges.
-  if (!(await hasUnmatchedCharges(db, payment))) return undefined
+  if (!(await hasUnmatched(payment))) return undefined
   return transact(async (tx) => {
     const { intent_id, status } = (await lockPayment(tx, payment.organization_id, payment.id))!
     // A concurrent call has adopted a charge for this attempt, or has settled the attempt as failed without an intent.

@@ -1,6 +1,6 @@
 import { getCustomerState, getCustomerStateToken, getExternalCustomerState, getExternalCustomerStateToken } from '@bursar/contract'
 import { read, sweep } from '../../handlers.ts'
-import { requireCustomerState, sign, emitCustomerState } from './state.ts'
+import { requireCustomerState, sign, emitCustomerState, emitCustomerStates } from './state.ts'
 
 export const operations = [
   read(getCustomerState, (db, { scope, params, query }) => requireCustomerState(db, scope, params, query.member_id)),
@@ -8,4 +8,4 @@ export const operations = [
   read(getCustomerStateToken, (db, { scope, params, query, platform }) => sign(db, scope, platform, params, query.member_id)),
   read(getExternalCustomerStateToken, (db, { scope, params, query, platform }) => sign(db, scope, platform, params, query.member_id)),
 ]
-export const sweeps = [sweep('entitlements.tell_state', emitCustomerState)]
+export const sweeps = [sweep('entitlements.tell_state', emitCustomerState, emitCustomerStates)]

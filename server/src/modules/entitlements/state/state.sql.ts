@@ -2,7 +2,8 @@ import type { Benefit, CustomerStateSubscription, Metadata } from '@bursar/contr
 import { sql, type RawBuilder } from 'kysely'
 import type { z } from 'zod'
 import type { TenantScope } from '../../../kernel/actors.ts'
-import { inScope } from '../../../platform/postgres/parts.sql.ts'
+import type { Clocked } from '../../../platform/clocks.sql.ts'
+import { inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import { rowFromJson, type JsonRow } from '../../../platform/postgres/json-rows.ts'
 import { customerColumns, exists, ownerWhere, shownWithCustomer, type CustomerRow, type findCustomer, type Marked } from '../../customers/index.ts'
@@ -138,7 +139,7 @@ const loadStates = async (db: Db, scope: TenantScope, condition: RawBuilder<unkn
     select ${customerColumns(scope)}, customers.pure_holder as only_holds, customers.becomes_team as buys_seats,
       (${subscriptions}) as subscriptions, (${grants(scope, portion)}) as grants, (${meters(scope)}) as meters
     from customers left join lateral (${ownerWhere('customers.organization_id', 'customers.id')}) o on true
-    where customers.organization_id = ${inScope(scope)} and ${condition} limit 2`.execute(db.q)
+    where customers.organization_id = ${inScope(scope)} and ${condition}`.execute(db.q)
   return rows.map(({ subscriptions: active, grants: held, meters: credited, ...customer }) => ({
     customer,
     subscriptions: active.map(subscriptionFromJson),
@@ -150,14 +151,20 @@ const loadStates = async (db: Db, scope: TenantScope, condition: RawBuilder<unkn
 /** Returns the states of the matching customers. There are two only if two organizations in scope use the same external id. */
 export const findStates = (db: Db, scope: TenantScope, naming: Naming, portion: Portion): Promise<LoadedState[]> => {
   const named = 'id' in naming ? sql`customers.id = ${naming.id}` : sql`customers.external_id = ${naming.external_id}`
-  return loadStates(db, scope, sql`${named} and ${exists(scope)}`, portion)
+  return loadStates(db, scope, sql`${named} and ${exists(scope)} limit 2`, portion)
 }
 
-/** Returns the state of a customer that exists in the current phase, or that was deleted. */
-export const findToldState = async (db: Db, scope: TenantScope, id: string, portion: Portion): Promise<LoadedState | undefined> =>
-  (await loadStates(db, scope, sql`customers.id = ${id} and (${exists(scope)} or customers.deleted_at is not null)`, portion))[0]
+/** Returns the states of customers that exist in the current phase, or that were deleted. */
+export const findToldStates = (db: Db, scope: TenantScope, ids: readonly string[], portion: Portion): Promise<LoadedState[]> =>
+  loadStates(db, scope, sql`customers.id = ${oneOf(ids)} and (${exists(scope)} or customers.deleted_at is not null)`, portion)
 
-/** Locks the customer in share mode until the transaction has written the customer's state event. */
-export const holdTold = async (tx: Tx, organization_id: string, customer_id: string): Promise<void> => {
-  await sql`select from customers where organization_id = ${organization_id} and id = ${customer_id} for share`.execute(tx.q)
+/**
+ * Locks customers in share mode, in the order of their ids, until the transaction has written their state events.
+ * Returns the test clock of each customer.
+ */
+export const holdTold = async (tx: Tx, organization_id: string, ids: readonly string[]): Promise<Map<string, Clocked>> => {
+  const { rows } = await sql<Clocked & { id: string }>`
+    select organization_id, id, clock_id from customers
+    where organization_id = ${organization_id} and id = ${oneOf(ids)} order by id for share`.execute(tx.q)
+  return new Map(rows.map((row) => [row.id, row]))
 }
