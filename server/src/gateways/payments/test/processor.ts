@@ -167,7 +167,7 @@ export const openTestProcessor = ({
           return effect
         })
         if (lost) throw new ProcessorSilent(name)
-        return answer!
+        return answer
       })
 
     return {
