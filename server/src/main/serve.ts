@@ -1,6 +1,5 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { constants, setPriority } from 'node:os'
 import { setFlagsFromString } from 'node:v8'
 import { seconds, stopwatch, systemClock } from '../platform/clock.ts'
 import { readConfig, type Config } from '../platform/config.ts'
@@ -38,22 +37,7 @@ export const serve = (roles: readonly ServeRole[]): Promise<void> => {
   // 100 MiB of memory under load.
   setFlagsFromString('--heap-growing-percent=30')
   const config = readConfig(process.env)
-  const log = openLog(config.log_level)
-  yieldToRequests(roles, log)
-  return run({ config, log, roles, stopped: signalled() })
-}
-
-/**
- * Lowers the CPU priority of a process that serves no requests. On a machine with too few free cores, API processes and
- * the database then run first.
- */
-const yieldToRequests = (roles: readonly ServeRole[], log: Log): void => {
-  if (roles.includes('api')) return
-  try {
-    setPriority(constants.priority.PRIORITY_BELOW_NORMAL)
-  } catch (error) {
-    log.warn('priority_unchanged', { error })
-  }
+  return run({ config, log: openLog(config.log_level), roles, stopped: signalled() })
 }
 
 interface Run {

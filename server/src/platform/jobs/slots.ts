@@ -1,14 +1,10 @@
-import { availableParallelism } from 'node:os'
 import { jobClasses, type JobClass } from './catalogue.ts'
 
 /** The number of jobs that one worker runs at the same time. */
 export const concurrency: number = jobClasses.urgent.slots
 
-/**
- * The number of transactions over groups of rows that one kind of work runs at the same time. Each of them keeps a core
- * of the database busy. One core of a small machine stays free for requests, if the database runs on the same machine.
- */
-export const groupTransactions: number = Math.min(4, Math.max(1, availableParallelism() - 1))
+/** The number of transactions over groups of rows that one kind of work runs at the same time. Each keeps a core of the database busy. */
+export const groupTransactions = 4
 
 const order = Object.keys(jobClasses) as JobClass[]
 
