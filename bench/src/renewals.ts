@@ -1,6 +1,5 @@
 import { fork, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { constants, setPriority } from 'node:os'
 import { confirmClientCheckout, createCheckout, createCustomer, createProduct, updateTaxSettings } from '@bursar/contract'
 import { openDeployment, openLife } from '../../server/test/harness/crashes.ts'
 import { launch, portOf } from '../../server/test/harness/process.ts'
@@ -246,8 +245,6 @@ export const besides = async (world: World): Promise<Record<string, Outcome>> =>
   const api = launch(['serve', '--roles', 'api'], { ...world.environmentVariables, BURSAR_DATABASE_CONNECTIONS: connections, BURSAR_LOG_LEVEL: 'info' })
   const port = portOf(await api.line('listening'))
   const trickle = openTrickle(port, token)
-  // This process receives the mails. A mail server is another machine in production, and must not delay the API here.
-  setPriority(constants.priority.PRIORITY_BELOW_NORMAL)
   const worker = await startWorker(world)
   await trickle.during(() => pause(3000))
   const idle = await trickle.during(() => pause(seconds * 5000))
