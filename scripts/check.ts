@@ -4,8 +4,9 @@ import { availableParallelism } from 'node:os'
 import { posix } from 'node:path'
 import { promisify } from 'node:util'
 import { shown } from '../bench/src/results.ts'
+import { addExamples, exampleProblems, type Examples } from '../contract/src/documentation/examples.ts'
 import * as contract from '../contract/src/index.ts'
-import { document } from '../contract/src/openapi.ts'
+import { describe } from '../contract/src/openapi.ts'
 import { checkComplete } from '../server/src/main/wire.ts'
 import { compactTree, mismatches, mutantName, parseMutant } from '../server/test/faults/mutants/mutants.ts'
 import { superLinear } from './expressions.ts'
@@ -21,11 +22,12 @@ const run = promisify(execFile)
  */
 const threads = availableParallelism() > 2 ? {} : { GOMAXPROCS: '1' }
 const oneThread = availableParallelism() > 2 ? [] : ['--singleThreaded']
-const command =
+const command = (file: string, ...args: string[]) => program(`node_modules/.bin/${file}`, ...args)
+const program =
   (file: string, ...args: string[]) =>
   async () => {
     try {
-      await run(`node_modules/.bin/${file}`, args, { maxBuffer: 1 << 26, env: { ...process.env, ...threads } })
+      await run(file, args, { maxBuffer: 1 << 26, env: { ...process.env, ...threads } })
       return []
     } catch (error) {
       const { stdout = '', stderr = '' } = error as { stdout?: string; stderr?: string }
@@ -64,14 +66,26 @@ const seams: readonly Rule[] = [
     except: /\.test\.ts$/,
     why: 'chance comes from kernel/ids and kernel/secrets',
   },
-  { pattern: /(?<![.\w])fetch\(/, where: /^server\/src\//, except: /^server\/src\/gateways\/|\.test\.ts$/, why: 'outbound calls go through gateways' },
-  { pattern: /process\.env\b/, where: /^server\/src\//, except: /^server\/src\/main\/|\.test\.ts$/, why: 'configuration is read once, in main' },
+  // `reference-examples.ts` writes code for readers as text, and runs none of it.
+  {
+    pattern: /(?<![.\w])fetch\(/,
+    where: /^server\/src\//,
+    except: /^server\/src\/gateways\/|\/reference-examples\.ts$|\.test\.ts$/,
+    why: 'outbound calls go through gateways',
+  },
+  {
+    pattern: /process\.env\b/,
+    where: /^server\/src\//,
+    except: /^server\/src\/main\/|\/reference-examples\.ts$|\.test\.ts$/,
+    why: 'configuration is read once, in main',
+  },
   {
     pattern: /\b(?:db|tx)\.q\b/,
     where: /^server\/src\//,
     except: /\.sql\.ts$|^server\/src\/platform\/|\.test\.ts$/,
     why: 'rows are touched in .sql.ts files only',
   },
+  { pattern: /=== 1 \?/, where: /^web\/src\/.*\/(de|en|texts)\.ts$/, why: 'plural forms come from pluralIn' },
   { pattern: /\bnow\(\)/, where: /^server\/src\/modules\/.*\.sql\.ts$/, why: "time comes from platform/clock, not from the database's clock" },
 ]
 
@@ -110,7 +124,7 @@ const unregistered = async (): Promise<string[]> => {
       continue
     }
     for (const [name, value] of Object.entries((await import(`../${file}`)) as Record<string, unknown>)) {
-      const isDeclared = typeof value === 'object' && value !== null && (('method' in value && 'path' in value) || ('kind' in value && 'when' in value))
+      const isDeclared = typeof value === 'object' && value !== null && (('method' in value && 'access' in value) || ('kind' in value && 'when' in value))
       if (isDeclared && !registered.has(value)) problems.push(`${file}: ${name} is not registered. Add the file to the list in contract/src/index.ts`)
     }
   }
@@ -136,10 +150,22 @@ const catalogues = async () => {
   return [...unheard, ...(await unregistered())]
 }
 
-const openapi = async () =>
-  contract.versions
-    .filter((version) => readFileSync(`contract/openapi/${version}.json`, 'utf8') !== `${JSON.stringify(document(version), null, 2)}\n`)
-    .map((version) => `contract/openapi/${version}.json is not what the declarations say. Run: pnpm contract`)
+/** Checks that the OpenAPI documents are up to date. Each field and parameter has a description, and each operation a valid example. */
+const openapi = async () => {
+  const examples = JSON.parse(contents.get('contract/examples/examples.json')!) as Examples
+  const gaps = contract.versions.flatMap((version) => {
+    const { document, missing, unused } = describe(version)
+    addExamples(document, examples)
+    return [
+      ...(readFileSync(`contract/openapi/${version}.json`, 'utf8') === `${JSON.stringify(document, null, 2)}\n`
+        ? []
+        : [`contract/openapi/${version}.json is not what the declarations say. Run: pnpm contract`]),
+      ...missing.map((name) => `${name} has no description. Describe it at its declaration, or in contract/src/documentation`),
+      ...unused.map((key) => `contract/src/documentation describes ${key}, which nothing uses`),
+    ]
+  })
+  return [...gaps, ...exampleProblems(examples)]
+}
 
 /** Checks that the measured figures in documents match bench/results. */
 const figures = async () =>
@@ -202,10 +228,11 @@ const workflows = async () => {
 }
 
 const checks: Record<string, () => Promise<string[]>> = {
-  types: command('tsc', '-p', '.', ...oneThread),
+  // The dashboard runs in the browser, so its types differ from those of the server.
+  types: async () => [...(await command('tsc', '-p', '.', ...oneThread)()), ...(await command('tsc', '-p', 'web/dashboard', '--noEmit', ...oneThread)())],
   lint: command('oxlint', '--type-aware'),
   format: command('oxfmt', '--check'),
-  'import line': command('depcruise', 'contract/src', 'server/src', 'views/src', 'web/src', '--output-type', 'err'),
+  'import line': command('depcruise', 'contract/src', 'server/src', 'views/src', 'web/src', 'web/dashboard', '--output-type', 'err'),
   folders: async () => folderCircles(),
   lines: async () =>
     [...contents]
@@ -214,6 +241,7 @@ const checks: Record<string, () => Promise<string[]>> = {
       )
       .flatMap(([file, text]) => (text.split('\n').length > 401 ? [`${file} has more than 400 lines. Split it.`] : [])),
   seams: breaches(seams),
+  'dashboard size': program(process.execPath, 'web/dashboard/scripts/size.ts'),
   expressions: () => superLinear(contents),
   catalogues,
   openapi,

@@ -53,9 +53,12 @@ try {
   process.stdout.write(shell.out())
   if (code !== 0) throw new Error(`the second shell ended with ${code}; the log is in ${folder}/server.log`)
   if (shell.out() !== printed) throw new Error(`the README says that it prints:\n${printed}`)
-  const page = bash(`. ${folder}/env && curl -fsSL -c ${folder}/cookies "$CHECKOUT_URL" | grep -o '<h1[^>]*>[^<]*'`)
+  const page = bash(`. ${folder}/env && curl -fsSL -H "sec-fetch-mode: navigate" -c ${folder}/cookies "$CHECKOUT_URL" | grep -o '<h1[^>]*>[^<]*'`)
   await page.exited
   if (!page.out().endsWith('>Field guide\n')) throw new Error(`the checkout page of the field guide has the heading: ${page.out() || 'none'}`)
+  const { dashboard } = JSON.parse(sandbox.out()) as { dashboard: string }
+  const answer = await fetch(dashboard, { redirect: 'manual', headers: { 'sec-fetch-mode': 'navigate', accept: 'text/html' } })
+  if (!answer.headers.get('location')?.startsWith('/login?return_to=%2Fdashboard')) throw new Error(`${dashboard} does not lead to the sign-in`)
   if (elapsed() > promised) throw new Error(`not done within ${promised / 1000} s`)
   console.log(`quickstart: a paid order and its webhook after ${clock().trim()}`)
 } catch (error) {

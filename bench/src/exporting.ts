@@ -49,15 +49,17 @@ export const exporting = async (world: World): Promise<Record<string, Outcome>> 
   }
 }
 
-/** Starts a process with only the API role and the options of the image, as in production. */
-export const startApi = async (world: World) => {
-  const program = launch(['serve', '--roles', 'api'], { ...world.environmentVariables, ...imageOptions(), BURSAR_LOG_LEVEL: 'info' })
+/** Starts a process with only the API role and the options of the image, as in production. A file of this folder can be preloaded. */
+export const startApi = async (world: World, preloaded?: string) => {
+  const { NODE_OPTIONS } = imageOptions()
+  const options = preloaded === undefined ? NODE_OPTIONS : `${NODE_OPTIONS} --import=${new URL(preloaded, import.meta.url).href}`
+  const program = launch(['serve', '--roles', 'api'], { ...world.environmentVariables, NODE_OPTIONS: options, BURSAR_LOG_LEVEL: 'info' })
   const port = portOf(await program.line('listening'))
   const stop = async () => {
     program.signal('SIGTERM')
     await program.exited
   }
-  return { port, pid: program.child.pid!, stop }
+  return { port, pid: program.child.pid!, stop, program }
 }
 
 /** A process that runs one export. Its output is discarded unless a sink reads it. */

@@ -11,6 +11,10 @@ const described = {
   due: { type: 'string', default: '20000' },
   seats: { type: 'string', default: '1000000' },
   requests: { type: 'string', default: '100000' },
+  events: { type: 'string', default: '10000000' },
+  copied: { type: 'string', default: '5000000' },
+  subscriptions: { type: 'string', default: '100000' },
+  questions: { type: 'string', default: '10000' },
 } as const
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -41,4 +45,12 @@ export const options = {
   seats: Number(values.seats),
   /** Number of requests before the memory of the API is measured. */
   requests: Number(values.requests),
+  /** Number of usage events of the larger customer. */
+  events: Number(values.events),
+  /** Number of usage events that are copied to the event store, and over which both stores aggregate. */
+  copied: Number(values.copied),
+  /** Number of subscriptions whose metrics are computed. */
+  subscriptions: Number(values.subscriptions),
+  /** Number of random questions about metrics that are compared with the records. */
+  questions: Number(values.questions),
 }

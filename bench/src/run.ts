@@ -1,9 +1,13 @@
 import { beginRun, endRun } from '../../server/test/harness/runs.ts'
 import { asOwner } from '../../server/test/harness/database.ts'
+import { directSettings } from '../../server/test/harness/event-stores.ts'
 import { openWorld, type World } from '../../server/test/harness/world.ts'
+import { events } from './events.ts'
 import { exporting } from './exporting.ts'
+import { ingest } from './ingest.ts'
 import * as lists from './lists.ts'
 import { memory } from './memory.ts'
+import { metrics } from './metrics.ts'
 import { migration } from './migration.ts'
 import { options } from './options.ts'
 import { peers } from './peers.ts'
@@ -11,12 +15,16 @@ import * as renewals from './renewals.ts'
 import { isReached, storeResult, machineOf, shown, type Goal, type Machine, type Outcome } from './results.ts'
 import { scale } from './scale.ts'
 import * as stages from './stages.ts'
+import { benchSettings } from './settings.ts'
+import { usage } from './usage.ts'
 import { latency, throughput } from './webhooks.ts'
 
 interface Bench {
   /** Results by name, each with its goal. */
   readonly gives: Record<string, Goal>
   readonly measure: (world: World) => Promise<Record<string, Outcome>>
+  /** Settings of the world besides those of every benchmark. */
+  readonly settings?: () => Record<string, string>
 }
 
 const benches: Record<string, Bench> = {
@@ -51,6 +59,40 @@ const benches: Record<string, Bench> = {
       'export-memory': { measures: 'memory of the API: peak during an export − idle', goal: '<= 64', unit: ' MiB' },
     },
     measure: exporting,
+  },
+  ingest: {
+    gives: {
+      ingest: { measures: 'usage events per second, 1,000 in a call: over HTTP ÷ COPY into a table without an index', goal: '>= 0.2' },
+      'ingest-meters': { measures: 'usage events per second, 1,000 in a call: with two meters ÷ without', goal: '>= 0.65' },
+      'ingest-turn': { measures: 'longest time for which a body of 10 MB holds the event loop, as CPU time', goal: '<= 50', unit: ' ms' },
+    },
+    measure: ingest,
+  },
+  usage: {
+    gives: {
+      balance: { measures: 'wrong balances in the first read after an ingest was answered', goal: '<= 0', unit: '' },
+      'balance-size': { measures: 'CPU time of the API and the database for a read of a balance: many usage events ÷ 10,000', goal: '<= 2' },
+      'usage-closing': { measures: 'CPU time of the worker and the database for a renewal that bills usage: a tenth of these events ÷ 1,000', goal: '<= 1.5' },
+      'events-pages': { measures: 'slowest first page of 10 usage events, of any filter with an index: many usage events', goal: '<= 50', unit: ' ms' },
+    },
+    measure: usage,
+  },
+  events: {
+    gives: {
+      'events-sum': { measures: 'time for the sum of a property over the usage events of an organization: PostgreSQL ÷ ClickHouse', goal: '>= 3' },
+      'events-distinct': { measures: 'time for the number of different values of a property of these events: PostgreSQL ÷ ClickHouse', goal: '>= 5' },
+      'events-copy': { measures: 'usage events per second of the first copy, with one worker', goal: '>= 10000', unit: ' events/s' },
+      'ingest-copied': { measures: 'usage events per second, 1,000 in a call: while a worker copies them to ClickHouse ÷ without a copy', goal: '>= 0.8' },
+    },
+    measure: events,
+    settings: directSettings,
+  },
+  metrics: {
+    gives: {
+      metrics: { measures: 'time for all metrics of 366 days: from the records ÷ from the stored sums', goal: '>= 100' },
+      'metrics-differences': { measures: 'random questions about metrics that are answered differently from the records', goal: '<= 0', unit: '' },
+    },
+    measure: metrics,
   },
   memory: { gives: { memory: { measures: 'memory of the API after 100,000 requests', goal: '<= 200', unit: ' MiB' } }, measure: memory },
   audit: { gives: { audit: { measures: 'customers written per second: with the audit log ÷ without', goal: '>= 0.9' } }, measure: stages.audit },
@@ -95,9 +137,7 @@ const benches: Record<string, Bench> = {
 const asked = ['rls', 'scale', 'peers']
 
 const measure = async (name: string, machine: Machine) => {
-  const world = await openWorld({
-    settings: { BURSAR_LOG_LEVEL: 'silent', BURSAR_BUDGETS: JSON.stringify({ api: [[100_000_000, 60]] }), BURSAR_EGRESS_LOOPBACK: 'true' },
-  })
+  const world = await openWorld({ settings: { ...benchSettings, ...benches[name]?.settings?.() } })
   const date = new Date().toISOString()
   if (name === 'scale') {
     const steps = await scale(world)

@@ -20,6 +20,8 @@ const listen = async (): Promise<string> => {
         budgets: {
           isLate: () => false,
           spend: async () => ({}),
+          spendUnits: async () => ({}),
+          spendTogether: async () => ({}),
           look: async () => {},
           reserve: async () => ({ keep: async () => {}, giveBack: async () => {} }),
         },

@@ -1,6 +1,7 @@
 import type { Operation, Webhook } from './kit/index.ts'
 import * as disputes from './billing/disputes.ts'
 import * as documents from './billing/documents.ts'
+import * as ledger from './billing/ledger.ts'
 import * as methods from './billing/methods.ts'
 import * as orders from './billing/orders.ts'
 import * as portalOrders from './billing/portal-orders.ts'
@@ -23,6 +24,10 @@ import * as products from './catalog/products.ts'
 import * as storefront from './catalog/storefront.ts'
 import * as checkoutLinks from './checkout/checkout-links.ts'
 import * as checkouts from './checkout/checkouts.ts'
+import * as checkoutDrafts from './checkout/drafts.ts'
+import * as checkoutRenewals from './checkout/renewals.ts'
+import * as checkoutReturns from './checkout/returns.ts'
+import * as checkoutWebhooks from './checkout/webhooks.ts'
 import * as customerSessions from './customers/customer-sessions.ts'
 import * as customers from './customers/customers.ts'
 import * as members from './customers/members.ts'
@@ -38,13 +43,31 @@ import * as oauthGrants from './identity/oauth-grants.ts'
 import * as sessions from './identity/sessions.ts'
 import * as tokens from './identity/tokens.ts'
 import * as memberships from './identity/memberships.ts'
+import * as dashboards from './insights/dashboards.ts'
+import * as explanation from './insights/explanation.ts'
+import * as live from './insights/live.ts'
+import * as margins from './insights/margins.ts'
+import * as metrics from './insights/metrics.ts'
+import * as search from './insights/search.ts'
+import * as timeline from './insights/timeline.ts'
 import * as memberMigration from './migration/member-migration.ts'
 import * as auditLog from './organizations/audit-log.ts'
 import * as organizations from './organizations/organizations.ts'
+import * as corrections from './usage/corrections.ts'
+import * as customerMeters from './usage/customer-meters.ts'
+import * as dryRuns from './usage/dry-runs.ts'
+import * as reservations from './usage/reservations.ts'
+import * as eventTypes from './usage/event-types.ts'
+import * as usageEvents from './usage/events.ts'
+import * as portalUsage from './usage/portal-usage.ts'
+import * as quantities from './usage/quantities.ts'
+import * as thresholds from './usage/thresholds.ts'
+import * as webhookHealth from './webhooks/health.ts'
 import * as webhookEndpoints from './webhooks/webhooks.ts'
 
 export * from './billing/disputes.ts'
 export * from './billing/documents.ts'
+export * from './billing/ledger.ts'
 export * from './billing/methods.ts'
 export * from './billing/orders.ts'
 export * from './billing/portal-orders.ts'
@@ -68,6 +91,11 @@ export * from './catalog/products.ts'
 export * from './catalog/storefront.ts'
 export * from './checkout/checkout-links.ts'
 export * from './checkout/checkouts.ts'
+export * from './checkout/drafts.ts'
+export * from './checkout/renewals.ts'
+export * from './checkout/returns.ts'
+export * from './checkout/saved-methods.ts'
+export * from './checkout/webhooks.ts'
 export * from './customers/addresses.ts'
 export * from './customers/customer-sessions.ts'
 export * from './customers/customers.ts'
@@ -84,14 +112,36 @@ export * from './identity/oauth-grants.ts'
 export * from './identity/sessions.ts'
 export * from './identity/tokens.ts'
 export * from './identity/memberships.ts'
+export * from './insights/dashboards.ts'
+export * from './insights/metric-slugs.ts'
+export * from './insights/margins.ts'
+export * from './insights/metrics.ts'
 export * from './migration/member-migration.ts'
 export * from './organizations/audit-log.ts'
 export * from './organizations/organizations.ts'
+export * from './organizations/permissions.ts'
+export * from './usage/corrections.ts'
+export * from './usage/customer-meters.ts'
+export * from './usage/dry-runs.ts'
+export * from './usage/reservations.ts'
+export * from './usage/event-metadata.ts'
+export * from './usage/event-types.ts'
+export * from './usage/events.ts'
+export * from './usage/portal-usage.ts'
+export * from './usage/quantities.ts'
+export * from './usage/system-events.ts'
+export * from './usage/thresholds.ts'
+export * from './webhooks/health.ts'
 export * from './webhooks/webhooks.ts'
+export * from './insights/explanation.ts'
+export * from './insights/live.ts'
+export * from './insights/search.ts'
+export * from './insights/timeline.ts'
 export * from './kit/index.ts'
 export * from './scopes.ts'
 export * from './versions.ts'
 export * from './countries.ts'
+export * from './zip-codes.ts'
 export * from './currencies.ts'
 
 const exported = [
@@ -115,6 +165,15 @@ const exported = [
   customerSessions,
   portal,
   testClocks,
+  usageEvents,
+  corrections,
+  quantities,
+  thresholds,
+  portalUsage,
+  customerMeters,
+  dryRuns,
+  reservations,
+  eventTypes,
   subscriptions,
   portalSubscriptions,
   previews,
@@ -122,6 +181,7 @@ const exported = [
   sellers,
   orders,
   portalOrders,
+  ledger,
   documents,
   payments,
   paymentAccounts,
@@ -132,12 +192,24 @@ const exported = [
   wallets,
   checkouts,
   checkoutLinks,
+  checkoutDrafts,
+  checkoutRenewals,
+  checkoutReturns,
+  checkoutWebhooks,
   grants,
   licenseKeys,
   downloadables,
   state,
   webhookEndpoints,
+  webhookHealth,
+  metrics,
+  margins,
+  dashboards,
   memberMigration,
+  timeline,
+  explanation,
+  search,
+  live,
 ].flatMap((room) => Object.values(room) as unknown[])
 
 const has = (value: unknown, ...keys: string[]) => typeof value === 'object' && value !== null && keys.every((key) => key in value)

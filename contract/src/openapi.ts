@@ -1,4 +1,7 @@
 import { z } from 'zod'
+import { describeFields, openCatalogue } from './documentation/describing.ts'
+import { fieldDescriptions } from './documentation/fields.ts'
+import { parameterDescriptions } from './documentation/parameters.ts'
 import { operations, webhooks } from './index.ts'
 import {
   accountLimits,
@@ -34,8 +37,36 @@ export const wireSchema = (schema: z.ZodType): Json =>
     },
   })
 
+/**
+ * The addresses of a deployment. A deployment is a sandbox or production, never both, so the document of each has the same
+ * relative address first.
+ */
+const servers = [
+  { url: '/', description: 'The deployment that answered with this document: a sandbox or production, as its operator has set.' },
+  {
+    url: 'https://{host}',
+    description: 'Another deployment of your own. Sandbox and production are separate deployments with separate data.',
+    variables: { host: { default: 'api.example.com', description: 'The host of `BURSAR_PUBLIC_URL`.' } },
+  },
+  { url: 'http://127.0.0.1:4100', description: 'The local sandbox that `bursar dev` starts.' },
+]
+
+export interface Description {
+  readonly document: Json
+  /** Fields and parameters without a description. */
+  readonly missing: readonly string[]
+  /** Keys of the catalogues that describe no field and no parameter. */
+  readonly unused: readonly string[]
+}
+
 /** Builds the OpenAPI 3.1 document of a version. The server uses the same declarations, so that document and server cannot differ. */
-export const document = (version: Version): Json => {
+export const document = (version: Version): Json => describe(version).document
+
+/** Builds the document, and lists the gaps of its descriptions. */
+export const describe = (version: Version): Description => {
+  const fields = openCatalogue(fieldDescriptions)
+  const parameters = openCatalogue(parameterDescriptions)
+  const missing: string[] = []
   const components: Record<string, unknown> = {}
   const schemaOf = (schema: z.ZodType): unknown => {
     const { $defs = {}, properties } = wireSchema(z.object({ it: schema })) as { $defs?: Record<string, Json>; properties: { it: unknown } }
@@ -47,8 +78,8 @@ export const document = (version: Version): Json => {
     components[name] = {
       type: 'object',
       properties: {
-        error: { type: 'string', const: kind.error },
-        detail: { type: 'string', examples: [kind.detail] },
+        error: { type: 'string', const: kind.error, description: 'The stable name of the error.' },
+        detail: { type: 'string', examples: [kind.detail], description: 'What is wrong, and what to do next. The text may change.' },
         ...mapValues(kind.more?.shape ?? {}, (field) => schemaOf(field as z.ZodType)),
       },
       required: ['error', 'detail'],
@@ -82,7 +113,11 @@ export const document = (version: Version): Json => {
 
   const hooks: Record<string, Json> = {}
   for (const hook of webhooks) {
-    const payload = z.object({ type: z.literal(hook.kind), timestamp: z.iso.datetime({ offset: true }), data: hook.data })
+    const payload = z.object({
+      type: z.literal(hook.kind).describe('The type of the event.'),
+      timestamp: z.iso.datetime({ offset: true }).describe('When the event happened, in UTC.'),
+      data: hook.data.describe('The object as it was when the event happened.'),
+    })
     hooks[hook.kind] = {
       post: {
         operationId: hook.kind,
@@ -96,7 +131,7 @@ export const document = (version: Version): Json => {
   components['HTTPValidationError'] = {
     type: 'object',
     properties: {
-      error: { type: 'string' },
+      error: { type: 'string', description: 'The stable name of the error.' },
       detail: { type: 'array', items: { $ref: '#/components/schemas/ValidationError' }, description: 'The first problems, at most 50.' },
       left_out: { type: 'integer', description: 'Number of further problems that are not listed. Absent if all are listed.' },
     },
@@ -105,21 +140,41 @@ export const document = (version: Version): Json => {
   components['ValidationError'] = {
     type: 'object',
     properties: {
-      loc: { type: 'array', items: { anyOf: [{ type: 'string' }, { type: 'integer' }] } },
-      msg: { type: 'string' },
-      type: { type: 'string' },
-      input: {},
-      ctx: { type: 'object' },
+      loc: {
+        type: 'array',
+        items: { anyOf: [{ type: 'string' }, { type: 'integer' }] },
+        description: 'Where the problem is: `body`, `query` or `path`, then names and positions.',
+      },
+      msg: { type: 'string', description: 'What is wrong, for people.' },
+      type: { type: 'string', description: 'The kind of the problem.' },
+      input: { description: 'The received value. Absent if it may be a secret.' },
+      ctx: { type: 'object', description: 'The limits that the value violates.' },
     },
     required: ['loc', 'msg', 'type'],
   }
   components['BearerError'] = {
     type: 'object',
-    properties: { error: { type: 'string' }, detail: { type: 'string' }, error_description: { type: 'string' } },
+    properties: {
+      error: { type: 'string', description: 'The stable name of the error.' },
+      detail: { type: 'string', description: 'What is wrong, and what to do next.' },
+      error_description: { type: 'string', description: 'The same text, under the name that OAuth 2.0 uses.' },
+    },
     required: ['error'],
   }
 
-  return {
+  for (const [name, schema] of Object.entries(components)) describeFields(schema, name, fields, missing)
+  for (const path of Object.values(paths))
+    for (const operation of Object.values(path) as { operationId: string; parameters: (Json & { name: string })[]; requestBody?: Json; responses: Json }[]) {
+      describeFields([operation.requestBody, operation.responses], operation.operationId, fields, missing)
+      for (const parameter of operation.parameters)
+        if (parameter.description === undefined) {
+          const description = parameters.describe(operation.operationId, parameter.name)
+          if (description === undefined) missing.push(`${operation.operationId} parameter ${parameter.name}`)
+          else parameter.description = description
+        }
+    }
+
+  const described: Json = {
     openapi: '3.1.0',
     info: {
       title: 'Bursar',
@@ -127,13 +182,14 @@ export const document = (version: Version): Json => {
       summary: 'Sell products, manage recurring revenue, and control access.',
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
-    servers: [],
+    servers,
     paths,
     webhooks: hooks,
     components: { schemas: Object.fromEntries(Object.entries(components).toSorted(([a], [b]) => (a < b ? -1 : 1))), headers, securitySchemes },
     'x-limits': { request: requestLimits, account: accountLimits },
     'x-rate-limits': rateLimits,
   }
+  return { document: described, missing, unused: [...fields.unused(), ...parameters.unused()] }
 }
 
 /** Response headers. */

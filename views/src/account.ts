@@ -1,4 +1,7 @@
 import { scopes, type Scope } from '@bursar/contract'
+import type { Locale } from './frame.ts'
+import type { MailKind } from './mails.ts'
+import type { ReferenceArea, ReferenceOperation } from './reference.ts'
 
 export interface OrganizationChoice {
   readonly id: string
@@ -108,14 +111,42 @@ export type AccountView =
       readonly sessions: number
       readonly mishap: Mishap | null
     }
-  | { readonly kind: 'mailbox'; readonly letters: readonly { readonly at: Date; readonly to: string; readonly subject: string; readonly text: string }[] }
+  | {
+      readonly kind: 'mailbox'
+      readonly letters: readonly {
+        readonly at: Date
+        readonly to: string
+        readonly subject: string
+        readonly text: string
+        readonly html_path: string | null
+      }[]
+    }
+  /** Samples of all mails, in a language. Only in development. */
+  | {
+      readonly kind: 'mail-gallery'
+      readonly shown: Locale
+      readonly mails: readonly { readonly kind: MailKind; readonly subject: string; readonly text: string; readonly path: string }[]
+    }
+  | {
+      readonly kind: 'invitation'
+      readonly token: string
+      /** Null if the invitation is no longer valid, or belongs to another address. */
+      readonly invited: { readonly organization: string; readonly role: string; readonly until: Date } | null
+    }
   /** The page for developers: the addresses of the OpenAPI document and the OAuth endpoints. */
   | {
       readonly kind: 'docs'
       readonly openapi: string
+      /** The areas with the operations that match the filter. */
+      readonly areas: readonly ReferenceArea[]
+      readonly filter: string
+      /** The number of all operations. */
+      readonly total: number
       readonly issuer: string
       readonly endpoints: readonly { readonly name: DocumentedEndpoint; readonly url: string }[]
     }
+  /** The reference of the operations of one area. */
+  | { readonly kind: 'reference'; readonly area: string; readonly operations: readonly ReferenceOperation[] }
 
 /** The lifetimes in days that the token form offers, besides "forever". */
 export const tokenDays = [30, 90, 180, 365] as const

@@ -1,3 +1,5 @@
+import type { Brand } from './brand.ts'
+
 /** The languages of the pages. */
 export const localeNames = { en: 'English', de: 'Deutsch' } as const
 export type Locale = keyof typeof localeNames
@@ -16,7 +18,13 @@ export interface Frame {
   /** The path of the current page, so that forms and links can return to it. */
   readonly path: string
   readonly development: boolean
+  /** The brand of the seller that the page belongs to. Null on pages of Bursar itself. */
+  readonly brand: Brand | null
+  /** The public origin of this deployment, for link previews, which need whole addresses. */
+  readonly origin: string
   readonly now: Date
+  /** Replaces the English texts of the page. Only tests set it. */
+  readonly translate?: <T>(english: T) => T
 }
 
 /** A validation error of a form: field and reason, as the API reports it. Without a field it concerns the whole form. */
@@ -24,12 +32,27 @@ export interface Complaint {
   readonly loc: readonly (string | number)[]
   readonly type: string
   readonly msg: string
+  /** After too many requests: the seconds until the next one is allowed. */
+  readonly wait_seconds?: number
 }
 
 /** The seller that a page belongs to. */
 export interface Seller {
   readonly name: string
   readonly slug: string
+}
+
+/** The seller that an error page names, with the addresses that lead on. */
+export interface PageSeller {
+  readonly name: string
+  readonly slug: string | null
+  readonly website?: string | null
+}
+
+/** A form that was not handled, with the fields that the reader filled in. */
+export interface UnsentForm {
+  readonly action: string
+  readonly fields: readonly (readonly [string, string])[]
 }
 
 /** A test card of the sandbox. */
@@ -67,8 +90,12 @@ export type FrameView =
       readonly error: string
       readonly description: string
       readonly request_id: string | null
-      /** Seconds after which the page reloads by itself. */
+      /** Seconds after which the page goes on by itself: it sends `form` again, or loads its address again. */
       readonly retry_after?: number | null
+      readonly form?: UnsentForm | null
+      /** True if loading the page again may help. */
+      readonly again?: boolean
+      readonly seller?: PageSeller | null
       /** True if the reader has no account, so that the page offers no account links. */
       readonly visitor?: boolean
     }

@@ -3,6 +3,7 @@ import type {
   getPortalOrder,
   getPortalOrganization,
   getPortalSubscription,
+  getPortalUsage,
   listPortalMembers,
   listPortalPaymentMethods,
   listPortalRefunds,
@@ -21,6 +22,10 @@ export interface PortalShell {
   readonly seller: { readonly id: string; readonly name: string; readonly slug: string }
   /** The signed-in reader. Managers see payments and the team; other members see only their own benefits. */
   readonly reader: { readonly email: string; readonly name: string | null; readonly role: string | null; readonly manages: boolean }
+  /** True if the customer is a team or has bought seats. */
+  readonly has_team: boolean
+  /** True if the reader may see usage, and the customer has meters. */
+  readonly has_usage: boolean
   /** The seller's page to which the portal offers a link back. Null if the seller gave none. */
   readonly return_url: string | null
   /** The single task that a link opened. The page then shows nothing else. */
@@ -49,7 +54,7 @@ export type PortalEntryView =
       readonly flow: Flow | null
       /** Why the sign-in page is shown: the link was invalid, or the reader has signed out. Null otherwise. */
       readonly why: 'link' | 'out' | null
-      readonly mishap: 'email' | 'code' | 'wait' | null
+      readonly mishap: 'email' | 'code' | null
       readonly resent: boolean
     }
   | { readonly kind: 'portal-email'; readonly seller: Seller; readonly state: 'open' | 'over' | 'taken' | 'done' }
@@ -115,6 +120,9 @@ export type PortalSeat = One<typeof listPortalSeats>
 export type PortalMember = One<typeof listPortalMembers>
 export type PortalMethod = One<typeof listPortalPaymentMethods>
 export type PortalPrice = Received<typeof previewPortalSubscription>
+export type PortalUsage = Received<typeof getPortalUsage>
+export type PortalUsageMeter = PortalUsage['meters'][number]
+export type PortalUsageCharge = PortalUsageMeter['charges'][number]
 
 /** A change that a user is considering. Its price is shown before it can be made. */
 export interface PortalWish {
@@ -143,7 +151,19 @@ export interface PortalPlan {
   /** True if a change of the subscription waits for its payment. */
   readonly paying: boolean
   readonly seats: PortalSeatCount | null
+  /** The seats that can be taken back, in the order in which they are suggested. */
+  readonly removable: readonly PortalSeat[]
 }
+
+/** The plans that a subscription can change to. */
+export interface PortalChoices {
+  readonly products: readonly PortalProduct[]
+  /** The plans that only the number of seats excludes, with the numbers that they allow. */
+  readonly beyond: readonly { readonly name: string; readonly minimum: number; readonly maximum: number | null }[]
+}
+
+/** The most seats that one request takes back. */
+export const mostRemovable = 50
 
 /** The changes that the seller lets customers make. */
 export interface PortalRights {
@@ -168,6 +188,8 @@ export interface PortalPool {
   readonly pending: PortalSubscription['pending_update']
   readonly wish: PortalWish | null
   readonly people: readonly PortalSeat[]
+  /** The seats that can be taken back, without regard to the filter. */
+  readonly removable: readonly PortalSeat[]
   readonly page: number
   readonly pages: number
   /** The role selected for invited people. */
@@ -186,6 +208,8 @@ export type PortalManageView =
   | {
       readonly kind: 'portal-team'
       readonly shell: PortalShell
+      /** The name of the company that the team belongs to. */
+      readonly company: string | null
       readonly pools: readonly PortalPool[]
       /** Team members without a seat. Null if the reader may not manage the team. */
       readonly others: readonly PortalMember[] | null
@@ -196,11 +220,19 @@ export type PortalManageView =
   | {
       readonly kind: 'portal-subscriptions'
       readonly shell: PortalShell
-      readonly plans: readonly PortalPlan[]
+      readonly plans: readonly (PortalPlan & { readonly choices: PortalChoices })[]
       readonly rights: PortalRights
       readonly products: readonly PortalProduct[]
       /** The change under consideration and its subscription. */
       readonly wish: (PortalWish & { readonly id: string; readonly what: 'seats' | 'plan' }) | null
+    }
+  | {
+      readonly kind: 'portal-usage'
+      readonly shell: PortalShell
+      /** A meter without days has a link to them. */
+      readonly usage: PortalUsage
+      /** True if the page shows one of several meters. */
+      readonly single: boolean
     }
   | { readonly kind: 'portal-orders'; readonly shell: PortalShell; readonly orders: readonly PortalOrder[]; readonly page: number; readonly pages: number }
   | {
@@ -209,6 +241,10 @@ export type PortalManageView =
       readonly order: PortalOrder
       readonly refunds: readonly PortalRefund[]
       readonly methods: readonly PortalMethod[]
+      /** The test cards that can pay an open order. Null outside the sandbox, and with the processor's own form. */
+      readonly cards: readonly TestCardLine[] | null
+      /** The settings of the processor's own form for an open order, if it has one. */
+      readonly form: { readonly key: string; readonly currency: string; readonly amount: number; readonly reusable: boolean } | null
       /** True if a requested document is being generated. The page reloads by itself. */
       readonly waits: boolean
     }

@@ -4,15 +4,22 @@ import { renderToStaticMarkup } from 'react-dom/server'
 import { Apps } from './account/apps/apps.tsx'
 import { Consent } from './account/consent/consent.tsx'
 import { Docs } from './account/docs/docs.tsx'
+import { Reference } from './account/docs/reference.tsx'
+import { Invitation } from './account/invitation/invitation.tsx'
+import { MailGallery } from './account/mailbox/gallery.tsx'
 import { Mailbox } from './account/mailbox/mailbox.tsx'
 import { Security } from './account/security/security.tsx'
 import { SignIn } from './account/sign-in/sign-in.tsx'
 import { Tokens } from './account/tokens/tokens.tsx'
+import { Away } from './checkout/away/away.tsx'
 import { Bank } from './checkout/bank/bank.tsx'
 import { Checkout } from './checkout/checkout/checkout.tsx'
 import { Claim, ClaimReady, ClaimUnknown } from './checkout/claim/claim.tsx'
 import { CheckoutClosed } from './checkout/closed/closed.tsx'
+import { LinkPreview } from './checkout/preview/preview.tsx'
 import { Purchase } from './checkout/purchase/purchase.tsx'
+import { clientFiles, type ClientFile } from './dashboard/client.ts'
+import { Dashboard, DashboardClosed } from './dashboard/dashboard.tsx'
 import { Leaving } from './kit/leaving/leaving.tsx'
 import { Problem } from './kit/problem/problem.tsx'
 import { Billing } from './portal/billing/billing.tsx'
@@ -22,6 +29,10 @@ import { Overview } from './portal/overview/overview.tsx'
 import { Access, Account, Forbidden } from './portal/own/own.tsx'
 import { Subscriptions } from './portal/subscriptions/subscriptions.tsx'
 import { InvitedAlone, Team } from './portal/team/team.tsx'
+import { Usage } from './portal/usage/usage.tsx'
+
+export { buttonColors, contrastOf } from './mails/colors.ts'
+export { renderMail } from './mails/index.tsx'
 
 /** Renders one page to HTML. */
 export const render = (view: View, frame: Frame): string => `<!doctype html>${renderToStaticMarkup(pageOf(view, frame))}`
@@ -34,6 +45,8 @@ const pageOf = (view: View, frame: Frame) => {
       return <Consent view={view} frame={frame} />
     case 'docs':
       return <Docs view={view} frame={frame} />
+    case 'reference':
+      return <Reference view={view} frame={frame} />
     case 'apps':
       return <Apps view={view} frame={frame} />
     case 'tokens':
@@ -42,12 +55,20 @@ const pageOf = (view: View, frame: Frame) => {
       return <Security view={view} frame={frame} />
     case 'mailbox':
       return <Mailbox view={view} frame={frame} />
+    case 'mail-gallery':
+      return <MailGallery view={view} frame={frame} />
+    case 'invitation':
+      return <Invitation view={view} frame={frame} />
     case 'checkout':
       return <Checkout view={view} frame={frame} />
+    case 'away':
+      return <Away view={view} frame={frame} />
     case 'bank':
       return <Bank view={view} frame={frame} />
     case 'purchase':
       return <Purchase view={view} frame={frame} />
+    case 'link-preview':
+      return <LinkPreview view={view} frame={frame} />
     case 'checkout-closed':
       return <CheckoutClosed view={view} frame={frame} />
     case 'leaving':
@@ -78,12 +99,18 @@ const pageOf = (view: View, frame: Frame) => {
       return <InvitedAlone view={view} frame={frame} />
     case 'portal-subscriptions':
       return <Subscriptions view={view} frame={frame} />
+    case 'portal-usage':
+      return <Usage view={view} frame={frame} />
     case 'portal-orders':
       return <Orders view={view} frame={frame} />
     case 'portal-order':
       return <OrderPage view={view} frame={frame} />
     case 'portal-billing':
       return <Billing view={view} frame={frame} />
+    case 'dashboard':
+      return <Dashboard view={view} frame={frame} />
+    case 'dashboard-closed':
+      return <DashboardClosed view={view} frame={frame} />
     case 'problem':
       return <Problem view={view} frame={frame} />
   }
@@ -97,6 +124,13 @@ export const script = (): string => readFileSync(new URL('./assets/app.js', impo
 
 /** The script that connects a page to the payment processor's form. Only pages with such a form include it. */
 export const processorScript = (): string => readFileSync(new URL('./assets/stripe.js', import.meta.url), 'utf8')
+
+/** The built files of the dashboard, by their URL. */
+export const dashboardFiles = (): Readonly<Record<string, ClientFile>> => clientFiles()
+
+/** The fonts of the pages, by their names in the stylesheet: Geist for western and central European languages. */
+export const fonts = (): Readonly<Record<string, Buffer>> =>
+  Object.fromEntries(['geist-latin.woff2', 'geist-latin-ext.woff2'].map((name) => [name, readFileSync(new URL(`./assets/${name}`, import.meta.url))]))
 
 /** Returns the favicon as SVG: green in production, amber in the sandbox. */
 export const icon = (sandbox: boolean): string =>

@@ -143,7 +143,7 @@ export const cancelPortalSubscription = operation({
   summary: 'Cancel a subscription',
   description: 'The subscription runs until the end of the paid period. A paused subscription has no period and ends at once.',
   access: change,
-  costs: 'jobs',
+  costs: ['mail', 'jobs'],
   params: byId,
   returns: CustomerSubscription,
   fails: [NotPermitted, ResourceNotFound, AlreadyCanceledSubscription],

@@ -39,7 +39,9 @@ export const SubscriptionPreview = resource('SubscriptionPreview', {
   recurring_interval_count: z.int(),
   applies_at: timestamp().describe('When the change takes effect: now, or with the next period.'),
   now: PreviewedCharge.nullable().describe('The order that is billed at once; null if nothing is.'),
-  next: PreviewedCharge.nullable().describe('The cost of the next period with all scheduled changes, without usage; null if there is no next period.'),
+  next: PreviewedCharge.nullable().describe(
+    'The cost of the next period with all scheduled changes, and of the usage that is not billed yet; null if there is no next period.',
+  ),
 })
 export type SubscriptionPreview = z.output<typeof SubscriptionPreview>
 

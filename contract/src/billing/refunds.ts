@@ -18,6 +18,7 @@ import {
   uuid,
   webhook,
 } from '../kit/index.ts'
+import { LedgerPosting } from './ledger.ts'
 
 export const RefundStatus = named('RefundStatus', z.enum(['pending', 'succeeded', 'failed', 'canceled']))
 export type RefundStatus = z.output<typeof RefundStatus>
@@ -123,6 +124,48 @@ export const createRefund = operation({
   returns: Refund,
   status: 201,
   keptDays: 30,
+  fails: [NotPermitted, RevokeSubscriptionBenefitsProhibited, RefundsBlocked, RefundedAlready, RefundDisputedPayment, RefundUnknownPayment],
+})
+
+/** The consequences that a refund would have. */
+export const RefundPreview = resource('RefundPreview', {
+  order_id: uuid(),
+  currency: z.string(),
+  net_amount: z.int().describe('The refund without tax, in minor units.'),
+  tax_amount: z.int().describe('The tax that is refunded.'),
+  gross_amount: z.int().describe('What the customer gets back: `net_amount` and `tax_amount`.'),
+  order_status: z.enum(['paid', 'partially_refunded', 'refunded']).describe('The status of the order after the refund.'),
+  refundable_amount_left: z.int().describe('What can still be refunded afterwards, without tax.'),
+  refundable_tax_amount_left: z.int(),
+  credit_note: z.boolean().describe('True if a credit note is made for the invoice of the order.'),
+  postings: z.array(LedgerPosting).describe('The postings of the refund. The entries of each sum to zero.'),
+  events: z.array(z.string()).describe('The events that are sent, in their order.'),
+  access_ends: z
+    .array(
+      resource('RefundEndedAccess', {
+        grant_id: uuid(),
+        benefit_id: uuid(),
+        benefit_description: z.string(),
+        customer_id: uuid(),
+        member_id: uuid().nullable(),
+        seat_id: uuid().nullable(),
+      }),
+    )
+    .describe('The grants that are revoked: at most 100. Empty without `revoke_benefits`.'),
+  access_ends_count: z.int().describe('The number of all grants that are revoked.'),
+})
+export type RefundPreview = z.output<typeof RefundPreview>
+
+export const previewRefund = operation({
+  id: 'refunds:preview',
+  method: 'POST',
+  path: '/v1/refunds/preview',
+  summary: 'Preview a refund',
+  description: 'Changes nothing, and does not call the payment processor. Fails with the same errors as the refund itself.',
+  access: merchant('refunds:write'),
+  costs: 'none',
+  body: RefundCreate,
+  returns: RefundPreview,
   fails: [NotPermitted, RevokeSubscriptionBenefitsProhibited, RefundsBlocked, RefundedAlready, RefundDisputedPayment, RefundUnknownPayment],
 })
 

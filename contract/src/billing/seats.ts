@@ -135,6 +135,7 @@ export type CustomerSeatAssign = z.output<typeof CustomerSeatAssign>
 
 export const SeatClaimInfo = resource('SeatClaimInfo', {
   product_name: z.string(),
+  product_cover_url: z.string().nullable().describe('The first picture of the product.'),
   product_id: uuid(),
   organization_name: z.string(),
   organization_slug: z.string(),

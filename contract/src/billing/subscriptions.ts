@@ -54,7 +54,7 @@ export const subscriptionShape = {
   status: SubscriptionStatus,
   current_period_start: timestamp(),
   current_period_end: timestamp().describe('When the period ends. The next one begins then, unless the subscription was canceled.'),
-  current_meter_period_start: timestamp().nullable().describe('Set if usage is billed in its own interval.'),
+  current_meter_period_start: timestamp().nullable().describe('Always null: usage is billed with the subscription.'),
   current_meter_period_end: timestamp().nullable(),
   trial_start: timestamp().nullable(),
   trial_end: timestamp().nullable(),
@@ -81,9 +81,13 @@ export const SubscriptionCustomer = resource('SubscriptionCustomer', { ...Custom
 export const SubscriptionMeter = resource('SubscriptionMeter', {
   ...stamps,
   id: uuid(),
-  consumed_units: z.number().describe('Units used in this period.'),
+  consumed_units: z.number().describe('Units used in this period, up to the end of the subscription.'),
   credited_units: z.int().describe('Units credited in this period.'),
-  amount: z.int().describe('The amount that would be charged if the period ended now, in minor units.'),
+  amount: z
+    .int()
+    .describe(
+      'The amount that would be charged if the period ended now, in minor units. 0 during a trial, and if another subscription of the customer is billed for the meter.',
+    ),
   meter_id: uuid(),
   meter: Meter,
 })
@@ -359,7 +363,7 @@ export const revokeSubscription = operation({
   summary: 'End a subscription at once',
   description: 'Its benefits end at once, and its unpaid orders become void. To let the period run out, set `cancel_at_period_end`.',
   access: write,
-  costs: 'jobs',
+  costs: ['mail', 'jobs'],
   params: byId,
   returns: Subscription,
   fails: [NotPermitted, ResourceNotFound, AlreadyCanceledSubscription, SubscriptionLocked],

@@ -7,6 +7,16 @@ export const TaxProviderName = named('TaxProviderName', z.enum(['none', 'rates',
 )
 export type TaxProviderName = z.output<typeof TaxProviderName>
 
+/** Why this tax applies, or why none does. */
+export const TaxReason = named(
+  'TaxReason',
+  z.enum(['standard_rated', 'not_collecting', 'product_exempt', 'reverse_charge', 'not_subject_to_tax', 'not_supported', 'customer_exempt']),
+)
+export type TaxReason = z.output<typeof TaxReason>
+
+/** `unverified`: the service that checks VAT numbers gave no definite answer. */
+export const TaxIDStatus = named('TaxIDStatus', z.enum(['valid', 'unverified']))
+
 const place = {
   country: Country,
   state: z

@@ -45,7 +45,8 @@ export const Filter: z.ZodType<Filter, Filter> = z
 const depthOf = (one: Filter | FilterClause): number => ('clauses' in one ? 1 + Math.max(0, ...one.clauses.map(depthOf)) : 0)
 const sizeOf = (one: Filter | FilterClause): number => ('clauses' in one ? one.clauses.reduce((sum, clause) => sum + sizeOf(clause), 1) : 1)
 
-const filterInput = () =>
+/** A filter as a caller may send it, with a limited size. */
+export const filterInput = () =>
   Filter.refine((one) => depthOf(one) <= 5 && sizeOf(one) <= 200, 'Keep a filter to five levels, and to 200 clauses in all.').describe(
     'At most five levels and 200 clauses in all.',
   )
@@ -128,7 +129,7 @@ export const createMeter = operation({
   path: '/v1/meters/',
   summary: 'Create a meter',
   access: write,
-  costs: 'none',
+  costs: 'jobs',
   body: MeterCreate,
   returns: Meter,
   status: 201,
@@ -154,7 +155,7 @@ export const updateMeter = operation({
   summary: 'Update a meter',
   description: 'A meter cannot be archived while an active price or a benefit uses it.',
   access: write,
-  costs: 'none',
+  costs: 'jobs',
   params: byId,
   body: MeterUpdate,
   returns: Meter,

@@ -110,7 +110,7 @@ export const Product = resource('Product', {
   recurring_interval_count: z.int().nullable(),
   trial_interval: TrialInterval.nullable(),
   trial_interval_count: z.int().nullable(),
-  meter_interval: RecurringInterval.nullable(),
+  meter_interval: RecurringInterval.nullable().describe('Stored, and not applied yet: usage is billed with the subscription.'),
   meter_interval_count: z.int().nullable(),
   is_recurring: z.boolean(),
   is_archived: z.boolean(),
@@ -136,6 +136,17 @@ const decimal = (given: string | number): string => {
   return text.slice(0, text[end - 1] === '.' ? end - 1 : end)
 }
 
+/** The price of one unit in minor units, as the caller sends it. Parsed to decimal text. */
+export const unitAmountInput = () =>
+  z
+    .union([z.number(), z.string()])
+    .transform(decimal)
+    .refine(
+      (text) => /^\d{1,5}(\.\d{1,12})?$/.test(text) && Number(text) > 0,
+      'Use a decimal number above zero, with at most 5 digits before the point and 12 after.',
+    )
+    .meta({ description: 'Above zero, with at most 5 digits before the point and 12 after.', pattern: '^\\d{1,5}(\\.\\d{1,12})?$', exclusiveMinimum: 0 })
+
 export const ProductPriceCreate = z.discriminatedUnion('amount_type', [
   resource('ProductPriceFixedCreate', { amount_type: z.literal('fixed'), ...priced, price_amount: amount() }),
   resource('ProductPriceCustomCreate', {
@@ -157,14 +168,7 @@ export const ProductPriceCreate = z.discriminatedUnion('amount_type', [
     amount_type: z.literal('metered_unit'),
     ...priced,
     meter_id: uuid(),
-    unit_amount: z
-      .union([z.number(), z.string()])
-      .transform(decimal)
-      .refine(
-        (text) => /^\d{1,5}(\.\d{1,12})?$/.test(text) && Number(text) > 0,
-        'Use a decimal number above zero, with at most 5 digits before the point and 12 after.',
-      )
-      .meta({ description: 'Above zero, with at most 5 digits before the point and 12 after.', pattern: '^\\d{1,5}(\\.\\d{1,12})?$', exclusiveMinimum: 0 }),
+    unit_amount: unitAmountInput(),
     cap_amount: z.int().min(0).max(2_147_483_647).nullish(),
   }),
 ])
@@ -190,7 +194,7 @@ export const ProductCreate = resource('ProductCreate', {
   recurring_interval_count: count(999).nullish().meta({ default: 1, description: 'Only together with `recurring_interval`.' }),
   trial_interval: TrialInterval.nullish(),
   trial_interval_count: count(1000).nullish(),
-  meter_interval: RecurringInterval.nullish(),
+  meter_interval: RecurringInterval.nullish().describe('Stored, and not applied yet: usage is billed with the subscription.'),
   meter_interval_count: count(999).nullish(),
 })
 

@@ -20,6 +20,23 @@ const { metadata: _metadata, attached_custom_fields: _fields, benefits: _benefit
 /** A product as its buyers see it. */
 export const CustomerProduct = resource('CustomerProduct', { ...shown, benefits: z.array(BenefitPublic) })
 
+/** The look and the links of a seller, for pages that customers see. */
+export const CustomerOrganizationBrand = resource('CustomerOrganizationBrand', {
+  logo: resource('CustomerOrganizationLogo', {
+    path: z.string().describe('The path of the picture on the server of this API. Its content never changes.'),
+    content_type: z.string(),
+    width: z.number(),
+    height: z.number(),
+  })
+    .nullable()
+    .describe('A copy of the picture at `avatar_url`. Null until it was copied, and if it cannot be shown.'),
+  accent_color: z.string().nullable().describe('The colour that the seller chose. Its contrast is not corrected.'),
+  support_email: z.string().nullable().describe('The address for questions of customers.'),
+  website: z.string().nullable(),
+  terms_url: z.string().nullable(),
+  privacy_url: z.string().nullable(),
+})
+
 /** A seller as its customers see it. */
 export const CustomerOrganization = resource('CustomerOrganization', {
   ...stamps,
@@ -34,6 +51,7 @@ export const CustomerOrganization = resource('CustomerOrganization', {
     member_model_enabled: z.boolean(),
     checkout_localization_enabled: z.boolean(),
   }),
+  brand: CustomerOrganizationBrand,
 })
 
 export const getPortalOrganization = operation({

@@ -178,10 +178,11 @@ export const followCheckoutLink = operation({
   path: '/v1/checkout-links/{client_secret}/redirect',
   summary: 'Open a checkout link',
   description:
-    'Creates a checkout and redirects to it. The query parameters `product_id`, `amount`, `customer_email`, `customer_name`, `discount_code`, `locale` and `custom_field_data.<slug>` prefill it; values that do not fit are ignored. `reference_id` and `utm_source`, `utm_medium`, `utm_campaign`, `utm_term`, `utm_content` go into its metadata, unless the link sets them. `embed_origin` is the origin of the page that embeds it. All other parameters are passed on.',
+    'Creates a checkout and redirects to it. The query parameters `product_id`, `amount`, `customer_email`, `customer_name`, `discount_code`, `locale` and `custom_field_data.<slug>` prefill it; values that do not fit are ignored. `reference_id` and `utm_source`, `utm_medium`, `utm_campaign`, `utm_term`, `utm_content` go into its metadata, unless the link sets them. `embed_origin` is the origin of the page that embeds it. All other parameters are passed on. A client that prefers HTML gets errors as a page.',
   access: openAccess(),
   costs: 'none',
   budget: 'checkout_link',
+  browser: true,
   params: z.object({ client_secret: z.string().min(1).max(200) }),
   status: 302,
   fails: [ResourceNotFound, EmbedHostNotAllowed],

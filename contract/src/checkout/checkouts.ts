@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { TaxIDStatus, TaxReason } from '../billing/taxes.ts'
 import { CustomFieldData, customFieldDataInput } from '../catalog/custom-fields.ts'
 import { Discount } from '../catalog/discounts.ts'
 import { Metadata, metadataInput } from '../catalog/metadata.ts'
@@ -14,7 +15,6 @@ import {
   merchant,
   named,
   NotPermitted,
-  openAccess,
   operation,
   page,
   pageQuery,
@@ -25,9 +25,10 @@ import {
   stamps,
   timestamp,
   uuid,
-  webhook,
 } from '../kit/index.ts'
 import { PresentmentCurrency } from '../currencies.ts'
+import { holder } from './holder.ts'
+import { CheckoutPaymentMethod } from './saved-methods.ts'
 
 export const CheckoutStatus = named('CheckoutStatus', z.enum(['open', 'expired', 'confirmed', 'succeeded', 'failed']))
 export type CheckoutStatus = z.output<typeof CheckoutStatus>
@@ -116,11 +117,12 @@ const common = {
   customer_billing_name: z.string().nullable(),
   customer_billing_address: Address.nullable(),
   customer_tax_id: z.string().nullable(),
+  customer_tax_id_status: TaxIDStatus.nullable().describe('Result of the check of a VAT number by an outside service. Null if it was not checked.'),
   locale: z.string().nullable(),
   payment_method_type: z.string().nullable(),
   payment_processor_metadata: z
     .record(z.string(), z.string())
-    .describe("Data for the processor's form. While the checkout is open, the buyer also gets the reason of the last failed payment as `declined`."),
+    .describe("Data for the processor's form. The buyer also gets `declined` and `payment_method_types`, and `intent_status` after the confirmation."),
   billing_address_fields: CheckoutBillingAddressFields,
   products: z.array(CheckoutProduct).describe('The products that the buyer can choose from.'),
   product: CheckoutProduct.nullable(),
@@ -143,7 +145,12 @@ export const Checkout = resource('Checkout', {
 export type Checkout = z.output<typeof Checkout>
 
 /** A checkout as the buyer sees it. */
-export const CheckoutPublic = resource('CheckoutPublic', { ...common, organization: CheckoutOrganization })
+export const CheckoutPublic = resource('CheckoutPublic', {
+  ...common,
+  organization: CheckoutOrganization,
+  tax_reason: TaxReason.nullable().describe('Why this tax applies, or why none does. Null while the tax is unknown.'),
+  saved_payment_methods: z.array(CheckoutPaymentMethod).describe('The saved methods of the customer that the seller named. The default comes first.'),
+})
 export type CheckoutPublic = z.output<typeof CheckoutPublic>
 
 export const CheckoutPublicConfirmed = resource('CheckoutPublicConfirmed', {
@@ -241,6 +248,7 @@ export const CheckoutUpdate = resource('CheckoutUpdate', {
 
 export const CheckoutUpdatePublic = resource('CheckoutUpdatePublic', {
   ...choice,
+  currency: PresentmentCurrency.nullish().describe('A currency in which the chosen product has prices. A custom amount is cleared.'),
   payment_method_type: maybe(100),
   discount_code: maybe(256).describe('Null removes the discount.'),
   allow_trial: z.literal(false).nullish().describe('The buyer can decline the trial, but not request one.'),
@@ -249,6 +257,8 @@ export const CheckoutUpdatePublic = resource('CheckoutUpdatePublic', {
 export const CheckoutConfirm = resource('CheckoutConfirmStripe', {
   ...CheckoutUpdatePublic.shape,
   confirmation_token_id: z.string().min(1).max(500).nullish().describe("The token from the processor's form. Required if `is_payment_form_required` is true."),
+  payment_method_id: uuid().nullish().describe('One of `saved_payment_methods`, instead of a token.'),
+  payment_return_url: landing().nullish().describe('Your page to which another site sends the buyer back. If absent, the buyer returns to our page.'),
 })
 
 export const NotOpenCheckout = failure('NotOpenCheckout', 403, 'This checkout is no longer open. Create a new one.')
@@ -345,9 +355,6 @@ export const updateCheckout = operation({
   fails: [NotPermitted, ResourceNotFound, ...refusals],
 })
 
-/** The access rule of operations whose credential is the checkout's client secret in the path. Pages of any origin may call them. */
-const holder = { access: openAccess({ anyOrigin: true }), params: z.object({ client_secret: z.string().min(1).max(200) }) }
-
 export const getClientCheckout = operation({
   id: 'checkouts:client_get',
   method: 'GET',
@@ -379,7 +386,7 @@ export const confirmClientCheckout = operation({
   path: '/v1/checkouts/client/{client_secret}/confirm',
   summary: 'Confirm a checkout by its secret',
   description:
-    'Charges the buyer. If the bank wants the buyer to confirm, `payment_processor_metadata` has the data for the processor’s form. The result is in `status`, and in `checkout.updated`. A declined payment leaves the checkout open.',
+    'Charges the buyer. If the bank wants the buyer to confirm, `payment_processor_metadata` has the data for the processor’s form. If the payment method leaves the page, it has the address of the other site as `redirect_url`. The result is in `status`, and in `checkout.updated`. A declined payment leaves the checkout open.',
   ...holder,
   costs: ['mail', 'money', 'jobs'],
   body: CheckoutConfirm,
@@ -388,7 +395,3 @@ export const confirmClientCheckout = operation({
   reveals: true,
   fails: [ResourceNotFound, PaymentError, ExpiredCheckoutError, ...refusals, CheckoutCustomerDeleted, CheckoutCustomerExternalIdMismatch],
 })
-
-export const checkoutCreated = webhook('checkout.created', Checkout, 'A checkout is created.')
-export const checkoutUpdated = webhook('checkout.updated', Checkout, 'A checkout changes, including its status.')
-export const checkoutExpired = webhook('checkout.expired', Checkout, 'A checkout expires unpaid.')

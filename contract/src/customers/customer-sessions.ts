@@ -67,6 +67,7 @@ export const getPortalUser = operation({
   costs: 'none',
   returns: resource('PortalAuthenticatedUser', {
     type: z.enum(['customer', 'member']),
+    has_team: z.boolean().describe('True if the customer is a team or has bought seats.'),
     name: z.string().nullable(),
     email: z.string(),
     customer_id: uuid(),

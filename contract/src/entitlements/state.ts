@@ -64,6 +64,8 @@ export const CustomerStateMeter = resource('CustomerStateMeter', {
   consumed_units: z.number(),
   credited_units: z.int(),
   balance: z.number().describe('The remaining credits; negative if more was used.'),
+  reserved_units: z.number().describe('Units that live reservations hold. The balance contains them.'),
+  as_of: timestamp().describe('The age of the numbers: usage whose ingest was answered before this time is counted.'),
 })
 
 const standing = {

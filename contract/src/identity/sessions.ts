@@ -1,5 +1,7 @@
 import { z } from 'zod'
-import { email, failure, openAccess, operation, resource, session, stamps, uuid } from '../kit/index.ts'
+import { email, failure, openAccess, operation, resource, session, stamps, timestamp, uuid } from '../kit/index.ts'
+import { OrganizationPermission } from '../organizations/permissions.ts'
+import { OrganizationRole } from './memberships.ts'
 
 export const User = resource('User', {
   ...stamps,
@@ -86,13 +88,69 @@ export const signOutEverywhere = operation({
   fails: [],
 })
 
+export const UserMembership = resource('UserMembership', {
+  organization_id: uuid(),
+  organization_name: z.string(),
+  organization_slug: z.string(),
+  role: OrganizationRole,
+  permissions: z.array(OrganizationPermission).describe('What the role may do. The server checks the same permissions.'),
+})
+export type UserMembership = z.output<typeof UserMembership>
+
+/** The signed-in person with their organizations and the state of this session. */
+export const CurrentUser = resource('CurrentUser', {
+  ...User.shape,
+  second_factor: resource('UserSecondFactor', {
+    enabled: z.boolean().describe('True if the person has a confirmed second factor.'),
+    required: z.boolean().describe('True for people who operate this deployment.'),
+    missing: z.boolean().describe('True if the factor is required and this session was opened without it. The session may then only read the account.'),
+  }),
+  signed_in_at: timestamp().describe('When the person signed in, or last confirmed the session with a code.'),
+  fresh_until: timestamp().describe('Until when operations are allowed that need a recent sign-in.'),
+  memberships: z.array(UserMembership).describe('The organizations of the person, sorted by name.'),
+})
+export type CurrentUser = z.output<typeof CurrentUser>
+
 export const getCurrentUser = operation({
   id: 'users:me',
   method: 'GET',
   path: '/v1/users/me',
   summary: 'Get the signed-in person',
+  description: 'With the organizations of the person, and what their role allows in each.',
   access: session(['user:read', 'user:write']),
   costs: 'none',
-  returns: User,
+  returns: CurrentUser,
   fails: [],
+})
+
+export const requestRenewalCode = operation({
+  id: 'auth:request_renewal_code',
+  method: 'POST',
+  path: '/v1/auth/session/code',
+  summary: 'Request a code that renews the sign-in of this session',
+  description:
+    'Sends a code to the address of the signed-in person. Use it if an operation answers `SessionNotFreshError`. The limits and the cookie are those of sign-in codes. The answer is the same if a limit is reached.',
+  access: session(['user:read', 'user:write']),
+  costs: 'mail',
+  budget: 'sign_in',
+  status: 202,
+  fails: [],
+})
+
+export const renewSession = operation({
+  id: 'auth:renew_session',
+  method: 'POST',
+  path: '/v1/auth/session/renew',
+  summary: 'Renew the sign-in of this session',
+  description:
+    'The session stays, and counts as just signed in. Then send the refused request again. A person with a second factor also sends `second_factor`; without it, the answer is `SecondFactorRequired` and the code stays valid.',
+  access: session(['user:read', 'user:write']),
+  costs: 'none',
+  budget: 'sign_in',
+  body: resource('SessionRenew', {
+    code: z.string().trim().min(1).max(20),
+    second_factor: z.string().trim().min(1).max(40).nullish().describe('An authenticator code or a recovery code.'),
+  }),
+  returns: resource('SessionRenewal', { signed_in_at: timestamp(), fresh_until: timestamp() }),
+  fails: [SignInRefused, SecondFactorRequired],
 })

@@ -21,13 +21,41 @@ const address = 'the network address of the client'
 
 /** Every rate limit. The server enforces this table and the OpenAPI document publishes it; BURSAR_BUDGETS replaces single entries. */
 export const rateLimits: Readonly<
-  Record<BudgetName | 'checkout_declines' | 'received_events' | 'refused_events' | 'failed_authentications' | 'other_paths' | 'readiness', RateLimit>
+  Record<
+    | BudgetName
+    | 'dashboard'
+    | 'page_session'
+    | 'new_page_sessions'
+    | 'page_address'
+    | 'ingested_events'
+    | 'checkout_declines'
+    | 'vat_checks'
+    | 'vat_checks_of_sellers'
+    | 'received_events'
+    | 'refused_events'
+    | 'failed_authentications'
+    | 'other_paths'
+    | 'readiness',
+    RateLimit
+  >
 > = {
   api: {
-    charged_to: 'the organization, user, OAuth client or customer of the credential; without one, the network address of the client',
+    charged_to: 'the organization, user, OAuth client or customer of the token; without one, the network address of the client',
     production: [{ limit: 500, seconds: 60 }],
     sandbox: [{ limit: 100, seconds: 60 }],
   },
+  // Counts the calls of a web session. The dashboard loads several lists for each screen, and the people of an organization
+  // must not share the limit of its tokens.
+  dashboard: alike('the web session: one signed-in browser', { limit: 600, seconds: 60 }),
+  // Counts each page view and each call of the API that the page makes in the process. A person needs as many in the
+  // sandbox as in production.
+  page_session: alike('the page session: one browser, known by a signed cookie', { limit: 1200, seconds: 60 }),
+  // Limits the page sessions that one address begins. A browser that drops its cookie begins a new one with each request.
+  new_page_sessions: alike(`${address}, for page sessions that began less than a minute ago`, { limit: 2000, seconds: 60 }),
+  // Limits all older page sessions of one address together, because an attacker could collect them.
+  page_address: alike(`${address}, for older page sessions`, { limit: 4000, seconds: 60 }),
+  // Counts the events of each call of ingest, besides the call itself.
+  ingested_events: alike('the organization of the events', { limit: 600_000, seconds: 60 }),
   license_keys: alike(address, { limit: 3, seconds: 1 }),
   sign_in: alike(address, { limit: 6, seconds: 60 }, { limit: 30, seconds: 3600 }),
   registration: alike(address, { limit: 10, seconds: 60 }, { limit: 50, seconds: 3600 }),
@@ -40,6 +68,9 @@ export const rateLimits: Readonly<
     ],
     sandbox: [{ limit: 1000, seconds: 3600 }],
   },
+  // Limits the questions to the VAT service, which has limits of its own. A number whose answer is known does not count.
+  vat_checks: alike(`${address}, for requests of buyers`, { limit: 20, seconds: 3600 }),
+  vat_checks_of_sellers: alike('the organization or user of the credential', { limit: 600, seconds: 3600 }),
   // Counts every event before its body is read, to limit the work that unsigned events cause. The limit is far above
   // the number of events that one IP address of a payment processor sends.
   received_events: alike(address, { limit: 12_000, seconds: 60 }),
@@ -60,8 +91,17 @@ export const rateLimits: Readonly<
 /** Request limits that apply to every operation. */
 export const requestLimits = {
   body_bytes: mebibyte,
+  // Bodies of `events:ingest` that are being handled at the same time. Counted in each process of the API.
+  large_body_bytes_at_once_per_caller: 40 * mebibyte,
+  large_body_bytes_at_once: 100 * mebibyte,
   body_depth: 32,
   list_elements: 10_000,
+  // Usage events of one call of ingest. This list may be longer than other lists.
+  events_per_request: 50_000,
+  // Corrections of usage events of one call.
+  corrections_per_request: 1_000,
+  // Usage events that a dry run of a meter reads.
+  events_per_dry_run: 100_000,
   record_keys: 1_000,
   reported_problems: 50,
   header_bytes: 16 * kibibyte,
@@ -73,6 +113,8 @@ export const requestLimits = {
 /** Limits that depend on stored data, so that no schema can express them. Some differ between production and sandbox. */
 export const accountLimits = {
   webhook_endpoints_per_organization: 50,
+  meters_per_organization: 100,
+  metric_dashboards_per_organization: 100,
   sign_in_codes_per_mailbox_network_and_hour: 5,
   sign_in_codes_per_mailbox_and_hour: 30,
   sign_in_codes_per_mailbox_and_hour_for_recognised_browsers: 10,
@@ -96,4 +138,13 @@ export const accountLimits = {
   exports_at_once_per_organization: 2,
   // Requests that wait for events. Counted in each process of the API.
   waiting_event_requests_per_organization: 4,
+  // Open streams of `live:stream`. Counted in each process of the API.
+  live_streams_per_session: 12,
+  live_streams_per_organization: 500,
+  // Calls of ingest that write at the same time. Counted in each process of the API. Further calls wait.
+  ingest_requests_at_once_per_organization: 2,
+  // Reservations of one customer on one meter that wait for the one before. Counted in each process of the API.
+  waiting_reservations_per_customer_meter: 100,
+  event_names_per_organization: 10_000,
+  waiting_children_per_parent_event: 10_000,
 } as const

@@ -56,7 +56,7 @@ export interface Operation<
   /** Status of a response whose result is not ready yet. The response has no body, and the client polls again. */
   readonly pending?: 202
   /** Media type of the response if it is not JSON. */
-  readonly media?: 'text/csv'
+  readonly media?: 'text/csv' | 'text/event-stream'
   /** An additional success status for the OpenAPI document, because existing clients expect it. The server never sends it. */
   readonly alsoDeclares?: 200
   /** True if the request body is a form (application/x-www-form-urlencoded) instead of JSON. */
@@ -68,8 +68,15 @@ export interface Operation<
   readonly keptDays?: number
   /** True if the response contains a secret that is shown once. */
   readonly reveals?: boolean
+  /** True if buyers open the address in a browser. Errors are then pages if the client prefers HTML, and HEAD works. */
+  readonly browser?: true
   /** Maximum size of the request body in bytes. Defaults to 1 MiB. */
   readonly bodyLimit?: number
+  /**
+   * The name of a list in the body that may be very long. The server reads and validates it in slices, and answers other
+   * requests in between. The limit for the number of elements of a list does not apply to it.
+   */
+  readonly slices?: string
 }
 
 /** Declares an operation. Exporting it from its resource's file is enough to route, document and test it. */

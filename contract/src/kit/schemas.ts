@@ -70,26 +70,83 @@ export const flagInText = () => z.preprocess(readFlag, z.boolean().optional())
 /** A boolean with a default. An empty text is rejected, because it is neither true nor false. */
 export const switchInText = (usual: boolean) => z.preprocess(readFlag, z.boolean()).default(usual)
 
+/** The result of a record that was parsed already. */
+class ParsedRecord {
+  readonly data: unknown
+  constructor(data: unknown) {
+    this.data = data
+  }
+}
+
+/**
+ * Runs a function instead of the parser of a schema, for values that it knows how to parse. The library has no public way to
+ * document one schema and run another, so this replaces its inner function. `parse` returns undefined for other values.
+ */
+const withShortcut = <T extends z.ZodType>(schema: T, parse: (value: unknown) => { readonly data: unknown } | undefined): T => {
+  // oxlint-disable-next-line no-underscore-dangle -- the field is named so by the library
+  const inner = schema._zod
+  const run = inner.run.bind(inner)
+  inner.run = (payload, ctx) => {
+    const parsed = parse(payload.value)
+    if (parsed === undefined) return run(payload, ctx)
+    payload.value = parsed.data as never
+    return payload
+  }
+  return schema
+}
+
+/** A union for the documentation. It returns the data of a parsed record, and does not parse the record again. */
+const unionOf = <T extends readonly [z.ZodObject, ...z.ZodObject[]]>(records: T) =>
+  withShortcut(z.union(records), (value) => (value instanceof ParsedRecord ? value : undefined))
+
+/**
+ * A text of limited length, a number, or true or false. A union tries its variants one after the other, and a request may
+ * contain a million such values. So valid values are recognised first. Others get the errors of the union.
+ */
+export const scalar = (min: number, max: number) =>
+  withShortcut(z.union([z.string().min(min).max(max), z.int(), z.number(), z.boolean()]), (value) => {
+    const isValid =
+      typeof value === 'string' ? value.length >= min && value.length <= max : typeof value === 'number' ? Number.isFinite(value) : typeof value === 'boolean'
+    return isValid ? { data: value } : undefined
+  })
+
 /**
  * A union of records. Each record except the first has a key that selects it. Without such a key the first record
- * applies. Only errors of the selected record are reported. Fields of the other records are rejected by name.
+ * applies. Only errors of the selected record are reported. Fields of the other records are rejected by name. Each value
+ * is parsed once, because a request may contain thousands of them.
  */
 export const oneOf = <O extends z.ZodObject, R extends Record<string, z.ZodObject>>(otherwise: O, byKey: R) => {
   const records = [otherwise, ...Object.values(byKey)] as [O, ...R[keyof R][]]
   const known = new Set(records.flatMap((record) => Object.keys(record.shape)))
+  const choices = Object.entries(byKey)
+  /** The fields of the other records, for each record. */
+  const strange = new Map(records.map((record) => [record as z.ZodObject, new Set([...known].filter((name) => !Object.hasOwn(record.shape, name)))]))
+  const none: ReadonlySet<string> = new Set()
+  /** The fields that only the first record has. */
+  const own = new Set(Object.keys(otherwise.shape).filter((name) => Object.values(byKey).every((record) => !Object.hasOwn(record.shape, name))))
+  const foreignIn = (given: object, record: z.ZodObject): ReadonlySet<string> => {
+    let found: Set<string> | undefined
+    for (const name of Object.keys(given)) if (strange.get(record)!.has(name)) (found ??= new Set()).add(name)
+    return found ?? none
+  }
   return z.preprocess((value: z.input<O> | z.input<R[keyof R]>, ctx) => {
     const given = typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : {}
-    const [key, record] = Object.entries(byKey).find(([name]) => Object.hasOwn(given, name)) ?? [undefined, otherwise]
+    const [key, record] = choices.find(([name]) => Object.hasOwn(given, name)) ?? [undefined, otherwise]
     const refuse = (name: string, message: string) => ctx.issues.push({ code: 'custom', path: [name], message, input: given[name] })
-    const foreign = new Set(Object.keys(given).filter((name) => known.has(name) && !Object.hasOwn(record.shape, name)))
+    const foreign = foreignIn(given, record)
     for (const name of foreign) {
       const owners = Object.keys(byKey).filter((owner) => Object.hasOwn(byKey[owner]?.shape ?? {}, name))
       refuse(name, key === undefined ? `Give this only together with ${owners.join(' or ')}.` : `This cannot be combined with ${key}.`)
     }
-    for (const issue of record.safeParse(value, { reportInput: true }).error?.issues ?? []) {
-      if (issue.code !== 'unrecognized_keys' || issue.path.length > 0) ctx.issues.push(issue as z.core.$ZodRawIssue)
+    const { data, error } = record.safeParse(value, { reportInput: true })
+    for (const issue of error?.issues ?? []) {
+      const name = String(issue.path[0])
+      // A field of this record alone is missing, and a field of another record may stand for it.
+      const isChoice = key === undefined && issue.code === 'invalid_type' && issue.path.length === 1 && own.has(name) && !Object.hasOwn(given, name)
+      if (isChoice) ctx.issues.push({ ...issue, instead: choices.map(([choice]) => choice) } as z.core.$ZodRawIssue)
+      else if (issue.code !== 'unrecognized_keys' || issue.path.length > 0) ctx.issues.push(issue as z.core.$ZodRawIssue)
       else for (const name of issue.keys) if (!foreign.has(name)) refuse(name, 'This operation has no such field.')
     }
-    return value
-  }, z.union(records))
+    return new ParsedRecord(data) as never
+  }, unionOf(records))
 }

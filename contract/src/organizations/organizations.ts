@@ -51,6 +51,9 @@ export const OrganizationFeatureSettings = resource('OrganizationFeatureSettings
   overview_metrics: z.array(z.string()).nullable().describe('The figures on the overview page, in order.'),
   reset_proration_behavior_enabled: flag('Plan changes may restart the billing period.'),
   off_session_charges_enabled: flag('Saved payment methods may be charged without the buyer present.'),
+  saved_payment_methods_enabled: flag(
+    'A checkout of a named customer offers the saved payment methods of the customer. The address of such a checkout is enough to charge them. Absent: they are not offered.',
+  ).optional(),
   meter_cycling_enabled: flag('Meters restart with each billing period.'),
   slack_benefit_enabled: flag('Slack benefits may be defined.'),
   preview_access_enabled: flag('Features in preview are on.'),
@@ -79,17 +82,18 @@ export const OrganizationCustomerEmailSettings = resource('OrganizationCustomerE
   order_confirmation: flag('After a purchase.'),
   payment_method_expiration_reminder: flag('Before a card expires.'),
   subscription_cancellation: flag('When a cancellation is scheduled.'),
-  subscription_confirmation: flag('When a subscription starts.'),
+  subscription_confirmation: flag('When a subscription or its trial starts.'),
   subscription_cycled: flag('At each renewal.'),
   subscription_cycled_after_trial: flag('At the first charge after a trial.'),
   subscription_past_due: flag('When a payment has failed.'),
-  subscription_paused: flag('When a subscription is paused.'),
+  subscription_paused: flag('When a pause is scheduled.'),
   subscription_resumed: flag('When a paused subscription resumes.'),
   subscription_renewal_reminder: flag('Before a renewal.'),
   subscription_revoked: flag('When access ends.'),
   subscription_trial_conversion_reminder: flag('Before a trial turns into a paid period.'),
   subscription_uncanceled: flag('When a cancellation is withdrawn.'),
-  subscription_updated: flag('When a plan changes.'),
+  subscription_updated: flag('When the plan or the number of seats changes.'),
+  usage_threshold: flag('When usage reaches 80 or 100 percent of the credits, or of the cap of a price. Absent: mails are sent.').optional(),
 })
 
 export const OrganizationCustomerPortalSettings = resource('OrganizationCustomerPortalSettings', {
@@ -103,8 +107,34 @@ export const OrganizationCustomerPortalSettings = resource('OrganizationCustomer
 })
 
 export const OrganizationNotificationSettings = resource('OrganizationNotificationSettings', {
-  new_order: flag('Mail the people of the organization about each order.'),
+  new_order: flag('Mail the people of the organization about each purchase. Renewals are not mailed.'),
   new_subscription: flag('Mail the people of the organization about each new subscription.'),
+})
+
+/** The colour as `#rrggbb`. */
+const colour = () =>
+  z
+    .string()
+    .trim()
+    .toLowerCase()
+    .regex(/^#[0-9a-f]{6}$/, 'Give the colour as # and six hexadecimal digits, such as #1f6feb.')
+
+const brandDescriptions = {
+  accent_color: 'The colour of buttons and links on checkout, portal and mails, as `#rrggbb`. Its contrast is corrected where a text would be unreadable.',
+  terms_url: 'Linked on the checkout, in the portal and in mails.',
+  privacy_url: 'Linked on the checkout, in the portal and in mails.',
+}
+
+export const OrganizationBrandSettings = resource('OrganizationBrandSettings', {
+  accent_color: z.string().nullable().describe(brandDescriptions.accent_color),
+  terms_url: z.string().nullable().describe(brandDescriptions.terms_url),
+  privacy_url: z.string().nullable().describe(brandDescriptions.privacy_url),
+})
+
+const OrganizationBrandSettingsUpdate = resource('OrganizationBrandSettingsUpdate', {
+  accent_color: colour().nullish().describe(brandDescriptions.accent_color),
+  terms_url: url().nullish().describe(brandDescriptions.terms_url),
+  privacy_url: url().nullish().describe(brandDescriptions.privacy_url),
 })
 
 export const OrganizationCapabilities = resource('OrganizationCapabilities', {
@@ -139,6 +169,7 @@ export const Organization = resource('Organization', {
   notification_settings: OrganizationNotificationSettings,
   customer_email_settings: OrganizationCustomerEmailSettings,
   customer_portal_settings: OrganizationCustomerPortalSettings,
+  brand_settings: OrganizationBrandSettings,
   dispute_settings: resource('OrganizationDisputeSettings', { auto_accept_below_amount: z.int().nullable() }),
   embed_hosts: z.array(z.string()).describe('Hosts that may embed the checkout.'),
   embed_hosts_enforced: z.boolean(),
@@ -166,6 +197,7 @@ const OrganizationFeatureSettingsUpdate = resource('OrganizationFeatureSettingsU
   seat_based_pricing_enabled: z.boolean().optional(),
   member_model_enabled: z.boolean().optional(),
   checkout_localization_enabled: z.boolean().optional(),
+  saved_payment_methods_enabled: z.boolean().optional(),
   overview_metrics: z.array(text(1, 100)).max(100).nullish(),
 })
 
@@ -221,6 +253,7 @@ const profile = {
   notification_settings: OrganizationNotificationSettings.nullish(),
   customer_email_settings: OrganizationCustomerEmailSettings.nullish(),
   customer_portal_settings: OrganizationCustomerPortalSettings.nullish(),
+  brand_settings: OrganizationBrandSettingsUpdate.nullish().describe('Absent fields stay unchanged. Null clears a field.'),
 }
 
 export const OrganizationCreate = resource('OrganizationCreate', {
@@ -290,7 +323,7 @@ export const createOrganization = operation({
   summary: 'Create an organization',
   description: 'The caller becomes its owner.',
   access: merchant('organizations:write', ['oidc', 'pat']),
-  costs: 'none',
+  costs: 'jobs',
   body: OrganizationCreate,
   returns: Organization,
   status: 201,
@@ -318,7 +351,7 @@ export const updateOrganization = operation({
   summary: 'Update an organization',
   description: 'Absent fields stay unchanged. The slug cannot change.',
   access: merchant('organizations:write'),
-  costs: 'none',
+  costs: 'jobs',
   params: byId,
   body: OrganizationUpdate,
   returns: Organization,

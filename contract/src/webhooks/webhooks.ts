@@ -20,8 +20,8 @@ import {
   uuid,
 } from '../kit/index.ts'
 
-/** All event types, including those not emitted yet, so that endpoints can subscribe to every type from the start. */
-export const webhookKinds = [
+/** The event types of the 2026-04 contract, including those not emitted yet, so that endpoints can subscribe to every type from the start. */
+export const contractKinds = [
   'checkout.created',
   'checkout.updated',
   'checkout.expired',
@@ -64,6 +64,12 @@ export const webhookKinds = [
   'benefit_grant.revoked',
   'organization.updated',
 ] as const
+
+/** The event types that only Bursar has. Older clients refuse types that they do not know. So name them to receive them. */
+export const ownKinds = ['usage.threshold_reached'] as const
+
+/** All event types that an endpoint can subscribe to. */
+export const webhookKinds = [...contractKinds, ...ownKinds] as const
 
 export const WebhookEventType = named('WebhookEventType', z.enum(webhookKinds))
 export type WebhookEventType = z.output<typeof WebhookEventType>
@@ -126,6 +132,7 @@ export const WebhookEvent = resource('WebhookEvent', {
   skipped: z.boolean().describe('True if the endpoint no longer wanted the event when it was due.'),
   payload: z.string().nullable().describe('The exact body; null once it has been archived.'),
   type: WebhookEventType,
+  customer_id: uuid().nullable().describe('The customer that the event is about; null if it is about none.'),
   is_archived: z.boolean(),
 })
 
@@ -137,6 +144,7 @@ export const WebhookDelivery = resource('WebhookDelivery', {
   http_code: z.int().nullable(),
   response: z.string().nullable().describe('The beginning of the answer, or the error.'),
   endpoint_id: uuid(),
+  event_id: uuid().describe('The `webhook-id` of the delivery.'),
   duration_ms: z.int(),
   webhook_event: WebhookEvent,
 })
@@ -264,6 +272,7 @@ export const listWebhookDeliveries = operation({
   costs: 'none',
   query: z.object({
     endpoint_id: filter(uuid()),
+    event_id: filter(uuid()),
     start_timestamp: momentInText().describe('After this moment.'),
     end_timestamp: momentInText().describe('Before this moment.'),
     succeeded: flagInText(),
@@ -327,6 +336,7 @@ export const listEvents = operation({
     wait: integerInText(z.int().min(0).max(30)).default(0).describe('Seconds to wait for an event.'),
     type: filter(WebhookEventType),
     resource_id: filter(uuid()),
+    customer_id: filter(uuid()).describe('Only events about these customers.'),
     start_timestamp: momentInText().describe('Recorded at or after this moment.'),
     end_timestamp: momentInText().describe('Recorded before this moment.'),
     limit: pageSize(100),

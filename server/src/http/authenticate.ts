@@ -1,8 +1,7 @@
 import { NotPermitted, SessionNotFreshError, type Access } from '@bursar/contract'
 import { anonymous, type Actor, type OrganizationActor, type UserActor } from '../kernel/actors.ts'
 import { Secret, type TokenKind } from '../kernel/secrets.ts'
-import { InvalidToken, readCookie as cookieOf, resolve, type FindCredential, type Keys, type Usage } from '../modules/identity/index.ts'
-import { hours } from '../platform/clock.ts'
+import { freshFor, InvalidToken, readCookie as cookieOf, resolve, type FindCredential, type Keys, type Usage } from '../modules/identity/index.ts'
 import { BearerRefusal, unauthorized } from './failures.ts'
 
 export interface Presented {
@@ -119,7 +118,7 @@ export const authorize = (access: Access, actor: Actor, wall: Date): void => {
     throw unauthorized()
   } else if (access.kind === 'session') {
     if (actor.kind !== 'user' || actor.via !== 'session') throw new NotPermitted('Tokens cannot use this operation. Sign in with your browser.')
-    if (access.fresh && wall.getTime() - actor.credential_created_at.getTime() > 1 * hours) throw new SessionNotFreshError()
+    if (access.fresh && wall.getTime() - actor.credential_created_at.getTime() > freshFor) throw new SessionNotFreshError()
   } else {
     const taken = actor.kind === 'user' && actor.via === 'session' ? true : access.credentials.includes(schemeOf(actor))
     if (!taken) throw unauthorized('This operation acts for a person. Organization tokens are not accepted.')

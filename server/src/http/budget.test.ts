@@ -168,6 +168,26 @@ describe('rate limit windows', () => {
     await own.close()
   })
 
+  test('charges each web session to a budget of its own, which tokens of the same person do not use up', async () => {
+    const own = await openWorld({ settings: { BURSAR_BUDGETS: JSON.stringify({ api: [[2, 60]], dashboard: [[5, 60]] }) } })
+    const person = await own.person()
+    await own.organization({ owner: person.id })
+    const ask = (headers: Record<string, string>) => exchange(own.port, 'GET', '/v1/organizations/', headers)
+    const statusesOf = async (headers: Record<string, string>, count: number) => {
+      const statuses = []
+      for (let at = 0; at < count; at++) statuses.push((await ask(headers)).status)
+      return statuses
+    }
+    const token = { authorization: `Bearer ${(await person.token()).secret.reveal()}` }
+    const [one, other] = [{ cookie: await person.cookie() }, { cookie: await person.cookie() }]
+    expect(await statusesOf(token, 3)).toEqual([200, 200, 429])
+    expect(await statusesOf(one, 6)).toEqual([200, 200, 200, 200, 200, 429])
+    expect(await statusesOf(other, 1)).toEqual([200])
+    expect((await ask(other)).headers.get('ratelimit-policy')).toMatch(/^"dashboard";q=5;w=60/)
+    expect(budgetsOf('production').dashboard.windows).toEqual([{ limit: 600, seconds: 60 }])
+    await own.close()
+  })
+
   test('accepts forwarded client addresses only from a trusted proxy', async () => {
     const own = await openWorld({ settings: { BURSAR_BUDGETS: JSON.stringify({ sign_in: [[3, 60]] }) } })
     const ask = (address: string) =>

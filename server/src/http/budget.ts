@@ -9,10 +9,22 @@ import type { Cache } from '../platform/redis.ts'
 import type { Telemetry } from '../platform/telemetry.ts'
 import type { HandlerBudget } from '../modules/handlers.ts'
 import { openLocalWindows } from './budget-local.ts'
+import { openUnits } from './budget-units.ts'
 import { settleInDatabase, spendInDatabase, type SpendMode, type Standing, type Window } from './budget.sql.ts'
 
 /** All budgets: those that operations declare, and those that a handler or the request pipeline charges itself. */
-type Name = BudgetName | HandlerBudget | 'failed_authentications' | 'received_events' | 'refused_events' | 'other_paths' | 'readiness'
+type Name =
+  | BudgetName
+  | HandlerBudget
+  | 'dashboard'
+  | 'page_session'
+  | 'new_page_sessions'
+  | 'page_address'
+  | 'failed_authentications'
+  | 'received_events'
+  | 'refused_events'
+  | 'other_paths'
+  | 'readiness'
 
 interface Budget {
   readonly windows: readonly Window[]
@@ -26,7 +38,20 @@ interface Budget {
 }
 
 /** Budgets that do not protect secrets. While Redis is unavailable, this process counts them in memory. */
-const lenient: readonly Name[] = ['api', 'processor_events', 'received_events', 'other_paths', 'readiness']
+const lenient: readonly Name[] = [
+  'api',
+  'dashboard',
+  'page_session',
+  'new_page_sessions',
+  'page_address',
+  'ingested_events',
+  'processor_events',
+  'vat_checks',
+  'vat_checks_of_sellers',
+  'received_events',
+  'other_paths',
+  'readiness',
+]
 
 /** Returns the published rate limits of this environment. */
 export const budgetsOf = (environment: Environment): Record<Name, Budget> =>
@@ -97,9 +122,21 @@ export interface Reservation {
   readonly giveBack: () => Promise<void>
 }
 
+export interface Charge {
+  readonly name: Name
+  readonly who: string
+}
+
 export interface Budgets {
   /** Charges one request. Throws if the rate limit is exceeded. Returns the rate limit headers of the response. */
   spend(name: Name, who: string): Promise<Record<string, string>>
+  /** Charges several units at once, such as events. Charges none of them if they exceed the rate limit. */
+  spendUnits(name: Name, who: string, units: number): Promise<Record<string, string>>
+  /**
+   * Charges one unit to several budgets at once. If one of them is used up, charges none. Refuses while fewer than
+   * `left` units remain in any of them, so that work that begins now can go on.
+   */
+  spendTogether(charges: readonly Charge[], left?: number): Promise<Record<string, string>>
   /** Throws if the rate limit is exceeded, and charges nothing. Used for requests that are charged only if they fail. */
   look(name: Name, who: string): Promise<void>
   /** True if the handler charges this budget itself instead of the request pipeline. */
@@ -122,6 +159,7 @@ export const openBudgets = (options: { config: Config; cache: Cache; transact: T
   const run = cache.script('bursar_spend', script)
   const runSettle = cache.script('bursar_settle', settleScript)
   const local = openLocalWindows(clock)
+  const countUnits = openUnits(cache, clock)
   let without = 0
   telemetry.gauge(
     'bursar_budget_without_redis',
@@ -129,6 +167,7 @@ export const openBudgets = (options: { config: Config; cache: Cache; transact: T
     async () => without,
   )
 
+  const unitKeysOf = (name: Name, who: string) => keysOf(name, who).map((key) => `units:${key}`)
   const keysOf = (name: Name, who: string) => table[name].windows.map(({ seconds }) => `budget:${name}:${seconds}:${who}`)
   const heldKey = (name: Name, who: string) => `budget:${name}:held:${who}`
   const standing = async (name: Name, who: string, mode: SpendMode = 'spend'): Promise<Standing> => {
@@ -148,10 +187,11 @@ export const openBudgets = (options: { config: Config; cache: Cache; transact: T
     }
   }
 
-  const refusable = (name: Name, { allowed, remaining, wait_ms }: Standing) => {
+  const policyOf = (name: Name) => table[name].windows.map(({ limit, seconds }) => `"${name}";q=${limit};w=${seconds}`).join(', ')
+  const refusable = (name: Name, { allowed, remaining, wait_ms }: Standing, policy = policyOf(name)) => {
     const wait = Math.max(1, Math.ceil(wait_ms / 1000))
     const headers = {
-      'ratelimit-policy': table[name].windows.map(({ limit, seconds }) => `"${name}";q=${limit};w=${seconds}`).join(', '),
+      'ratelimit-policy': policy,
       ratelimit: `"${name}";r=${remaining};t=${wait}`,
     }
     if (!allowed) throw new TooManyRequests(`The rate limit is exceeded. Wait ${wait} s.`, { ...headers, 'retry-after': String(wait) })
@@ -160,6 +200,14 @@ export const openBudgets = (options: { config: Config; cache: Cache; transact: T
   return {
     isLate: (name) => table[name].late === true,
     spend: async (name, who) => refusable(name, await standing(name, who)),
+    spendUnits: async (name, who, units) => refusable(name, await countUnits(unitKeysOf(name, who), table[name].windows, units)),
+    spendTogether: async (charges, left = 0) => {
+      const keys = charges.flatMap(({ name, who }) => unitKeysOf(name, who))
+      // A limit that is smaller than `left` admits the first unit nevertheless.
+      const windows = charges.flatMap(({ name }) => table[name].windows.map(({ limit, seconds }) => ({ limit: Math.max(1, limit - left), seconds })))
+      const policy = charges.map(({ name }) => policyOf(name)).join(', ')
+      return refusable(charges[0]!.name, await countUnits(keys, windows, 1), policy)
+    },
     look: async (name, who) => {
       refusable(name, await standing(name, who, 'look'))
     },
@@ -176,6 +224,10 @@ export const openBudgets = (options: { config: Config; cache: Cache; transact: T
     },
   }
 }
+
+/** Returns the budget that a request counts for if its operation names none, and whose budget it is. */
+export const ordinaryCharge = (actor: Actor, payer: string): Charge =>
+  actor.kind === 'user' && actor.via === 'session' ? { name: 'dashboard', who: `session:${actor.credential_id}` } : { name: 'api', who: payer }
 
 /**
  * Returns whose rate limit a request is charged to. All tokens of an organization share its rate limit. All tokens of

@@ -22,9 +22,10 @@ export const openCharges = (budgets: Budgets, network: string, late: boolean): C
     await Promise.allSettled(reserved.splice(0).map(({ failure, place }) => (outcome instanceof failure ? place.keep() : place.giveBack())))
   }
   return {
-    charge: async (budget, payer) => {
+    charge: async (budget, payer, units) => {
       verified = true
-      await budgets.spend(budget, payer)
+      if (units === undefined) await budgets.spend(budget, payer)
+      else await budgets.spendUnits(budget, payer, units)
     },
     chargeOn: async (failure, budget) => {
       reserved.push({ failure, place: await budgets.reserve(budget, network) })

@@ -41,12 +41,9 @@ export interface TakenKey {
 
 type Columns = { taken: boolean; operation: string | null } & Omit<Kept, 'operation'> & Pick<KeptRow, 'intent' | 'busy_until'>
 
-const columns = sql`l.taken, k.operation, k.fingerprint, k.status, k.headers, k.body, k.sealed, k.intent, k.busy_until`
-
-/** The lock of a key as `l`, and its stored request as `k`. One row. */
-const locked = (owner: string, key: string, now: Date): RawBuilder<unknown> => sql`
-  (select pg_try_advisory_xact_lock(hashtextextended(${JSON.stringify(['bursar.idempotency', owner, key])}, 0)) as taken) l
-  left join idempotency_keys k on k.owner = ${owner} and k.key = ${key} and k.expires_at > ${now}`
+/** The lock of a key and its stored request as `k`. One row. */
+const locked = (owner: string, key: string, now: Date): RawBuilder<unknown> =>
+  sql`take_idempotency_key(${JSON.stringify(['bursar.idempotency', owner, key])}, ${owner}, ${key}, ${now}) k`
 
 const takenKey = (owner: string, { taken, operation, ...kept }: Columns): TakenKey => ({
   owner,
@@ -54,12 +51,9 @@ const takenKey = (owner: string, { taken, operation, ...kept }: Columns): TakenK
   kept: operation === null ? undefined : { ...kept, operation },
 })
 
-/**
- * Locks the idempotency key until this transaction ends, and returns its stored request. A request that commits while
- * this statement runs can be missed. Storing the answer then loses the race, and the transaction runs again.
- */
+/** Locks the idempotency key until this transaction ends, and returns its stored request. */
 export const takeKey = async (tx: Tx, owner: string, key: string, now: Date): Promise<TakenKey> => {
-  const { rows } = await sql<Columns>`select ${columns} from ${locked(owner, key, now)}`.execute(tx.q)
+  const { rows } = await sql<Columns>`select k.* from ${locked(owner, key, now)}`.execute(tx.q)
   return takenKey(owner, rows[0]!)
 }
 
@@ -72,7 +66,7 @@ export const takeKeyAndCredential = async (
   presented: PresentedSecret,
 ): Promise<{ key: TakenKey; found: Resolved | undefined }> => {
   const { rows } = await sql<Columns & (CredentialRow | { kind: null })>`
-    select ${columns}, c.* from ${locked(owner, key, now)} left join ${resolvedCredential(presented)} c on true`.execute(tx.q)
+    select k.*, c.* from ${locked(owner, key, now)} left join ${resolvedCredential(presented)} c on true`.execute(tx.q)
   const { taken, operation, fingerprint, status, headers, body, sealed, intent, busy_until, ...found } = rows[0]!
   const row: Columns = { taken, operation, fingerprint, status, headers, body, sealed, intent, busy_until }
   return { key: takenKey(owner, row), found: found.kind === null ? undefined : readCredential(found) }

@@ -110,6 +110,13 @@ describe('validation errors with the allowed values', () => {
     expect(absent).toMatchObject({ type: 'union_tag_not_found', msg: 'Required: one of: fixed, custom, seat_based, metered_unit.' })
   })
 
+  test('names every field that can stand for a missing one, and the allowed values of a missing one', async () => {
+    const [absent] = await problems(send('POST', '/v1/events/ingest', { events: [{ name: 'call' }] }))
+    expect(absent).toEqual({ loc: ['body', 'events', 0, 'customer_id'], type: 'missing', msg: 'Required: customer_id or external_customer_id.' })
+    const [format] = await problems(send('POST', '/v1/webhooks/endpoints', { url: 'https://shop.example/hooks', events: ['order.paid'] }))
+    expect(format).toMatchObject({ loc: ['body', 'format'], type: 'missing', msg: 'Required: one of: raw, discord, slack.' })
+  })
+
   test('rejects an upper-case currency and suggests the lower-case code', async () => {
     const [wrong] = await problems(send('POST', '/v1/products/', { ...product, prices: [{ ...product.prices[0], price_currency: 'USD' }] }))
     expect(wrong).toMatchObject({ type: 'enum', msg: expect.stringMatching(/^Expected one of: aed, .* Did you mean usd\?$/) as string })

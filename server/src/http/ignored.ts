@@ -92,18 +92,22 @@ const visit = (nodes: readonly Node[], value: unknown, path: string, walk: Walk)
   if (variants.some(({ open }) => open) || (records.length === 0 && path !== 'query')) return
   for (const name of Object.keys(value)) {
     if (!more(walk)) return
-    const schemas = records.flatMap(({ fields, others }): Node[] => {
-      const one = fields.get(name) ?? others
-      return one ? [one] : []
-    })
-    if (schemas.length > 0) visit(schemas, (value as Record<string, unknown>)[name], `${path}.${plain(name)}`, walk)
-    else
+    const item = (value as Record<string, unknown>)[name]
+    const isKnown = records.some(({ fields, others }) => others !== undefined || fields.has(name))
+    if (!isKnown)
       walk.found.push(
         `${path}.${plain(name)}${hint(
           name,
           records.flatMap(({ fields }) => [...fields.keys()]).filter((known) => !Object.hasOwn(value, known)),
         )}`,
       )
+    else if (typeof item === 'object' && item !== null) {
+      const schemas = records.flatMap(({ fields, others }): Node[] => {
+        const one = fields.get(name) ?? others
+        return one ? [one] : []
+      })
+      visit(schemas, item, `${path}.${plain(name)}`, walk)
+    }
   }
 }
 

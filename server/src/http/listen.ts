@@ -1,3 +1,5 @@
+import type { IncomingMessage } from 'node:http'
+import type { Socket } from 'node:net'
 import { requestLimits } from '@bursar/contract'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import { newId } from '../kernel/ids.ts'
@@ -5,6 +7,7 @@ import type { Platform } from '../modules/handlers.ts'
 import { seconds } from '../platform/clock.ts'
 import type { HttpContext } from './context.ts'
 import { readJson, readQuery } from './parse.ts'
+import { readSliced } from './slices.ts'
 import type { Unhurried } from './storage.ts'
 
 /** Opens the HTTP listener with its timeouts and size limits. Sockets in `unhurried` upload a file and may exceed the request timeout. */
@@ -43,18 +46,47 @@ export const openListener = ({ config, clock }: Platform, fail: HttpContext['fai
       socket.destroy()
     },
   })
+  endUnfinished(server, unhurried)
   server.decorateRequest('progress', null as never)
   server.decorateRequest('rawBody', null as never)
+  server.decorateRequest('sliced', null as never)
   server.removeAllContentTypeParsers()
-  server.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
-    request.rawBody = body as Buffer
-    try {
-      done(null, readJson(body as Buffer))
-    } catch (error) {
-      done(error as Error)
-    }
+  server.addContentTypeParser('application/json', { parseAs: 'buffer' }, async (request: FastifyRequest, bytes: Buffer) => {
+    request.rawBody = bytes
+    const list = request.progress?.operation?.slices
+    if (list === undefined) return readJson(bytes)
+    const { body, ...sliced } = await readSliced(bytes, list)
+    request.sliced = sliced
+    return body
   })
   return server
+}
+
+/**
+ * Ends connections that would delay the shutdown for as long as their client likes. Node waits for them, because it
+ * counts a connection without a request as busy, and a server that closes no longer applies its request timeouts.
+ * A browser opens such connections in advance. Closes at once a connection that sent nothing, and after the request
+ * timeout one whose request has still not arrived whole.
+ */
+const endUnfinished = (server: FastifyInstance, unhurried: Unhurried) => {
+  const open = new Set<Socket>()
+  const requests = new WeakMap<Socket, IncomingMessage>()
+  let closing = false
+  let late: NodeJS.Timeout | undefined
+  server.server.on('connection', (socket) => {
+    if (closing) return void socket.destroy()
+    open.add(socket)
+    socket.once('close', () => open.delete(socket))
+  })
+  server.server.on('request', (request) => requests.set(request.socket, request))
+  server.addHook('preClose', async () => {
+    closing = true
+    for (const socket of open) if (socket.bytesRead === 0) socket.destroy()
+    late = setTimeout(() => {
+      for (const socket of open) if (!unhurried.has(socket) && requests.get(socket)?.complete !== true) socket.destroy()
+    }, requestLimits.seconds_to_arrive * seconds)
+  })
+  server.addHook('onClose', async () => clearTimeout(late))
 }
 
 /** Headers of every response. */

@@ -1,13 +1,16 @@
-import type { Operation } from '@bursar/contract'
+import { requestLimits, type Operation } from '@bursar/contract'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { anonymous, type Actor } from '../kernel/actors.ts'
 import { networkOf } from '../kernel/networks.ts'
 import type { Implementation } from '../modules/handlers.ts'
 import { authenticate, authorize, recognise } from './authenticate.ts'
 import { openCharges } from './charges.ts'
+import { ordinaryCharge } from './budget.ts'
+import { pageOfCall } from './budget-pages.ts'
 import type { HttpContext } from './context.ts'
 import { BearerRefusal } from './failures.ts'
 import { handle } from './handle.ts'
+import { openLargeBodies } from './large-bodies.ts'
 import { anyOrigin, isShared, payerOf, presentedBy, route, versionHeaders } from './requests.ts'
 import { traced } from './tracing.ts'
 import { chooseVersion } from './versions.ts'
@@ -21,9 +24,11 @@ export const mountOperation = (server: FastifyInstance, context: HttpContext, im
   const { operation } = implementation
   const shared = isShared(operation)
   const late = operation.budget !== undefined && budgets.isLate(operation.budget)
+  const largeBodies = operation.slices === undefined ? undefined : openLargeBodies()
   server.route({
     method: operation.method,
     url: route(operation),
+    exposeHeadRoute: operation.browser === true,
     ...(operation.bodyLimit ? { bodyLimit: operation.bodyLimit } : {}),
     onRequest: async (request, reply) => {
       const { progress } = request
@@ -34,8 +39,17 @@ export const mountOperation = (server: FastifyInstance, context: HttpContext, im
       progress.actor = await identify(context, operation, request, reply)
       // If the handler charges the budget of the operation itself, only `received_events` is charged here, to the client address.
       const budget = late ? 'received_events' : operation.budget
-      reply.headers(await budgets.spend(budget ?? 'api', budget ? networkOf(request.ip) : payerOf(progress.actor, operation, request)))
+      const page = pageOfCall.getStore()
+      const usual = ordinaryCharge(progress.actor, payerOf(progress.actor, operation, request))
+      reply.headers(budget ? await budgets.spend(budget, networkOf(request.ip)) : page ? await page.call() : await budgets.spend(usual.name, usual.who))
       authorize(operation.access, progress.actor, platform.clock.wall())
+      if (largeBodies) {
+        // A body of unknown length counts as the largest one. A larger body is refused before it is read.
+        const most = operation.bodyLimit ?? requestLimits.body_bytes
+        const end = largeBodies.admit(payerOf(progress.actor, operation, request), Math.min(most, Number(request.headers['content-length'] ?? most)))
+        if (reply.raw.destroyed) end()
+        else reply.raw.once('close', end)
+      }
     },
     handler: (request, reply) => {
       const charges = openCharges(budgets, networkOf(request.ip), late)

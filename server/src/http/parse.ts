@@ -34,7 +34,7 @@ export const readJson = (bytes: Buffer): unknown => {
 }
 
 /** Checks that PostgreSQL can store the texts unchanged, and that lists and records do not exceed their maximum size. */
-const inspect = (value: unknown, loc: (string | number)[], problems: Invalid[]): void => {
+export const inspect = (value: unknown, loc: (string | number)[], problems: Invalid[]): void => {
   if (problems.length >= limits.problems) return
   if (typeof value === 'string') {
     if (value.includes('\0')) problems.push({ loc, msg: 'Text must not contain the NUL character.', type: 'value_error' })
@@ -141,7 +141,11 @@ const describe = (issue: Issue, loc: (string | number)[]): Invalid => {
       )
     }
     case 'invalid_type':
-      if (issue.input === undefined) return one(issue, loc, 'missing', `Required: ${article[issue.expected] ?? issue.expected}.`)
+      if (issue.input === undefined) {
+        const { instead = [] } = issue as { instead?: readonly string[] }
+        const wanted = instead.length === 0 ? (article[issue.expected] ?? issue.expected) : [loc.at(-1), ...instead].join(' or ')
+        return one(issue, loc, 'missing', `Required: ${wanted}.`)
+      }
       return one(
         issue,
         loc,
@@ -172,6 +176,7 @@ const describe = (issue: Issue, loc: (string | number)[]): Invalid => {
     case 'invalid_value': {
       const values = issue.values.map(String)
       const shown = values.length > 24 ? `${values.slice(0, 24).join(', ')} … (${values.length} values)` : values.join(', ')
+      if (issue.input === undefined) return one(issue, loc, 'missing', `Required: ${values.length === 1 ? shown : `one of: ${shown}`}.`, { expected: shown })
       return one(
         issue,
         loc,

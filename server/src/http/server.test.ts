@@ -1,4 +1,6 @@
-import { connect as dial } from 'node:net'
+import { once } from 'node:events'
+import { connect as dial, type AddressInfo, type Server } from 'node:net'
+import { promisify } from 'node:util'
 import {
   createOrganizationToken,
   getOrganization,
@@ -11,7 +13,9 @@ import {
 } from '@bursar/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { fairStopwatch } from '../../test/harness/fair.ts'
+import { longestWait } from '../../test/harness/pace.ts'
 import { eventually, exchange, openWorld, type World } from '../../test/harness/world.ts'
+import { openApi } from '../main/wire.ts'
 import { newToken } from '../kernel/secrets.ts'
 
 let world: World
@@ -28,6 +32,8 @@ const call = (method: string, path: string, headers: Record<string, string | str
   exchange(world.port, method, path, { authorization: `Bearer ${token}`, ...headers }, body)
 const here = () => `/v1/organizations/${organization.id}`
 const json = { 'content-type': 'application/json' }
+
+const connectionsOf = (server: Server) => promisify<number>((done) => server.getConnections(done))()
 
 describe('routes', () => {
   test('answers paths with and without a trailing slash, without a redirect', async () => {
@@ -58,6 +64,18 @@ describe('routes', () => {
     expect(wrong.headers.get('allow')).toBe('GET, PATCH')
     expect((await call('GET', '/v1/organizations/%zz')).status).toBe(400)
   })
+})
+
+test('closes while clients hold connections on which they have sent nothing', async () => {
+  const other = await openApi(world.base)
+  await other.server.listen({ host: '127.0.0.1', port: 0 })
+  const socket = dial((other.server.server.address() as AddressInfo).port, '127.0.0.1')
+  const ended = once(socket, 'close')
+  await once(socket, 'connect')
+  await eventually('the server has accepted the connection', async () => (await connectionsOf(other.server.server)) > 0)
+  await Promise.race([other.close(), new Promise((_, reject) => setTimeout(() => reject(new Error('still open')), longestWait))])
+  socket.resume()
+  await ended
 })
 
 describe('credentials', () => {

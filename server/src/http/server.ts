@@ -1,7 +1,9 @@
+import { BadRequest, Failure } from '@bursar/contract'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { anonymous } from '../kernel/actors.ts'
 import { networkOf } from '../kernel/networks.ts'
 import { cookieName, credentialsIn, openUsage, portalCookiePrefix } from '../modules/identity/index.ts'
+import { pageInstead } from '../modules/handlers.ts'
 import { seconds, stopwatch } from '../platform/clock.ts'
 import type { AuditContext } from '../platform/audit/audit.ts'
 import type { Transact } from '../platform/postgres/postgres.ts'
@@ -12,7 +14,10 @@ import { mountDocuments } from './documents.ts'
 import { answerFailure } from './failures.ts'
 import { commonHeaders, openListener } from './listen.ts'
 import { mountOperation, mountPreflight } from './mount.ts'
+import { failedPage, prefersHtml } from './page-failures.ts'
+import { named } from './page-sellers.ts'
 import { mountPages } from './pages.ts'
+import { mountPictures } from './pictures.ts'
 import { mountProtocol } from './protocol.ts'
 import { route } from './requests.ts'
 import { mountStorage, type Unhurried } from './storage.ts'
@@ -32,10 +37,24 @@ export const openServer = (options: ServerOptions): FastifyInstance => {
   }
 
   const common = commonHeaders(platform)
+  const failAsPage = async (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
+    const { status, headers, view, script, seller } = failedPage(error, request)
+    const look = seller === undefined ? await pages.sellers.find(request, status) : seller
+    const shown = pages.show(request.raw, named(view, look), { script, seller: look })
+    return reply
+      .code(status)
+      .headers({ ...headers, ...shown.headers })
+      .type('text/html; charset=utf-8')
+      .send(shown.html)
+  }
   const fail = (error: unknown, request: FastifyRequest, reply: FastifyReply) => {
-    const answer = answerFailure(error)
+    // A caller who closes the connection in the middle of the body is no fault of the server, and gets no answer.
+    const answer = answerFailure(request.raw.readableAborted ? new BadRequest('The connection was closed before the whole body had arrived.') : error)
     if (answer.fault)
       log.error('request_failed', { request_id: request.id, operation: request.progress?.operation?.id ?? 'unrouted', status: answer.status, error })
+    const { operation, page } = request.progress ?? {}
+    const isOpenedInBrowser = operation?.browser === true || page === true || (error instanceof Failure && pageInstead.has(error))
+    if (isOpenedInBrowser && prefersHtml(request)) return failAsPage(error, request, reply)
     return reply
       .code(answer.status)
       .headers({ ...(request.progress ? {} : { ...common, 'x-request-id': request.id }), ...answer.headers })
@@ -101,6 +120,7 @@ export const openServer = (options: ServerOptions): FastifyInstance => {
   void server.register(async (room) => mountProtocol(room, context))
   const { serve } = gateways.storage
   if (serve) void server.register(async (room) => mountStorage(room, serve, unhurried))
+  void server.register(async (room) => mountPictures(room, context))
   void server.register(async (room) => mountPages(room, pageDoors, { pages, door: auth, platform, budgets, recorded }))
 
   const flushing = setInterval(() => void usage.flush().catch((error: unknown) => log.warn('usage_not_written', { error })), 5 * seconds)

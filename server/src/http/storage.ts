@@ -2,7 +2,9 @@ import type { Socket } from 'node:net'
 import { BadRequest, failure, NotPermitted, RequestBodyTooLarge, ResourceNotFound } from '@bursar/contract'
 import type { FastifyInstance } from 'fastify'
 import { LinkRefused, type ServeLink } from '../gateways/storage/storage.ts'
+import { pageInstead } from '../modules/handlers.ts'
 import { seconds } from '../platform/clock.ts'
+import { problemView } from './page-failures.ts'
 
 const RangeNotSatisfiable = failure('RangeNotSatisfiable', 416, 'The file is shorter than the requested range.')
 
@@ -44,7 +46,11 @@ export const mountStorage = (room: FastifyInstance, serve: ServeLink, unhurried:
         // Closes the connection instead of waiting for the unread rest of the body.
         if (!raw.complete) reply.header('connection', 'close')
         reply.headers({ 'access-control-allow-origin': '*', 'cross-origin-resource-policy': 'cross-origin' })
-        throw error instanceof LinkRefused ? new kinds[error.code](error.message) : error
+        if (!(error instanceof LinkRefused)) throw error
+        const refused = new kinds[error.code](error.message)
+        // A browser that opens an old link of a download gets a page. Uploads are sent by programs.
+        if (request.method === 'GET') pageInstead.set(refused, { view: problemView(request, { status: refused.status, error: 'link_over' }) })
+        throw refused
       }
     },
   })

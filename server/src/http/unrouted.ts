@@ -2,8 +2,9 @@ import { defaultVersion, MethodNotAllowed, RouteNotFound } from '@bursar/contrac
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { networkOf } from '../kernel/networks.ts'
 import { trimEndOf } from '../kernel/texts.ts'
-import type { Implementation } from '../modules/handlers.ts'
+import { pageInstead, type Implementation } from '../modules/handlers.ts'
 import type { HttpContext } from './context.ts'
+import { problemView } from './page-failures.ts'
 import { route } from './requests.ts'
 
 /** Returns a function that looks up the methods that exist at a path. It compares only routes with the same number of segments. */
@@ -24,21 +25,21 @@ export const openMethods = (implementations: readonly Pick<Implementation, 'oper
  * Answers a request that no route matches: 405 if the path exists with another method, else 404. A browser gets an
  * HTML page. The request is charged to the client address.
  */
-export const answerUnrouted = ({ implementations, pages, budgets, fail }: HttpContext) => {
+export const answerUnrouted = ({ implementations, budgets, fail }: HttpContext) => {
   const methodsAt = openMethods(implementations)
   return async (request: FastifyRequest, reply: FastifyReply) => {
-    reply.headers(await budgets.spend('other_paths', networkOf(request.ip)))
     const url = request.raw.url ?? ''
     const query = url.indexOf('?')
     const here = trimEndOf(query < 0 ? url : url.slice(0, query), '/')
     const methods = methodsAt(here)
-    if (methods.length === 0 && request.method === 'GET' && !here.startsWith('/v1/') && (request.headers.accept ?? '').includes('text/html')) {
-      const view = { kind: 'problem', status: 404, error: 'RouteNotFound', description: '', request_id: request.id, visitor: true } as const
-      const { html, headers } = pages.show(request.raw, view)
-      return reply.code(404).headers(headers).type('text/html; charset=utf-8').send(html)
+    // Set before the charge, so that a browser gets a page about the limit too.
+    request.progress.page = methods.length === 0 && (request.method === 'GET' || request.method === 'HEAD') && !here.startsWith('/v1/')
+    reply.headers(await budgets.spend('other_paths', networkOf(request.ip)))
+    if (methods.length === 0) {
+      const absent = new RouteNotFound(`There is nothing at this path. All paths are listed in /${defaultVersion}/openapi.json.`)
+      if (request.progress.page) pageInstead.set(absent, { view: problemView(request, { status: 404, error: 'RouteNotFound' }) })
+      return fail(absent, request, reply)
     }
-    if (methods.length === 0)
-      return fail(new RouteNotFound(`There is nothing at this path. All paths are listed in /${defaultVersion}/openapi.json.`), request, reply)
     return fail(new MethodNotAllowed(`This path supports: ${methods.join(', ')}.`, { allow: methods.join(', ') }), request, reply)
   }
 }

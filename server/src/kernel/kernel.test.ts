@@ -2,6 +2,7 @@ import { inspect } from 'node:util'
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { newId } from './ids.ts'
+import { nameWithoutLinks } from './texts.ts'
 import { checksum, Hasher, hintOf, newToken, prefixOf, randomText, readToken, sameText, Secret, tokenKinds, tokenPatterns, type TokenKind } from './secrets.ts'
 
 describe('ids', () => {
@@ -77,4 +78,10 @@ describe('tokens', () => {
     expect(sameText('a', 'a')).toBe(true)
     expect(sameText('a', 'b')).toBe(false)
   })
+})
+
+test('keeps ordinary names for mails to other people, and drops names that mail programs would turn into links', () => {
+  for (const name of ['Works', 'Dr. Ada Lovelace', 'J.R. Smith & Sons Ltd.', 'Łódź Sp. z o.o.', 'Node 24.1']) expect(nameWithoutLinks(name)).toBe(name)
+  for (const name of ['see evil.example', 'http://10.0.0.1', '//evil', 'mail me@evil', 'www.evil.test now', 'évil.рф', 'x'.repeat(61), null])
+    expect(nameWithoutLinks(name)).toBeNull()
 })

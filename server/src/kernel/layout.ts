@@ -6,6 +6,10 @@ export interface Sheet {
   readonly author: string
   /** The creation date in the PDF file. It must be the same for every rendering of the document. */
   readonly dated: Date
+  /** The colour of the line at the top of the first page, as `#rrggbb`. Null for none. */
+  readonly accent: string | null
+  /** The logo beside the heading, as the bytes of a picture. Null for none. A picture that cannot be printed is left out. */
+  readonly logo: Buffer | null
   readonly heading: string
   readonly facts: readonly Pair[]
   readonly parties: readonly { readonly label: string; readonly lines: readonly string[] }[]
@@ -16,6 +20,8 @@ export interface Sheet {
   readonly tables: readonly (Table & { readonly heading: string })[]
   readonly notes: readonly string[]
   readonly footer: string
+  /** Links above the footer of the last page. */
+  readonly links: readonly { readonly text: string; readonly url: string }[]
   /** The template of the page number, with `{page}` and `{pages}`. Used for documents of more than one page. */
   readonly paging: string
 }

@@ -1,4 +1,5 @@
 import { exponentsOf } from '@bursar/contract'
+import { readDecimal, writeDecimal } from './decimals.ts'
 
 /** The minimum and maximum amounts that can be charged, in wire units. Most currencies share the defaults. */
 const minima: Record<number, string> = {
@@ -106,6 +107,12 @@ export const formatAmount = (amount: number, currency: string): string => {
   const text = String(scaled < 0n ? -scaled : scaled).padStart(digits + 1, '0')
   const point = text.length - digits
   return (scaled < 0n ? '-' : '') + (digits === 0 ? text : `${text.slice(0, point)}.${text.slice(point)}`)
+}
+
+/** Formats a price for one unit, which may be a fraction of a wire unit, as a decimal number in the major unit. Nothing is rounded. */
+export const formatRate = (unit_amount: string, currency: string): string => {
+  const { units, scale: places } = readDecimal(unit_amount)
+  return writeDecimal({ units, scale: places + exponentsOf(currency).wire })
 }
 
 /** Computes amount · numerator / denominator exactly and rounds once, half away from zero. Throws a RangeError beyond safe integers. */

@@ -13,6 +13,13 @@ export const taxReasons = [
 ] as const
 export type TaxReason = (typeof taxReasons)[number]
 
+/**
+ * Returns the one reason that is shown for a sale. A reverse charge must be mentioned, even if other lines are taxed. Next
+ * comes a tax that is charged. Null if there is no reason.
+ */
+export const mainReason = (reasons: readonly TaxReason[]): TaxReason | null =>
+  (['reverse_charge', 'standard_rated'] as const).find((reason) => reasons.includes(reason)) ?? reasons[0] ?? null
+
 /** The tax of one line in one jurisdiction. */
 export interface TaxShare {
   /** A country or a part of it: `DE`, `US-CA`. */

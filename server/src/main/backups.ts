@@ -1,6 +1,7 @@
 import { cp, readdir, stat } from 'node:fs/promises'
 import { existsSync } from 'node:fs'
 import { join, relative } from 'node:path'
+import { renderMail } from '@bursar/web'
 import { openPayments } from '../gateways/payments/open.ts'
 import type { Payments } from '../gateways/payments/payments.ts'
 import { Hasher, Sealer } from '../kernel/secrets.ts'
@@ -11,7 +12,7 @@ import { openLog } from '../platform/log.ts'
 import { digest, dump, filesName, restoreBackup, unhold, writeManifest, type Manifest } from '../platform/backups/backups.ts'
 import { createDatabase, DatabaseRefused, foreign, migrate, readStamp } from '../platform/migrations/migrations.ts'
 import { openPostgres } from '../platform/postgres/postgres.ts'
-import { openBar } from './bar.ts'
+import { openLateBar, withStatus } from './bar.ts'
 import { runMigrate } from './commands.ts'
 import { deedOf, openCommandAudit, withDatabase } from './database.ts'
 import { doctor } from './doctor.ts'
@@ -25,14 +26,9 @@ interface Values {
   from?: string | undefined
   release?: boolean | undefined
   settle?: string | undefined
-  'no-backup'?: boolean | undefined
+  /** False with --no-backup. */
+  backup?: boolean | undefined
   readonly without?: readonly string[] | undefined
-}
-
-/** Opens a progress bar at the first call of `told`, because the total is not known before. */
-const openLateBar = () => {
-  let bar: ReturnType<typeof openBar> | undefined
-  return { told: (done: number, all: number) => (bar ??= openBar(all)).show(done), end: () => bar?.end() }
 }
 
 const size = (bytes: number) => (bytes < 1024 * 1024 ? `${Math.ceil(bytes / 1024)} KiB` : `${(bytes / 1024 / 1024).toFixed(1)} MiB`)
@@ -43,7 +39,7 @@ export const takeBackup = async (config: Config, folder: string, clock: Clock = 
   try {
     const told = await dump(config.database_owner_url, folder, { clock, path: process.env.PATH ?? '', told: bar.told })
     if (told.environment !== config.environment) throw new DatabaseRefused(foreign(told.environment, config.environment))
-    const manifest = { ...told, storage: await copyFiles(config, told.deployment.id, folder) }
+    const manifest = { ...told, storage: await withStatus('copying the files', () => copyFiles(config, told.deployment.id, folder)) }
     await writeManifest(folder, manifest)
     return manifest
   } finally {
@@ -128,7 +124,7 @@ export const putBack = async (config: Config, folder: string, clock: Clock = sys
       clock,
       path: process.env.PATH ?? '',
       told: bar.told,
-      first: (of) => putFilesBack(config, folder, of),
+      first: (of) => withStatus('copying the files', () => putFilesBack(config, folder, of)),
     })
     // Grants the serving roles to the server's login, and applies migrations that are newer than the backup.
     await migrate(config.database_owner_url, config.environment, { clock, log: openLog('error'), login: config.database_url })
@@ -156,8 +152,9 @@ export const releaseHeld = async (
     if (stamp?.environment !== config.environment) throw new DatabaseRefused(foreign(stamp?.environment, config.environment))
     if (stamp.held_at === null) return { released: false, strays: await listUnmatchedCharges(postgres.db) }
     const { discretion } = await import('./wire.ts')
-    const platform = { config, log, clock, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys), discretion }
-    const strays = await findUnmatchedCharges({ db: postgres.db, transact: postgres.transact, payments: processors, platform }, bar.told, without)
+    const platform = { config, log, clock, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys), renderMail, discretion }
+    const deps = { db: postgres.db, transact: postgres.transact, payments: processors, platform }
+    const strays = await withStatus('asking the payment processors', () => findUnmatchedCharges(deps, bar.told, without))
     await unhold(config.database_owner_url, stamp.id)
     const audit = await openCommandAudit(config)
     await postgres.transact((tx) => audit.record(tx, deedOf('restore --release')))
@@ -231,7 +228,7 @@ const settle = async (values: Values, intent_id: string): Promise<void> =>
 
 /** Takes a backup, runs the migrations of this version, and then runs doctor. */
 export const upgrade = async (values: Values): Promise<void> => {
-  if (!values['no-backup']) {
+  if (values.backup !== false) {
     if (!values.to) throw new Usage('--to is needed: the folder for the backup before the upgrade. To skip the backup: --no-backup')
     await backup(values)
   }

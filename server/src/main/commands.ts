@@ -15,6 +15,8 @@ import {
   vouch,
 } from '../modules/identity/index.ts'
 import { allowOffSession, createOrganization, findLivingOrganization, insertMembership } from '../modules/organizations/index.ts'
+import { bursar } from '../kernel/command-name.ts'
+import { nearest } from '../kernel/nearest.ts'
 import { nobody } from '../platform/audit/audit.ts'
 import { listHeads, verifyChain } from '../platform/audit/audit.sql.ts'
 import { systemClock } from '../platform/clock.ts'
@@ -22,7 +24,7 @@ import { readConfig } from '../platform/config.ts'
 import { openLog } from '../platform/log.ts'
 import { createDatabase, migrate, setSwitch } from '../platform/migrations/migrations.ts'
 import type { Tx } from '../platform/postgres/postgres.ts'
-import { openBar } from './bar.ts'
+import { openBar, openLateBar } from './bar.ts'
 import { deedOf, openCommandAudit, withDatabase } from './database.ts'
 import { print } from './print.ts'
 import { Usage } from './usage.ts'
@@ -39,7 +41,7 @@ type Values = {
 }
 
 /** Writes the settings of a local sandbox with new secrets to `.env`. Fails if `.env` exists. */
-export const init = (): void => {
+export const init = (values: Values): void => {
   if (existsSync('.env')) throw new Usage('.env already exists and was not changed')
   const lines = [
     'BURSAR_ENV=sandbox',
@@ -54,15 +56,23 @@ export const init = (): void => {
     'BURSAR_EGRESS_LOOPBACK=true',
   ]
   writeFileSync('.env', `${lines.join('\n')}\n`, { mode: 0o600 })
-  process.stdout.write(
-    'wrote .env: a sandbox on this machine. Keep BURSAR_PEPPERS and BURSAR_SEALING_KEYS: without them no token can be recognised and no webhook signed.\n',
+  print(
+    values,
+    { written: '.env' },
+    `wrote .env: a sandbox on this machine. Keep BURSAR_PEPPERS and BURSAR_SEALING_KEYS: without them no token can be recognised and no webhook signed.\nNext: ${bursar} migrate --create`,
   )
 }
 
 export const runMigrate = async (values: Values): Promise<void> => {
   const config = readConfig(process.env)
-  if (values.create && (await createDatabase(config.database_owner_url))) process.stdout.write('created the database\n')
-  const applied = await migrate(config.database_owner_url, config.environment, { clock: systemClock, log: openLog('error'), login: config.database_url })
+  if (values.create && (await createDatabase(config.database_owner_url)) && !values.json) process.stdout.write('created the database\n')
+  const bar = openLateBar()
+  const applied = await migrate(config.database_owner_url, config.environment, {
+    clock: systemClock,
+    log: openLog('error'),
+    login: config.database_url,
+    told: bar.told,
+  }).finally(() => bar.end())
   print(values, { applied }, applied.length === 0 ? 'the database is up to date' : `applied: ${applied.join(', ')}`)
 }
 
@@ -85,7 +95,8 @@ export const operator = async ([action, subject]: readonly string[], values: Val
       print(values, { user_id: made.user.id, token }, `operator ${email}\ntoken    ${token}\n\nThe token is shown once, acts as you, and expires in 90 days.`)
     })
   }
-  if (action !== 'open' && action !== 'close') throw new Usage('operator takes create, open or close')
+  if (action === 'sender') return (await import('./mails.ts')).sender(subject, values)
+  if (action !== 'open' && action !== 'close') throw new Usage('operator takes create, open, close or sender')
   if (subject === 'off-session') {
     const slug = required(values.organization, '--organization')
     return withDatabase(`operator ${action} off-session`, async ({ db, transact }) => {
@@ -133,7 +144,12 @@ export const token = async ([action]: readonly string[], values: Values): Promis
     if (action !== 'create') throw new Usage('token takes create, list or revoke')
     const wanted = required(values.scopes, '--scopes').split(',')
     const unknown = wanted.filter((scope) => !isScope(scope))
-    if (unknown.length > 0) throw new Usage(`unknown scopes: ${unknown.join(', ')}`)
+    if (unknown.length > 0) {
+      const meant = unknown.flatMap((scope) => nearest(scope, everyScope) ?? [])
+      throw new Usage(
+        `unknown scopes: ${unknown.join(', ')}.${meant.length === 0 ? '' : ` Did you mean ${meant.join(', ')}?`} docs/guides/scopes.md shows how to find the scopes`,
+      )
+    }
     const comment = required(values.comment, '--comment')
     const days = values.days === undefined ? null : Number(values.days)
     if (days !== null && !(Number.isInteger(days) && days > 0 && days <= 3650)) throw new Usage('--days takes a whole number from 1 to 3650')

@@ -1,3 +1,4 @@
+import { renderMail } from '@bursar/web'
 import { cli } from '../kernel/actors.ts'
 import { newId } from '../kernel/ids.ts'
 import { Hasher, Sealer } from '../kernel/secrets.ts'
@@ -8,6 +9,7 @@ import { readConfig, type Config } from '../platform/config.ts'
 import { openLog } from '../platform/log.ts'
 import { checkStamp } from '../platform/migrations/migrations.ts'
 import { openPostgres, type Db, type Transact } from '../platform/postgres/postgres.ts'
+import { openStatus } from './bar.ts'
 
 /** The dependencies that a command of the CLI receives. */
 export interface CommandMeans {
@@ -37,6 +39,7 @@ export const openCommandAudit = async (config: Config): Promise<Audit> => {
 /** Runs a command on the configured database. `command` is its name in the audit log, such as `token create`. */
 export const withDatabase = async <T>(command: string, work: (deps: CommandMeans) => Promise<T>, config: Config = readConfig(process.env)): Promise<T> => {
   const log = openLog('error')
+  const status = openStatus(command)
   const postgres = openPostgres(config.database_url, 'bursar_api', { max: 2, clock: systemClock, log })
   try {
     const { discretion } = await import('./wire.ts')
@@ -52,9 +55,10 @@ export const withDatabase = async <T>(command: string, work: (deps: CommandMeans
         }),
       unrecorded: postgres.transact,
       recordRun: (organization_id) => postgres.transact((tx) => audit.record(tx, deedOf(command, organization_id))),
-      platform: { config, log, clock: systemClock, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys), discretion },
+      platform: { config, log, clock: systemClock, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys), renderMail, discretion },
     })
   } finally {
     await postgres.close()
+    status.end()
   }
 }

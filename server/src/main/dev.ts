@@ -2,11 +2,14 @@ import { hash, randomBytes } from 'node:crypto'
 import { createWriteStream, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer, type AddressInfo } from 'node:net'
 import { join, relative, resolve } from 'node:path'
+import { bursar } from '../kernel/command-name.ts'
 import { Secret } from '../kernel/secrets.ts'
 import { systemClock } from '../platform/clock.ts'
 import { readConfig, type Address, type Config } from '../platform/config.ts'
 import { openLog } from '../platform/log.ts'
 import { createDatabase, DatabaseRefused, dropDatabase, contentOf, migrate } from '../platform/migrations/migrations.ts'
+import { openStatus } from './bar.ts'
+import { devFolder, removeRunning, writeRunning } from './dev-settings.ts'
 import { startEmbedded } from './embedded.ts'
 import type { Made } from './seed-sandbox.ts'
 import { run, signalled } from './serve.ts'
@@ -29,15 +32,15 @@ export const dev = async (values: Values): Promise<void> => {
   let reason: string | undefined
   void stopped.then((name) => (reason = name))
   const left = () => reason !== undefined
-  const folder = resolve(values.dir ?? '.scratch/dev')
+  const folder = resolve(values.dir ?? devFolder)
+  const steps = openSteps(values.json ?? false)
   const own = process.env.DATABASE_URL === undefined || process.env.DATABASE_URL === '' ? undefined : new Secret(process.env.DATABASE_URL)
   const closers: (() => unknown)[] = []
   try {
     closers.push(await claimFolder(folder))
     // Checks all settings before any process is started or any data is deleted.
     const rough = settle(folder, { peppers: key(), sealing_keys: key() }, own ?? new Secret('postgres://localhost/bursar'), {})
-    const listen = await free(rough.listen, 'BURSAR_LISTEN')
-    const admin_listen = await free(rough.admin_listen, 'BURSAR_ADMIN_LISTEN')
+    const { listen, admin_listen } = await findPorts(rough)
 
     if (values.fresh) await throwAway(folder, own)
     mkdirSync(folder, { recursive: true })
@@ -45,7 +48,9 @@ export const dev = async (values: Values): Promise<void> => {
     // Loads all code while the database starts, because both take about equally long.
     const code = Promise.all([import('./seed-sandbox.ts'), import('./receiver.ts'), import('./wire.ts')])
     code.catch(() => {}) // Prevents an unhandled rejection. The error is reported where `code` is awaited.
+    if (!own) steps.say(existsSync(join(folder, 'postgres')) ? 'starting PostgreSQL' : 'creating the data of PostgreSQL')
     const embedded = own ? undefined : await startEmbedded(folder, 'bursar')
+    steps.say('loading the code')
     if (embedded) closers.push(() => embedded.stop())
     const [{ seedSandbox }, { openReceiver }] = await code
     const receiver = await openReceiver(state.receiver_port ?? 0)
@@ -53,8 +58,10 @@ export const dev = async (values: Values): Promise<void> => {
     state.receiver_port = receiver.port
     if (left()) return
     const config = settle(folder, state, own ?? new Secret(embedded!.url), { listen, admin_listen })
-    await prepare(folder, state, config, own !== undefined)
+    steps.say('preparing the database')
+    await prepare(folder, state, config, own !== undefined, steps)
     if (left()) return
+    steps.say('starting the API and the worker')
 
     await run({
       config,
@@ -62,14 +69,21 @@ export const dev = async (values: Values): Promise<void> => {
       roles: ['api', 'worker'],
       stopped: embedded ? Promise.race([stopped, embedded.lost.then(giveUp)]) : stopped,
       serving: async () => {
+        steps.say('creating the sample data')
         const made = await seedSandbox({ config, local: `http://${textOf(listen)}`, token: state.token, receiver })
         writeState(folder, { ...state, token: made.token })
         const env = writeEnv(folder, made)
+        // Other commands find the sandbox by this file, for as long as this process runs.
+        const settings = settingsOf(folder, state, config.database_url, { listen, admin_listen })
+        writeRunning(folder, { pid: process.pid, settings, api: `http://${textOf(listen)}`, token: made.token })
+        closers.push(() => removeRunning(folder))
+        steps.end()
         say(values.json ? JSON.stringify({ ...made, env, ready_ms: Math.round(performance.now()) }) : describe(made, env))
         receiver.tell()
       },
     })
   } finally {
+    steps.end()
     for (const close of closers.toReversed()) await close()
   }
 }
@@ -79,6 +93,14 @@ const giveUp = (): string => {
   process.exitCode = 1
   return 'the database process ended'
 }
+
+/** Says what `dev` is doing: on one line of a terminal, else as lines on stderr. With --json it says nothing. */
+const openSteps = (silent: boolean) => {
+  if (silent) return { say: () => {}, end: () => {} }
+  if (process.stderr.isTTY) return openStatus('starting')
+  return { say: (text: string) => void process.stderr.write(`${text} …\n`), end: () => {} }
+}
+type Steps = ReturnType<typeof openSteps>
 
 const say = (text: string) => void process.stdout.write(`${text}\n`)
 const key = () => `1:${randomBytes(32).toString('base64')}`
@@ -92,7 +114,7 @@ const claimFolder = async (folder: string): Promise<() => void> => {
     server.once('error', (error: NodeJS.ErrnoException) =>
       reject(
         error.code === 'EADDRINUSE'
-          ? new Error(`dev is already running with the data in ${folder}. Stop it first, or use another folder: pnpm bursar dev --dir <folder>`)
+          ? new Error(`dev is already running with the data in ${folder}. Stop it first, or use another folder: ${bursar} dev --dir <folder>`)
           : error,
       ),
     )
@@ -101,24 +123,40 @@ const claimFolder = async (folder: string): Promise<() => void> => {
   return () => void server.close()
 }
 
-/** Returns the address, with a free port if none was requested. Fails if the requested port is in use. */
-const free = ({ host, port }: Address, setting: string): Promise<Address> =>
+/** Returns both addresses, with a free port where none was requested. Fails if a requested port is in use, and names all of these at once. */
+const findPorts = async ({ listen, admin_listen }: Pick<Config, 'listen' | 'admin_listen'>) => {
+  const wanted = [
+    { setting: 'BURSAR_LISTEN', asked: listen },
+    { setting: 'BURSAR_ADMIN_LISTEN', asked: admin_listen },
+  ]
+  const found = await Promise.all(wanted.map(async (one) => ({ ...one, address: await free(one.asked) })))
+  const taken = found.filter(({ address }) => address === undefined)
+  if (taken.length > 0) {
+    const other = await Promise.all(taken.map(async ({ setting, asked }) => `${setting}=${asked.host}:${await freeAfter(asked)}`))
+    const ports = taken.map(({ asked }) => asked.port).join(' and ')
+    throw new Error(
+      `port${taken.length === 1 ? '' : 's'} ${ports} ${taken.length === 1 ? 'is' : 'are'} in use, perhaps by another Bursar. Stop that process, or choose another port: ${other.join(' ')} ${bursar} dev`,
+    )
+  }
+  return { listen: found[0]!.address!, admin_listen: found[1]!.address! }
+}
+
+/** Returns the address with the port that is free there, or undefined if the port is in use. */
+const free = ({ host, port }: Address): Promise<Address | undefined> =>
   new Promise((resolve, reject) => {
     const probe = createServer()
-    probe.once('error', (error: NodeJS.ErrnoException) =>
-      reject(
-        error.code === 'EADDRINUSE'
-          ? new Error(
-              `port ${port} is in use, perhaps by another Bursar. Stop that process, or choose another port: ${setting}=${host}:${port + 100} pnpm bursar dev`,
-            )
-          : error,
-      ),
-    )
+    probe.once('error', (error: NodeJS.ErrnoException) => (error.code === 'EADDRINUSE' ? resolve(undefined) : reject(error)))
     probe.listen(port, host, () => {
       const found = (probe.address() as AddressInfo).port
       probe.close(() => resolve({ host, port: found }))
     })
   })
+
+/** Suggests a free port: the next one of the hundreds above, so that it is easy to remember. */
+const freeAfter = async ({ host, port }: Address): Promise<number> => {
+  for (let next = port + 100; next < 65_536; next += 100) if (await free({ host, port: next })) return next
+  return 0
+}
 
 interface State {
   peppers: string
@@ -148,10 +186,18 @@ const writeState = (folder: string, state: State) => writeFileSync(stateFile(fol
 const hostText = ({ host }: Pick<Address, 'host'>) => (host.includes(':') ? `[${host}]` : host)
 const textOf = (address: Address) => `${hostText(address)}:${address.port}`
 
-/** Builds the configuration from the environment. Settings that must match each other are set here and override the environment. */
-const settle = (folder: string, { peppers, sealing_keys }: State, database: Secret, found: { listen?: Address; admin_listen?: Address }): Config => {
-  return readConfig({
-    ...process.env,
+interface Found {
+  readonly listen?: Address
+  readonly admin_listen?: Address
+}
+
+/** Builds the configuration from the environment. */
+const settle = (folder: string, state: State, database: Secret, found: Found): Config =>
+  readConfig({ ...process.env, ...settingsOf(folder, state, database, found) })
+
+/** Returns the settings that must match each other. They override the environment. */
+const settingsOf = (folder: string, { peppers, sealing_keys }: State, database: Secret, found: Found): Record<string, string> => {
+  return {
     BURSAR_ENV: 'sandbox',
     BURSAR_DATABASE_URL: database.reveal(),
     BURSAR_DATABASE_OWNER_URL: '',
@@ -174,10 +220,15 @@ const settle = (folder: string, { peppers, sealing_keys }: State, database: Secr
     BURSAR_EGRESS_LOOPBACK: 'true',
     ...(found.listen ? { BURSAR_LISTEN: textOf(found.listen) } : {}),
     ...(found.admin_listen ? { BURSAR_ADMIN_LISTEN: textOf(found.admin_listen) } : {}),
-  })
+    // One developer needs more requests than the sandbox of a deployment grants to one of many.
+    BURSAR_BUDGETS: process.env.BURSAR_BUDGETS || JSON.stringify({ api: [[budget, 60]] }),
+  }
 }
 
-const ours = ['postgres', 'postgres.new', 'postgres.log', 'server.log', 'mail', 'communities', 'storage', 'state.json', 'env']
+/** Requests in a minute that each caller of the API may send to `dev`. */
+const budget = 10_000
+
+const ours = ['postgres', 'postgres.new', 'postgres.log', 'server.log', 'mail', 'communities', 'storage', 'state.json', 'running.json', 'env']
 
 /** Deletes everything that `dev` created, and nothing else in the folder or in an existing database. */
 const throwAway = async (folder: string, own: Secret | undefined): Promise<void> => {
@@ -196,7 +247,7 @@ const throwAway = async (folder: string, own: Secret | undefined): Promise<void>
 }
 
 /** Migrates the database to this version. Refuses a database that is neither empty nor created by `dev` in this folder. */
-const prepare = async (folder: string, state: State, config: Config, own: boolean): Promise<void> => {
+const prepare = async (folder: string, state: State, config: Config, own: boolean, steps: Steps): Promise<void> => {
   const url = config.database_owner_url
   const content = await reached(contentOf(url))
   if (content === 'other data')
@@ -204,15 +255,20 @@ const prepare = async (folder: string, state: State, config: Config, own: boolea
   if (content !== 'empty' && content.deployment_id !== state.deployment_id)
     throw new Error(
       own
-        ? `the database of DATABASE_URL belongs to another Bursar, whose secrets are not in ${folder}. Name another, or run that one: pnpm bursar serve`
-        : `the secrets in ${folder} do not match its data. Start over with: pnpm bursar dev --fresh`,
+        ? `the database of DATABASE_URL belongs to another Bursar, whose secrets are not in ${folder}. Name another, or run that one: ${bursar} serve`
+        : `the secrets in ${folder} do not match its data. Start over with: ${bursar} dev --fresh`,
     )
   await createDatabase(url)
   try {
-    await migrate(url, 'sandbox', { clock: systemClock, log: openLog('silent'), login: config.database_url })
+    const told = (done: number, of: number) => {
+      // Without a terminal each step is a line, and a line for each migration would be too many.
+      if (process.stderr.isTTY) steps.say(`migrating the database: ${done} of ${of}`)
+      else if (done === 0) steps.say('migrating the database')
+    }
+    await migrate(url, 'sandbox', { clock: systemClock, log: openLog('silent'), login: config.database_url, told })
   } catch (error) {
     if (error instanceof DatabaseRefused)
-      throw new Error(`the schema of the database does not match this version (${error.message}). Start over with: pnpm bursar dev --fresh`, { cause: error })
+      throw new Error(`the schema of the database does not match this version (${error.message}). Start over with: ${bursar} dev --fresh`, { cause: error })
     throw error
   }
   const now = await contentOf(url)
@@ -253,19 +309,20 @@ const writeEnv = (folder: string, { api, token, products, checkout, team_checkou
 /** Describes the sandbox in at most twelve lines: addresses, credentials and a command to try. */
 const describe = (made: Made, env: string): string => {
   const facts = [
-    ['API', made.api],
+    ['API', `${made.api}  (reference: ${made.api}/docs)`],
     ['token', made.token],
     ['buy', `${made.checkout.url}  (Field guide, 29.00 USD)`],
     ['buy seats', `${made.team_checkout.url}  (Team plan, 5 seats)`],
     ['portal', `${made.portal.url}  (as ${made.portal.email}, once)`],
     ['webhooks', `${made.webhook.secret}  (to ${made.webhook.receiver})`],
-    ['mailbox', `${made.mailbox}  (sign in at /login as ${made.owner})`],
+    ['dashboard', `${made.dashboard}  (sign in as ${made.owner})`],
+    ['mailbox', `${made.mailbox}  (here is the code of the sign-in)`],
   ]
   return [
     `Bursar is ready after ${(performance.now() / 1000).toFixed(1)} s, with an organization acme. Ctrl-C stops it, --fresh starts over.`,
     '',
     ...facts.map(([name, value]) => `  ${name!.padEnd(10)}${value}`),
     '',
-    `Open one of these in a browser; or, in another shell: . ${relative('.', env)} && pnpm bursar trigger customer.created && curl $RECEIVER/customer.created`,
+    `Open one of these in a browser; or, in another shell: . ${relative('.', env)} && ${bursar} trigger customer.created && curl $RECEIVER/customer.created`,
   ].join('\n')
 }

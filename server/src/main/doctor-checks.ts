@@ -1,5 +1,7 @@
 import { statfs } from 'node:fs/promises'
+import { bursar } from '../kernel/command-name.ts'
 import { openMail } from '../gateways/mail/mail.ts'
+import { openEventStore } from '../gateways/event-store/open.ts'
 import { openStorage } from '../gateways/storage/open.ts'
 import { newId } from '../kernel/ids.ts'
 import { Sealer } from '../kernel/secrets.ts'
@@ -14,6 +16,7 @@ import { countWorkers, peppersInUse, readServer, sellersWithoutAccount, type Ser
 import { heldSince, readStamp, unfit } from '../platform/migrations/migrations.ts'
 import { openPool, openPostgres, type Postgres } from '../platform/postgres/postgres.ts'
 import { openRedis } from '../platform/redis.ts'
+import { checkDkim, checkDmarc, checkSpf } from './doctor-mail.ts'
 
 /** A problem that a check found. `repair` replaces the suggested repair of the check if this problem needs another one. */
 export class Wrong extends Error {
@@ -67,7 +70,7 @@ export const checks: readonly Check[] = [
   {
     name: 'configuration',
     needs: [],
-    repair: 'correct the settings named above: docs/configuration.md',
+    repair: `correct the settings named above: docs/configuration.md. Or start a sandbox with its own settings: ${bursar} dev`,
     look: async (visit) => {
       visit.config = readConfig(visit.variables)
       return visit.config.environment
@@ -278,6 +281,21 @@ export const checks: readonly Check[] = [
     },
   },
   {
+    name: 'event store',
+    needs: ['environment'],
+    repair: 'check that ClickHouse runs, that BURSAR_CLICKHOUSE_URL is right, and that its user may create tables',
+    look: async ({ config }) => {
+      const store = await openEventStore(config)
+      if (!store) return 'not configured: PostgreSQL answers all questions about usage'
+      try {
+        const { rows } = await store.ask('select version()', config.database_timeout_ms)
+        return `ClickHouse ${String(rows[0]![0])}`
+      } finally {
+        await store.close()
+      }
+    },
+  },
+  {
     name: 'storage',
     needs: ['environment'],
     repair: 'check that BURSAR_STORAGE_DIR is writable, or that the key of BURSAR_S3_ACCESS_KEY_ID has the permissions in docs/configuration.md',
@@ -325,6 +343,22 @@ export const checks: readonly Check[] = [
       return config.mail.smtp_url ? 'the server answers' : 'written to a folder, for development'
     },
   },
+  ...(
+    [
+      ['spf', checkSpf],
+      ['dkim', checkDkim],
+      ['dmarc', checkDmarc],
+    ] as const
+  ).map(([name, check]) => ({
+    name,
+    needs: ['environment'],
+    repair: 'add the DNS records that mails need: docs/guides/self-host.md',
+    look: async ({ config, postgres }: Visit) => {
+      const { says, problem } = await check(config, postgres.db)
+      if (problem) throw new Wrong(problem.says, problem.repair)
+      return says
+    },
+  })),
   {
     name: 'worker',
     // Workers do not run on a database that is on hold after a restore.

@@ -45,7 +45,7 @@ test('reports no problem for a healthy deployment', async () => {
   const findings = await examine(sound)
   expect(findings.filter(({ state }) => state !== 'ok')).toEqual([])
   expect(findings.map(({ name }) => name).join(' ')).toBe(
-    'configuration keys address database clock connections login migrations environment restored secrets redis storage disk mail worker backlog',
+    'configuration keys address database clock connections login migrations environment restored secrets redis event store storage disk mail spf dkim dmarc worker backlog',
   )
 })
 

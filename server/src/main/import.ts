@@ -2,7 +2,7 @@ import { createReadStream } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { importLegacy, type Imported } from '../modules/migration/index.ts'
 import { findLivingOrganization } from '../modules/organizations/index.ts'
-import { openBar } from './bar.ts'
+import { openBar, withStatus } from './bar.ts'
 import { withDatabase } from './database.ts'
 import { Usage } from './usage.ts'
 
@@ -22,7 +22,7 @@ export const importFile = async ([what, file]: readonly string[], values: Values
   if (what !== 'legacy' || file === undefined) throw new Usage('import takes legacy and a file: bursar import legacy <bundle.jsonl> --organization <slug>')
   const slug = values.organization
   if (!slug) throw new Usage('--organization is needed')
-  const bar = openBar(await countLines(file))
+  const bar = openBar(await withStatus('counting the lines', () => countLines(file)))
   const { counts, refused } = await withDatabase('import legacy', async ({ db, unrecorded, recordRun, platform }) => {
     try {
       return await importLegacy({ transact: unrecorded, platform }, slug, linesOf(file), (done) => bar.show(done))

@@ -1,24 +1,14 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import {
-  createCustomer,
-  createMember,
-  createProduct,
-  deleteCustomer,
-  deleteMember,
-  listEvents,
-  listOrganizations,
-  updateCustomer,
-  updateMember,
-  updateOrganization,
-  updateProduct,
-  webhookKinds,
-  type WebhookEventType,
-} from '@bursar/contract'
-import { Refused, type Client } from '@bursar/contract/client'
-import { newWebhookSecret, randomText, readToken, Secret } from '../kernel/secrets.ts'
+import { homedir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { styleText } from 'node:util'
+import { listEvents, ownKinds, webhookKinds, type WebhookEventType } from '@bursar/contract'
+import { Refused } from '@bursar/contract/client'
+import { nearest } from '../kernel/nearest.ts'
+import { newWebhookSecret, Secret } from '../kernel/secrets.ts'
 import { sign, signingKeys } from '../modules/webhooks/index.ts'
 import { seconds, stopwatch, systemClock } from '../platform/clock.ts'
-import { apiOf, tokenOf, type Door } from './door.ts'
+import { apiOf, readAddress, tokenOf, type Door } from './door.ts'
 import { connectTo, send } from './send.ts'
 import { Usage } from './usage.ts'
 
@@ -26,21 +16,24 @@ interface Values extends Door {
   events?: string | undefined
   after?: string | undefined
   json?: boolean | undefined
-  'print-secret'?: boolean | undefined
+  printSecret?: boolean | undefined
 }
 
-const folder = '.bursar'
-const secretFile = `${folder}/listen-secret`
+/** The file of this user that stores the secret. Earlier versions kept one in each folder. */
+const secretFile = () => join(process.env.XDG_CONFIG_HOME || join(homedir(), '.config'), 'bursar', 'listen-secret')
+const earlierFile = join('.bursar', 'listen-secret')
 
 /**
- * Returns the secret with which `listen` signs forwarded events on this machine. The secret is created once, so that
- * the receiving server need not be reconfigured.
+ * Returns the secret with which `listen` signs forwarded events for this user, in any folder. The secret is created
+ * once, so that the receiving server need not be reconfigured. The secret that an earlier version kept in the current
+ * folder is taken over.
  */
 const localSecret = (): Secret => {
-  if (existsSync(secretFile)) return new Secret(readFileSync(secretFile, 'utf8').trim())
-  const secret = newWebhookSecret()
-  mkdirSync(folder, { recursive: true })
-  writeFileSync(secretFile, `${secret.reveal()}\n`, { mode: 0o600 })
+  const file = secretFile()
+  if (existsSync(file)) return new Secret(readFileSync(file, 'utf8').trim())
+  const secret = existsSync(earlierFile) ? new Secret(readFileSync(earlierFile, 'utf8').trim()) : newWebhookSecret()
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+  writeFileSync(file, `${secret.reveal()}\n`, { mode: 0o600 })
   return secret
 }
 
@@ -48,39 +41,46 @@ const say = (line: string) => void process.stdout.write(`${line}\n`)
 const pause = (milliseconds: number) => new Promise<void>((resolve) => setTimeout(resolve, milliseconds))
 const clockOf = (date: Date) => date.toISOString().slice(11, 19)
 
+/** Time between two attempts. */
+const retryTime = 1 * seconds
+
 /**
- * Forwards events to a local server as they occur, in order and signed like webhooks. While the API or the local server
- * is unavailable, waits and skips no event.
+ * Prints events as they occur. With an address, also forwards them to a local server, in order and signed like
+ * webhooks. While the API or the local server is unavailable, waits and skips no event.
  */
-export const listen = async ([url]: readonly string[], values: Values): Promise<void> => {
-  const secret = localSecret()
-  if (values['print-secret']) return say(secret.reveal())
-  if (!url || !URL.canParse(url)) throw new Usage('give the address to forward events to, for example: bursar listen http://localhost:3000/hooks')
+export const listen = async ([given]: readonly string[], values: Values): Promise<void> => {
+  if (values.printSecret) {
+    const secret = localSecret().reveal()
+    return say(values.json ? JSON.stringify({ secret }) : secret)
+  }
+  const url = given === undefined ? undefined : readAddress(given, 'listen')
   const kinds = readKinds(values.events)
-  const api = open(values)
-  const keys = signingKeys(secret)
+  const api = connectTo(apiOf(values), tokenOf(values), { quiet: true })
+  const secret = url === undefined ? undefined : localSecret()
+  const keys = secret && signingKeys(secret)
   let after = values.after === undefined ? (await api.call(listEvents, { query: { limit: '1' } })).head_sequence : Number(values.after)
-  if (!Number.isSafeInteger(after) || after < 0) throw new Usage('--after takes the sequence number of an event')
-  if (!values.json) say(`listening after event ${after}, forwarding to ${url}\nsecret: bursar listen --print-secret\n`)
+  if (!Number.isSafeInteger(after) || after < 0) throw new Usage(`--after takes the sequence number of an event, not ${values.after}`)
+  if (!values.json) {
+    say(url === undefined ? `listening after event ${after}; Ctrl-C ends` : `listening after event ${after}, forwarding to ${url}; Ctrl-C ends`)
+    if (secret) say(`secret: ${secret.reveal()}\n`)
+  }
   for (;;) {
     const log = await patiently('the API', values, () => api.call(listEvents, { query: { after: String(after), wait: '25', type: kinds } }))
     for (const event of log.items) {
-      if (event.payload !== null) {
+      if (event.payload !== null && isWanted(event.type, kinds)) {
         const { payload } = event
-        const outcome = await patiently(url, values, async () => {
-          const timestamp = Math.floor(systemClock.wall().getTime() / 1000)
-          const elapsed = stopwatch()
-          const { status } = await send('POST', url, payload, {
-            'content-type': 'application/json',
-            'webhook-id': event.id,
-            'webhook-timestamp': String(timestamp),
-            'webhook-signature': sign(keys, event.id, timestamp, payload),
-            'bursar-sequence': String(event.sequence),
-          })
-          return { status, ms: Math.round(elapsed()) }
-        })
-        if (values.json) say(JSON.stringify({ sequence: event.sequence, id: event.id, type: event.type, ...outcome }))
-        else say(`${clockOf(systemClock.wall())}  ${outcome.status}  ${String(outcome.ms).padStart(5)} ms  #${event.sequence}  ${event.type}  ${event.id}`)
+        const outcome = url === undefined || keys === undefined ? undefined : await patiently(url, values, () => forward(url, keys, event, payload))
+        if (values.json)
+          say(
+            JSON.stringify({
+              sequence: event.sequence,
+              id: event.id,
+              type: event.type,
+              ...outcome,
+              ...(url ? {} : { payload: JSON.parse(payload) as unknown }),
+            }),
+          )
+        else say(lineOf(event, outcome))
       }
       after = event.sequence
     }
@@ -88,71 +88,66 @@ export const listen = async ([url]: readonly string[], values: Values): Promise<
   }
 }
 
-/** Retries a call until it succeeds, and prints one line when the retries begin. A 4xx response other than 429 is not retried. */
+interface Outcome {
+  readonly status: number
+  readonly ms: number
+}
+
+const forward = async (
+  url: string,
+  keys: ReturnType<typeof signingKeys>,
+  { id, sequence }: { id: string; sequence: number },
+  payload: string,
+): Promise<Outcome> => {
+  const timestamp = Math.floor(systemClock.wall().getTime() / 1000)
+  const elapsed = stopwatch()
+  const { status } = await send('POST', url, payload, {
+    'content-type': 'application/json',
+    'webhook-id': id,
+    'webhook-timestamp': String(timestamp),
+    'webhook-signature': sign(keys, id, timestamp, payload),
+    'bursar-sequence': String(sequence),
+  })
+  return { status, ms: Math.round(elapsed()) }
+}
+
+const lineOf = ({ sequence, type, id }: { sequence: number; type: string; id: string }, outcome: Outcome | undefined): string => {
+  const answer = outcome ? `${styleText(outcome.status < 300 ? 'green' : 'red', String(outcome.status))}  ${String(outcome.ms).padStart(5)} ms  ` : ''
+  return `${styleText('dim', clockOf(systemClock.wall()))}  ${answer}#${sequence}  ${type}  ${styleText('dim', id)}`
+}
+
+/**
+ * Retries a call until it succeeds, and prints one line when the retries begin and one when they end. A 4xx response
+ * other than 429 is not retried.
+ */
 const patiently = async <T>(whom: string, values: Values, work: () => Promise<T>): Promise<T> => {
+  const note = (line: string) => void (values.json ? process.stderr : process.stdout).write(`${line}\n`)
   for (let tries = 0; ; tries++)
     try {
-      return await work()
+      const done = await work()
+      if (tries > 0) note(`${whom} answers again`)
+      return done
     } catch (error) {
       if (error instanceof Refused && error.reply.status < 500 && error.reply.status !== 429) throw error
-      if (tries === 0 && !values.json) say(`waiting for ${whom} (${(error as { code?: string }).code ?? (error as Error).message})`)
-      await pause(1 * seconds)
+      if (tries === 0) note(`waiting for ${whom} (${reasonOf(error as Error)}); no event is lost`)
+      await pause(retryTime)
     }
 }
 
-const readKinds = (text: string | undefined): WebhookEventType[] => {
-  const kinds = text?.split(',') ?? []
-  const unknown = kinds.find((kind) => !(webhookKinds as readonly string[]).includes(kind))
-  if (unknown !== undefined) throw new Usage(`there is no event type ${unknown}; available: ${webhookKinds.join(', ')}`)
-  return kinds as WebhookEventType[]
+const reasonOf = (error: Error & { code?: string }): string =>
+  error instanceof Refused ? `it answers ${error.reply.status}` : error.code === 'ECONNREFUSED' ? 'nothing listens there' : (error.code ?? error.message)
+
+/** The client of the local server may refuse types that it does not know. So types that only Bursar has must be named. */
+const isWanted = (type: WebhookEventType, named: readonly WebhookEventType[]): boolean =>
+  named.includes(type) || (named.length === 0 && !(ownKinds as readonly string[]).includes(type))
+
+/** Checks the name of an event type, and suggests the one that was probably meant. */
+export const readKind = (text: string): WebhookEventType => {
+  if ((webhookKinds as readonly string[]).includes(text)) return text as WebhookEventType
+  const meant = nearest(text, webhookKinds)
+  throw new Usage(
+    `there is no event type ${text}${meant === undefined ? '' : `. Did you mean ${meant}?`}${meant === undefined ? '; available: ' : ' Available: '}${webhookKinds.join(', ')}`,
+  )
 }
 
-/** For each event type: the API calls that cause such an event. */
-const deeds: Partial<Record<WebhookEventType, (api: Client) => Promise<string>>> = {
-  'organization.updated': async (api) => {
-    const [organization] = (await api.call(listOrganizations, {})).items
-    return (await api.call(updateOrganization, { params: { id: organization!.id }, body: {} })).id
-  },
-  'product.created': async (api) => (await product(api)).id,
-  'product.updated': async (api) => {
-    const { id } = await product(api)
-    return (await api.call(updateProduct, { params: { id }, body: { name: `Renamed ${word()}` } })).id
-  },
-  'customer.created': async (api) => (await team(api)).id,
-  'customer.updated': async (api) => {
-    const { id } = await team(api)
-    return (await api.call(updateCustomer, { params: { id }, body: { name: `Renamed ${word()}` } })).id
-  },
-  'customer.deleted': async (api) => {
-    const { id } = await team(api)
-    await api.call(deleteCustomer, { params: { id } })
-    return id
-  },
-  'member.created': async (api) => (await member(api)).id,
-  'member.updated': async (api) => {
-    const { id, customer_id } = await member(api)
-    return (await api.call(updateMember, { params: { id: customer_id, member_id: id }, body: { name: `Renamed ${word()}` } })).id
-  },
-  'member.deleted': async (api) => {
-    const { id, customer_id } = await member(api)
-    await api.call(deleteMember, { params: { id: customer_id, member_id: id } })
-    return id
-  },
-}
-
-const word = () => randomText(6, 'abcdefghijklmnopqrstuvwxyz')
-const product = (api: Client) => api.call(createProduct, { body: { name: `Triggered ${word()}`, prices: [{ amount_type: 'fixed', price_amount: 1000 }] } })
-const team = (api: Client) => api.call(createCustomer, { body: { type: 'team', name: `Triggered ${word()}`, email: `${word()}@example.com` } })
-const member = async (api: Client) => api.call(createMember, { params: { id: (await team(api)).id }, body: { email: `${word()}@example.com` } })
-
-/** Causes a real event of a type by making the change that emits it. Sandbox only. */
-export const trigger = async ([kind]: readonly string[], values: Values): Promise<void> => {
-  const deed = deeds[kind as WebhookEventType]
-  if (!deed) throw new Usage(`give an event type to trigger: ${Object.keys(deeds).join(', ')}`)
-  const reading = readToken(tokenOf(values))
-  if (typeof reading === 'string' || reading.environment !== 'sandbox') throw new Usage('trigger needs a token of the sandbox: it creates test data')
-  const id = await deed(open(values))
-  say(values.json ? JSON.stringify({ type: kind, resource_id: id }) : `${kind} ${id}`)
-}
-
-const open = (values: Values): Client => connectTo(apiOf(values), tokenOf(values))
+const readKinds = (text: string | undefined): WebhookEventType[] => text?.split(',').map((kind) => readKind(kind.trim())) ?? []

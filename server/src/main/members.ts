@@ -10,7 +10,7 @@ import {
   undoMemberMigration,
   type MemberMigration,
 } from '@bursar/contract'
-import { Refused, type Client } from '@bursar/contract/client'
+import type { Client } from '@bursar/contract/client'
 import type { z } from 'zod'
 import { openBar } from './bar.ts'
 import { apiOf, tokenOf, type Door } from './door.ts'
@@ -40,18 +40,7 @@ const pause = (milliseconds: number) => new Promise<void>((resolve) => setTimeou
 
 /** Runs the member migration from a terminal: all operations of the API, with a progress bar. */
 export const members = async ([verb]: readonly string[], values: Values): Promise<void> => {
-  const api = connectTo(apiOf(values), tokenOf(values))
-  try {
-    await run(api, verb, values)
-  } catch (error) {
-    if (error instanceof Refused) throw new Error(`the API answered ${error.reply.status}: ${detailOf(error)}`, { cause: error })
-    throw error
-  }
-}
-
-const detailOf = ({ reply }: Refused): string => {
-  const { detail } = reply.body
-  return Array.isArray(detail) ? (detail as { msg: string }[]).map(({ msg }) => msg).join('; ') : String(detail)
+  await run(connectTo(apiOf(values), tokenOf(values)), verb, values)
 }
 
 const run = async (api: Client, verb: string | undefined, values: Values): Promise<void> => {

@@ -31,11 +31,8 @@ export const payments = async ([verb]: readonly string[], values: Values): Promi
     show(values, account)
   } catch (error) {
     if (!(error instanceof Refused)) throw error
-    const { detail } = error.reply.body
-    const said = Array.isArray(detail) ? (detail as { msg: string }[]).map(({ msg }) => msg).join('; ') : String(detail)
-    throw new Error(error.reply.status === 404 && verb === 'status' ? 'no payment account is connected' : `the API answered ${error.reply.status}: ${said}`, {
-      cause: error,
-    })
+    if (error.reply.status === 404 && verb === 'status') throw new Error('no payment account is connected', { cause: error })
+    throw error
   }
 }
 

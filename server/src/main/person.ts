@@ -1,7 +1,7 @@
 import { createInterface } from 'node:readline/promises'
 import { requestSignInCode, signOut, verifySecondFactor, verifySignInCode } from '@bursar/contract'
 import { connect, type Client } from '@bursar/contract/client'
-import { send } from './send.ts'
+import { sendToApi } from './send.ts'
 
 /** Prompts the user at the terminal. A piped answer works too. */
 const ask = async (question: string): Promise<string> => {
@@ -22,7 +22,7 @@ export const asPerson = async <T>(base: string, email: string, work: (api: Clien
   const api = connect(
     async ({ method, url, headers, body }) => {
       const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
-      const answer = await send(method, new URL(url, base).href, body, { ...headers, ...(cookie === '' ? {} : { cookie }) })
+      const answer = await sendToApi(method, new URL(url, base).href, body, { ...headers, ...(cookie === '' ? {} : { cookie }) })
       for (const line of answer.headers.getSetCookie()) {
         const [pair = ''] = line.split(';')
         cookies.set(pair.slice(0, pair.indexOf('=')), pair.slice(pair.indexOf('=') + 1))

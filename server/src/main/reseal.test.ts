@@ -1,4 +1,4 @@
-import { createBenefit, createCheckout, createCheckoutLink, createWebhookEndpoint, resetWebhookSecret } from '@bursar/contract'
+import { createBenefit, createCheckout, createCheckoutLink, createWebhookEndpoint, resetWebhookSecret, saveCheckoutDraft } from '@bursar/contract'
 import { randomBytes } from 'node:crypto'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openEntitlements } from '../../test/harness/entitlements.ts'
@@ -43,7 +43,8 @@ const tellStory = async () => {
   const benefit = await api.call(createBenefit, { body: { type: 'license_keys', description: 'Desktop app', properties: {} } })
   const product = await shop.product([benefit])
   await shop.buy(product.id)
-  await api.call(createCheckout, { body: { products: [product.id] } })
+  const { client_secret } = await api.call(createCheckout, { body: { products: [product.id] } })
+  await world.client().call(saveCheckoutDraft, { params: { client_secret }, body: { fields: { customer_name: 'Ada' } } })
   await api.call(createCheckoutLink, { body: { payment_processor: 'stripe', products: [product.id] } as never })
   await till.connect(world.client({ cookie: await ownerCookie(organization.id) }), organization.id)
   const made = await api.call(createWebhookEndpoint, { body: { url: 'https://example.com/hook', format: 'raw', events: ['order.paid'] } })

@@ -5,7 +5,7 @@ import { DatabaseRefused, withOwner } from '../platform/migrations/migrations.ts
 import type { Db, Transact } from '../platform/postgres/postgres.ts'
 import { countOutdated, nextOutdated, replaceSealed } from '../platform/postgres/resealing.sql.ts'
 import { sealedColumns, type SealedColumn } from '../platform/sealed.ts'
-import { openBar } from './bar.ts'
+import { openLateBar } from './bar.ts'
 import { deedOf, openCommandAudit } from './database.ts'
 import { print } from './print.ts'
 
@@ -93,12 +93,12 @@ const adviceOf = ({ unreadable, outdated }: Resealed, others: readonly number[])
 export const resealAll = async (values: { json?: boolean | undefined }, config: Config = readConfig(process.env)): Promise<void> => {
   const sealer = new Sealer(config.sealing_keys)
   const audit = await openCommandAudit(config)
-  let bar: ReturnType<typeof openBar> | undefined
+  const bar = openLateBar()
   const done = await withOwner(config.database_owner_url, config.environment, systemClock, async ({ db, transact }) => {
-    const result = await reseal({ db, transact, sealer }, (seen, total) => (bar ??= openBar(total)).show(seen))
+    const result = await reseal({ db, transact, sealer }, bar.told)
     await transact((tx) => audit.record(tx, deedOf('keys reseal')))
     return result
-  }).finally(() => bar?.end())
+  }).finally(() => bar.end())
   const others = config.sealing_keys.slice(1).map(({ version }) => version)
   const { resealed, unreadable, outdated } = done
   print(

@@ -11,7 +11,7 @@ import {
   revealWebhookSecret,
   scopes as everyScope,
   updateWebhookEndpoint,
-  webhookKinds,
+  contractKinds,
 } from '@bursar/contract'
 import type { Client, Input } from '@bursar/contract/client'
 import { Secret } from '../kernel/secrets.ts'
@@ -72,6 +72,7 @@ export const seedSandbox = async ({ config, local, token: known, receiver }: San
     team_checkout,
     portal,
     webhook: { endpoint_id, secret, receiver: receiver.url },
+    dashboard: `${base}/dashboard/acme`,
     mailbox: `${base}/mailbox`,
   }
 }
@@ -100,7 +101,7 @@ const attach = async (api: Client, receiver: Receiver): Promise<{ endpoint_id: s
   if (there && there.url !== receiver.url) await api.call(updateWebhookEndpoint, { params: { id: there.id }, body: { url: receiver.url } })
   const { id, secret } = there
     ? await api.call(revealWebhookSecret, { params: { id: there.id } })
-    : await api.call(createWebhookEndpoint, { body: { url: receiver.url, name: endpointName, format: 'raw', events: [...webhookKinds] } })
+    : await api.call(createWebhookEndpoint, { body: { url: receiver.url, name: endpointName, format: 'raw', events: [...contractKinds] } })
   receiver.trust(new Secret(secret))
   return { endpoint_id: id, secret }
 }

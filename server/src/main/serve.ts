@@ -9,6 +9,7 @@ import { isDriverError, untilAvailable, WaitStopped } from '../platform/postgres
 import type { Role } from '../platform/postgres/postgres.ts'
 import { openTelemetry } from '../platform/telemetry.ts'
 import { startTracing } from './tracing.ts'
+import { Usage } from './usage.ts'
 
 export type ServeRole = 'api' | 'worker'
 
@@ -31,6 +32,14 @@ export const signalled = (): Promise<string> =>
         resolve(name)
       })
   })
+
+/** Runs the server with the roles of `--roles`. */
+export const serveRoles = async ({ roles: text = 'api,worker' }: { roles?: string }): Promise<void> => {
+  const roles = text.split(',')
+  const unknown = roles.find((role) => role !== 'api' && role !== 'worker')
+  if (unknown !== undefined) throw new Usage(`--roles takes api, worker or both, not ${unknown}`)
+  return serve(roles as ServeRole[])
+}
 
 export const serve = (roles: readonly ServeRole[]): Promise<void> => {
   // By default the heap may double or more between two collections of old objects. A growth of 30 % saves more than
@@ -131,7 +140,11 @@ export const run = async ({ config, log, roles, stopped, serving }: Run): Promis
     if (parts.length > 0) await new Promise((resolve) => setTimeout(resolve, config.drain_seconds * seconds))
   } finally {
     await Promise.allSettled(parts.map((part) => part.close()))
-    if (admin.listening) await new Promise((resolve) => admin.close(resolve))
+    if (admin.listening) {
+      const closed = new Promise((resolve) => admin.close(resolve))
+      admin.closeAllConnections()
+      await closed
+    }
     await stopTracing()
     log.info('stopped')
   }

@@ -1,5 +1,5 @@
 import { operations } from '@bursar/contract'
-import { icon, processorScript, render, script, stylesheet } from '@bursar/web'
+import { dashboardFiles, fonts, icon, processorScript, render, renderMail, script, stylesheet } from '@bursar/web'
 import type { Communities } from '../gateways/communities/communities.ts'
 import { openCommunities } from '../gateways/communities/open.ts'
 import { openEgress } from '../gateways/egress/egress.ts'
@@ -7,25 +7,29 @@ import { openPayments } from '../gateways/payments/open.ts'
 import type { Payments } from '../gateways/payments/payments.ts'
 import { openMail } from '../gateways/mail/mail.ts'
 import { openTaxService } from '../gateways/tax/service.ts'
+import { openVatService } from '../gateways/tax/vat.ts'
+import { openEventStore } from '../gateways/event-store/open.ts'
 import { openStorage } from '../gateways/storage/open.ts'
 import type { Storage } from '../gateways/storage/storage.ts'
 import { openBudgets, type Budgets } from '../http/budget.ts'
 import { purgeRequests } from '../http/idempotency.sql.ts'
-import { openPages } from '../http/pages.ts'
+import { openPages, type Render } from '../http/pages.ts'
 import { openServer } from '../http/server.ts'
 import { pagesOf } from '../pages/account/pages.ts'
 import { buyerPages } from '../pages/pages.ts'
 import { Hasher, Sealer } from '../kernel/secrets.ts'
 import { periodicTask, sweep, type Area, type Gateways, type Deps, type Platform } from '../modules/handlers.ts'
 import { area as catalog } from '../modules/catalog/index.ts'
-import { area as billing, askingTaxService, hasPending } from '../modules/billing/index.ts'
-import { area as checkout, isConfirming } from '../modules/checkout/index.ts'
+import { area as billing, askingTaxService, askingVatService, hasPending } from '../modules/billing/index.ts'
+import { area as checkout, findSellerLook, isConfirming } from '../modules/checkout/index.ts'
 import { area as entitlements, ensureLicenceKeys } from '../modules/entitlements/index.ts'
 import { area as migration, openReadiness } from '../modules/migration/index.ts'
+import { area as insights, metricDrift } from '../modules/insights/index.ts'
 import { area as customers } from '../modules/customers/index.ts'
+import { area as usage, countUncopied } from '../modules/usage/index.ts'
 import { area as webhooks } from '../modules/webhooks/index.ts'
-import { area as identity, openOAuth } from '../modules/identity/index.ts'
-import { area as organizations } from '../modules/organizations/index.ts'
+import { area as identity, findSessionRoles, openOAuth } from '../modules/identity/index.ts'
+import { area as organizations, readLogo } from '../modules/organizations/index.ts'
 import type { Clock } from '../platform/clock.ts'
 import { openAudit, type Audit } from '../platform/audit/audit.ts'
 import type { Config } from '../platform/config.ts'
@@ -36,6 +40,8 @@ import { jobAge, startWorker, type PeriodicTaskHandlers, type DaemonHandlers, ty
 import type { GroupHandlers, SweepHandlers } from '../platform/jobs/sweeping.ts'
 import type { Log } from '../platform/log.ts'
 import type { Discretion } from '../platform/personal.sql.ts'
+import { openLive } from '../platform/outbox/live.ts'
+import { openNumbered } from '../platform/outbox/numbered.ts'
 import { openWaiters } from '../platform/outbox/waiters.ts'
 import { outboxAge } from '../platform/outbox/outbox.sql.ts'
 import { checkFit, checkLogin, checkStamp, probe, unfit } from '../platform/migrations/migrations.ts'
@@ -76,11 +82,13 @@ const areas: readonly Area[] = [
   identity,
   catalog,
   customers,
+  usage,
   billing,
   checkout,
   entitlements,
   webhooks,
   migration,
+  insights,
 ]
 
 export const implementations = areas.flatMap((area) => area.operations)
@@ -161,7 +169,7 @@ const allOrNothing = async <T>(open: (opened: AsyncDisposableStack) => Promise<T
 
 const open = async (opened: AsyncDisposableStack, { config, clock, log, telemetry }: Base, role: Role, around: Replaced['around'] = (transact) => transact) => {
   checkComplete()
-  const platform: Platform = { config, clock, log, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys), discretion }
+  const platform: Platform = { config, clock, log, hasher: new Hasher(config.peppers), sealer: new Sealer(config.sealing_keys), renderMail, discretion }
   const postgres = openPostgres(config.database_url, role, {
     max: config.database_connections,
     timeout_ms: config.database_timeout_ms,
@@ -198,6 +206,8 @@ export interface Replaced {
   readonly storage?: Storage
   /** Wraps every transaction, so that a test can simulate a crash before or after a commit. */
   readonly around?: (transact: Transact) => Transact
+  /** Wraps the renderer of pages, so that a test sees each view. */
+  readonly rendering?: (render: Render) => Render
 }
 
 const openGateways = async (
@@ -214,7 +224,10 @@ const openGateways = async (
     payments: payments ?? openPayments(config, { clock, log }),
     communities: communities ?? openCommunities(config, { clock }),
     tax: openTaxService(config.tax, egress, clock),
+    vat: openVatService(config.vat, egress, log),
+    eventStore: await openEventStore(config),
   }
+  opened.defer(() => gateways.eventStore?.close())
   for (const one of ['mail', 'egress', 'payments', 'storage'] as const) opened.defer(() => gateways[one].close())
   return gateways
 }
@@ -225,7 +238,8 @@ export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; au
     const { telemetry } = base
     const { platform, postgres: bare, deployment_id, problems } = await open(opened, base, 'bursar_api', replaced.around)
     const gateways = await openGateways(opened, base, deployment_id, replaced)
-    const postgres = { ...bare, transact: askingTaxService(bare.transact, gateways.tax, base.log) }
+    const taxed = askingTaxService(bare.transact, gateways.tax, base.log)
+    const postgres = { ...bare, transact: askingVatService(taxed, gateways.vat, platform.hasher) }
     const redis = base.config.redis_url ? openRedis(base.config.redis_url, deployment_id, base.log, base.config.redis_timeout_ms) : withoutRedis
     opened.defer(redis.close)
     let draining = false
@@ -234,7 +248,17 @@ export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; au
     await redis.settled
     const budgets = replaced.budgets ?? openBudgets({ config: base.config, cache: redis, transact: postgres.transact, clock: base.clock, telemetry })
     const audit = replaced.audit ?? openAudit(platform.hasher, discretion)
-    const pages = openPages({ platform, render, stylesheet: stylesheet(), script: script(), processorScript: processorScript(), icon })
+    const pages = openPages({
+      platform,
+      render: replaced.rendering ? replaced.rendering(render) : render,
+      stylesheet: stylesheet(),
+      script: script(),
+      processorScript: processorScript(),
+      icon,
+      fonts: fonts(),
+      dashboardFiles: dashboardFiles(),
+      findSellerLook: (clue) => findSellerLook(postgres.db, platform, clue),
+    })
     const oauth = await openOAuth({
       platform,
       postgres,
@@ -244,7 +268,15 @@ export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; au
     await postgres.transact((tx) => ensureLicenceKeys(tx, platform))
     const pageDoors = [...pagesOf({ oauth, platform, postgres }), ...buyerPages(platform, gateways.payments)]
     const readiness = openReadiness(postgres.transact, base.clock)
-    const waiters = openWaiters({ url: base.config.database_url, timeout_ms: base.config.database_timeout_ms, log: base.log })
+    const numbered = openNumbered({ url: base.config.database_url, timeout_ms: base.config.database_timeout_ms, log: base.log })
+    opened.defer(numbered.close)
+    const waiters = openWaiters(numbered)
+    const live = openLive({
+      db: postgres.db,
+      numbered,
+      log: base.log,
+      findRoles: (session_ids) => findSessionRoles(postgres.db, session_ids, base.clock.wall()),
+    })
     const server = openServer({
       implementations,
       platform,
@@ -256,14 +288,20 @@ export const openApi = (base: Base, replaced: Replaced & { budgets?: Budgets; au
       oauth,
       pages,
       pageDoors,
+      findLogo: (organization_id, name) => readLogo(postgres.db, organization_id, name),
       readiness,
       waiters,
+      live,
       unready,
     })
     opened.defer(() => server.close())
     telemetry.gauge('bursar_waiting_event_requests', 'Requests that wait for events.', async () => waiters.count())
+    telemetry.gauge('bursar_live_streams', 'Open streams of live hints.', async () => live.count())
     // Closed before the server, which waits for its requests.
-    opened.defer(waiters.close)
+    opened.defer(() => {
+      waiters.close()
+      live.close()
+    })
     return {
       server,
       unready,
@@ -292,6 +330,11 @@ export const openWorker = (base: Base, replaced: Replaced = {}) =>
       outboxAge(postgres.db, base.clock.wall()),
     )
     telemetry.gauge('bursar_due_age_seconds', 'How long the oldest due row has waited, by table.', () => dueAge(postgres.db, base.clock.wall()))
+    telemetry.gauge('bursar_metric_drift', 'How many metrics differed from the records, in random samples of the last day.', () =>
+      metricDrift(postgres.db, base.clock.wall()),
+    )
+    if (gateways.eventStore)
+      telemetry.gauge('bursar_usage_uncopied', 'Batches and corrections of usage that wait for the copy in the event store.', () => countUncopied(postgres.db))
     const queue = openPool(base.config.database_url, 'bursar_jobs', { max: 1, log: base.log })
     opened.defer(() => queue.end())
     telemetry.gauge('bursar_job_age_seconds', 'How long the oldest runnable job has waited.', () => jobAge(queue))

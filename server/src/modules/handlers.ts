@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Readable } from 'node:stream'
 import type { Access, Answer, BudgetName, Failure, FailureKind, Operation, Parsed } from '@bursar/contract'
-import type { View } from '@bursar/views'
+import type { Brand, Locale, RenderMail, View } from '@bursar/views'
 import type { Client } from '@bursar/contract/client'
 import type { Mail } from '../gateways/mail/mail.ts'
 import type { Anonymous, Finding, OrganizationActor, PortalActor, TenantScope, UserActor } from '../kernel/actors.ts'
@@ -9,15 +9,18 @@ import type { Hasher, Sealer } from '../kernel/secrets.ts'
 import type { Clock } from '../platform/clock.ts'
 import type { Config } from '../platform/config.ts'
 import type { Communities } from '../gateways/communities/communities.ts'
+import type { EventStore } from '../gateways/event-store/event-store.ts'
 import type { Egress } from '../gateways/egress/egress.ts'
 import type { Payments } from '../gateways/payments/payments.ts'
 import type { Storage } from '../gateways/storage/storage.ts'
 import type { TaxService } from '../gateways/tax/tax.ts'
+import type { VatService } from '../gateways/tax/vat.ts'
 import type { PeriodicTaskName, DaemonName, JobName, Payload, SweepName } from '../platform/jobs/catalogue.ts'
 import type { DaemonLife } from '../platform/jobs/queue.ts'
 import type { Lease } from '../platform/jobs/leases.sql.ts'
 import type { Discretion } from '../platform/personal.sql.ts'
 import type { Log } from '../platform/log.ts'
+import type { Live } from '../platform/outbox/live.ts'
 import type { Waiter } from '../platform/outbox/waiters.ts'
 import type { RunExport } from '../platform/postgres/exporting.ts'
 import type { Db, Transact, Tx } from '../platform/postgres/postgres.ts'
@@ -28,6 +31,8 @@ export interface Platform {
   readonly log: Log
   readonly hasher: Hasher
   readonly sealer: Sealer
+  /** Renders mails. The composition root provides it. */
+  readonly renderMail: RenderMail
   /** Columns that the modules have declared as personal data or secrets. */
   readonly discretion: Discretion
 }
@@ -41,6 +46,10 @@ export interface Gateways {
   readonly storage: Storage
   /** Undefined if the deployment has no tax service. */
   readonly tax: TaxService | undefined
+  /** Undefined if the deployment has no service that checks VAT numbers. */
+  readonly vat: VatService | undefined
+  /** The copy of the usage events. Undefined if the deployment has none. */
+  readonly eventStore: EventStore | undefined
 }
 
 interface Actors {
@@ -54,7 +63,7 @@ interface Actors {
 type ActorOf<A extends Access> = Actors[A['kind']]
 
 /** Rate limits that handlers charge explicitly, with `charge` or `chargeOn`. */
-export type HandlerBudget = 'checkout_declines' | 'processor_events'
+export type HandlerBudget = 'checkout_declines' | 'processor_events' | 'ingested_events' | 'vat_checks' | 'vat_checks_of_sellers'
 
 /** A request as its handler receives it: the caller, the caller's tenant scope, and the validated input. */
 export interface Call<O extends Operation = Operation> {
@@ -66,21 +75,39 @@ export interface Call<O extends Operation = Operation> {
   /** The client's IP address. */
   readonly address: string
   /** The raw request, for signatures over its bytes and for values that are passed on unchanged. */
-  readonly raw: { readonly headers: Readonly<Record<string, string | string[] | undefined>>; readonly body: Buffer; readonly query: string }
+  readonly raw: {
+    readonly headers: Readonly<Record<string, string | string[] | undefined>>
+    readonly body: Buffer
+    readonly query: string
+    /** The numbers of the body that a double cannot hold, by their path (`pathKey`). Empty unless the operation reads its body in slices. */
+    readonly numbers: ReadonlyMap<string, string>
+  }
+  /** Remembers the seller of this request. If the request fails, its page has the look of that seller. */
+  readonly showsSeller: (seller: SellerLook) => void
   /** Headers of the response. */
   readonly reply: Record<string, string | string[]>
   readonly platform: Platform
+  /** The copy of the usage events. Undefined if the deployment has none. */
+  readonly eventStore: EventStore | undefined
   /** Joins the requests that wait for events of an organization. Undefined if too many of them wait already. */
   readonly joinWaiters: (organization_id: string) => Waiter | undefined
-  /** Charges a rate limit to a key that only the handler knows. Call it outside transactions: a retried transaction would charge twice. */
-  readonly charge: (budget: HandlerBudget, payer: string) => Promise<void>
+  /**
+   * Charges a rate limit to a key that only the handler knows: one request, or the given units. Call it outside
+   * transactions: a retried transaction would charge twice.
+   */
+  readonly charge: (budget: HandlerBudget, payer: string, units?: number) => Promise<void>
   /** Charges a rate limit of the caller's IP address in advance. Refunds the charge unless the request fails with `failure`. */
   readonly chargeOn: (failure: FailureKind, budget: HandlerBudget) => Promise<void>
 }
 
 export type Implementation = { readonly operation: Operation } & (
   | { readonly kind: 'read'; readonly handle: (db: Db, call: Call<never>) => Promise<unknown> }
-  | { readonly kind: 'write'; readonly handle: (tx: Tx, call: Call<never>) => Promise<unknown> }
+  | {
+      readonly kind: 'write'
+      readonly handle: (tx: Tx, call: Call<never>) => Promise<unknown>
+      readonly before?: (call: Call<never>) => Promise<void>
+      readonly around?: <T>(call: Call<never>, run: () => Promise<T>) => Promise<T>
+    }
   | {
       readonly kind: 'multi_step'
       readonly look?: (deps: Deps, call: Call<never>) => Promise<unknown>
@@ -89,6 +116,7 @@ export type Implementation = { readonly operation: Operation } & (
     }
   | { readonly kind: 'dry_run'; readonly handle: (tx: Tx, call: Call<never>, deps: Deps) => Promise<unknown> }
   | { readonly kind: 'stream'; readonly handle: (run: RunExport, call: Call<never>) => Promise<Readable> }
+  | { readonly kind: 'live'; readonly handle: (live: Live, call: Call<never>) => ReturnType<Live['join']> }
   | { readonly kind: 'protocol' }
 )
 
@@ -99,12 +127,17 @@ export const read = <O extends Operation>(operation: O, handle: (db: Db, call: C
   handle,
 })
 
-/** A handler that writes in one transaction. After a serialization failure or deadlock, the transaction is retried from the start. */
-export const write = <O extends Operation>(operation: O, handle: (tx: Tx, call: Call<O>) => Promise<Answer<O> | Refusal>): Implementation => ({
-  operation,
-  kind: 'write',
-  handle,
-})
+/**
+ * A handler that writes in one transaction. After a serialization failure or deadlock, the transaction is retried from the
+ * start. `before` runs once, before the transaction. It charges rate limits. `around` runs `before` and the transaction, and
+ * may delay or refuse them.
+ */
+export const write = <O extends Operation>(
+  operation: O,
+  handle: (tx: Tx, call: Call<O>) => Promise<Answer<O> | Refusal>,
+  before?: (call: Call<O>) => Promise<void>,
+  around?: <T>(call: Call<O>, run: () => Promise<T>) => Promise<T>,
+): Implementation => ({ operation, kind: 'write', handle, ...(before ? { before } : {}), ...(around ? { around } : {}) })
 
 /**
  * A multi-step handler, for operations that call an external service and therefore need more than one transaction.
@@ -146,6 +179,13 @@ export const stream = <O extends Operation>(operation: O, handle: (run: RunExpor
   handle,
 })
 
+/** A handler whose answer stays open and tells the client about changes, as server-sent events. */
+export const live = <O extends Operation>(operation: O, handle: (live: Live, call: Call<O>) => ReturnType<Live['join']>): Implementation => ({
+  operation,
+  kind: 'live',
+  handle,
+})
+
 /** An operation that the OAuth library answers. The server adds the API version, the rate limit and the response headers. */
 export const speak = (operation: Operation & { access: { kind: 'protocol' } }): Implementation => ({ operation, kind: 'protocol' })
 
@@ -164,10 +204,22 @@ export interface PageCall {
   readonly transact: Transact
   /** Client for our own API with the rights of the given token. Checks and rate limits are the same as for external requests. */
   readonly api: (token?: string) => Client
+  /** The language in which the page is shown. `wished` are the languages that the page passes as `locales`. */
+  readonly locale: (wished?: string) => Locale
+}
+
+/** A seller as its pages show it. */
+export interface SellerLook {
+  readonly slug: string
+  readonly brand: Brand
 }
 
 /** A page to show or a redirect, both with optional cookies. */
-export type PageAnswer = { readonly cookies?: readonly string[] } & (
+export type PageAnswer = {
+  readonly cookies?: readonly string[]
+  /** The seller that the page belongs to. Null if the address belongs to no seller. Without it, an error page takes the seller of its address. */
+  readonly seller?: SellerLook | null
+} & (
   | {
       readonly view: View
       readonly status?: number
@@ -175,10 +227,15 @@ export type PageAnswer = { readonly cookies?: readonly string[] } & (
       /** Languages that the referring app asked for, best first. */ readonly locales?: string
       /** The URL that shows this page again, if it differs from the requested one. */ readonly here?: string
       /** True if the page loads our script, which enhances it. If false, the page loads no script. */ readonly script?: boolean
+      /** True if the browser must refuse texts as HTML or code (trusted types). */ readonly trustedTypes?: boolean
       /** The URL that the browser loads next, without user action. */ readonly refresh?: string
       /** External sources that the page may load, by CSP directive. */ readonly outside?: Outside
     }
   | { readonly redirect: string }
+  /** A mail as HTML, shown alone. It has styles of its own, and may load images. */
+  | { readonly mail: string }
+  /** A file that the browser saves. */
+  | { readonly file: { readonly name: string; readonly type: 'text/csv'; readonly text: string } }
 )
 
 /** External hosts that a page may load from, by CSP directive. */
@@ -193,6 +250,9 @@ export interface Page {
   readonly budget?: BudgetName
   readonly handle: (call: PageCall) => Promise<PageAnswer>
 }
+
+/** The pages that browsers see instead of the general error page, by failure. */
+export const pageInstead = new WeakMap<Failure, Pick<Extract<PageAnswer, { view: View }>, 'view' | 'seller'>>()
 
 /** An error answer whose transaction is committed. Example: a wrong sign-in code is rejected, and the attempt is still counted. */
 export interface Refusal {

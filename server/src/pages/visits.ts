@@ -1,23 +1,33 @@
 import { endCustomerSession, getPortalOrganization, type Received } from '@bursar/contract'
-import type { Complaint, View } from '@bursar/views'
+import type { Brand, Complaint, PageSeller, View } from '@bursar/views'
 import type { IncomingMessage } from 'node:http'
 import { Refused, type Reply } from '@bursar/contract/client'
-import type { PageAnswer, PageCall, Platform } from '../modules/handlers.ts'
+import type { Outside, PageAnswer, PageCall, Platform, SellerLook } from '../modules/handlers.ts'
 import { hostCookie, portalCookiePrefix, readCookie, setCookie } from '../modules/identity/index.ts'
-
-/** Returns the errors of a response, field by field. An error about the whole request has no field. */
-export const complaintsOf = ({ body }: Reply<unknown>): Complaint[] => {
-  const { error = 'Error', detail } = (body ?? {}) as { error?: string; detail?: unknown }
-  return Array.isArray(detail) ? (detail as Complaint[]) : [{ loc: [], type: error, msg: typeof detail === 'string' ? detail : '' }]
-}
 
 /** Returns the seconds until the next attempt, from the retry-after header. */
 export const waitOf = ({ headers }: Reply<unknown>): number => Math.max(1, Math.ceil(Number(headers.get('retry-after') ?? 60)))
 
-/** Builds an error page with its status. */
-export const problem = (status: number, error: string, description = ''): PageAnswer => ({
+/** The longest wait, in seconds, that a page counts down before it goes on by itself. */
+const longestCountdown = 120
+
+/**
+ * Returns the errors of a response, field by field. An error about the whole request has no field. Throws on a 429 with
+ * a short wait: the error page then counts the wait down and sends the form again. A longer wait is an error with its
+ * seconds.
+ */
+export const complaintsOf = (reply: Reply<unknown>): Complaint[] => {
+  const { error = 'Error', detail } = (reply.body ?? {}) as { error?: string; detail?: unknown }
+  if (reply.status === 429 && waitOf(reply) <= longestCountdown) throw new Refused('a page', reply as Reply<object>)
+  const wait = reply.status === 429 ? { wait_seconds: waitOf(reply) } : {}
+  return Array.isArray(detail) ? (detail as Complaint[]) : [{ loc: [], type: error, msg: typeof detail === 'string' ? detail : '', ...wait }]
+}
+
+/** Builds an error page with its status. Without a seller, the address belongs to none. */
+export const problem = (status: number, error: string, seller: PageSeller | null = null): PageAnswer => ({
   status,
-  view: { kind: 'problem', status, error, description, request_id: null, visitor: true } satisfies View,
+  ...(seller === null ? { seller } : {}),
+  view: { kind: 'problem', status, error, description: '', request_id: null, visitor: true, seller } satisfies View,
 })
 
 /** Returns the response if it is final. Throws on 429 and 5xx, so that a temporary failure does not use up a code or link. */
@@ -36,6 +46,32 @@ export const leaveFor = (to: string): PageAnswer => ({ view: { kind: 'leaving', 
 export const found = <Body>(reply: Reply<Body>): Body | undefined => (settled(reply).status < 300 ? reply.body : undefined)
 
 export type Seller = Received<typeof getPortalOrganization>['organization']
+
+/** Returns the look of a seller's pages, from an answer of the API. */
+export const lookOf = ({ name, slug, brand: { accent_color, ...brand } }: Pick<Seller, 'name' | 'slug' | 'brand'>): SellerLook => ({
+  slug,
+  brand: { name, accent: accent_color, ...brand } satisfies Brand,
+})
+
+/**
+ * True if a messenger or a search engine asks for a preview of the link. Browsers say with `sec-fetch-mode` that they
+ * navigate. Programs for previews do not, and they keep no cookies.
+ */
+export const isPreview = ({ headers }: IncomingMessage): boolean => headers['sec-fetch-mode'] === undefined
+
+/** Returns the pictures of a product that pages show, as sources for the content security policy too. */
+export const picturesOf = (medias: readonly { readonly public_url: string }[]): string[] =>
+  // Characters that separate sources of a policy.
+  medias.map(({ public_url }) => public_url.split('?')[0]!.replaceAll(';', '%3B').replaceAll(',', '%2C'))
+
+/** Allows a page to load these pictures. A picture of our own origin needs no permission. */
+export const showing = (pictures: readonly (string | null)[]): { outside?: Outside } => {
+  const sources = [...new Set(pictures.filter((one) => one !== null))]
+  return sources.length === 0 ? {} : { outside: { 'img-src': sources } }
+}
+
+/** Gives a page the look of its seller. */
+export const branded = (answer: PageAnswer, seller: Pick<Seller, 'name' | 'slug' | 'brand'>): PageAnswer => ({ ...answer, seller: lookOf(seller) })
 
 /** Loads the seller by the slug in the address. */
 export const sellerOf = async ({ api, params }: PageCall): Promise<Seller | undefined> =>

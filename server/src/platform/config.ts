@@ -2,6 +2,7 @@ import { createPublicKey, type KeyObject } from 'node:crypto'
 import { rateLimits } from '@bursar/contract'
 import { z } from 'zod'
 import { Secret, type Environment, type Pepper } from '../kernel/secrets.ts'
+import { bounceAddress, dkimSelectors, type BounceAddress } from './mail-settings.ts'
 
 const address = z.string().regex(/^(\[[0-9a-f:]+\]|[^:]+):\d{1,5}$/, 'give host:port, for example 127.0.0.1:4100')
 const secretUrl = (schemes: string) => z.url({ protocol: new RegExp(`^(${schemes})$`) }).transform((text) => new Secret(text))
@@ -73,6 +74,8 @@ const variables = {
   BURSAR_REDIS_TIMEOUT_MS: z.coerce.number().int().min(50).max(120_000).default(250),
   /** Required in production. A sandbox with a single process can run without Redis. */
   BURSAR_REDIS_URL: secretUrl('redis|rediss').optional(),
+  /** A ClickHouse server with a copy of the usage events, such as https://user:password@host:8443/database. */
+  BURSAR_CLICKHOUSE_URL: secretUrl('http|https').optional(),
   BURSAR_PEPPERS: peppers,
   /** The keys that encrypt stored secrets, such as webhook secrets, which must be decrypted later. */
   BURSAR_SEALING_KEYS: sealingKeys,
@@ -138,7 +141,14 @@ const variables = {
     .transform((text) => new Secret(text))
     .optional(),
   BURSAR_TAX_TIMEOUT_MS: z.coerce.number().int().min(50).max(20_000).default(4000),
+  /** The service that checks VAT numbers: its address, and the timeout of one request. */
+  BURSAR_VAT_URL: webUrl.optional(),
+  BURSAR_VAT_TIMEOUT_MS: z.coerce.number().int().min(50).max(10_000).default(2000),
   BURSAR_MAIL_FROM: z.string().min(3).default('Bursar <bursar@localhost>'),
+  /** The address to which undelivered mails return. It contains the token of the mail. */
+  BURSAR_MAIL_BOUNCES: bounceAddress.optional(),
+  /** The DKIM selectors with which the mail server signs, for the doctor. */
+  BURSAR_MAIL_DKIM_SELECTORS: dkimSelectors.optional(),
   BURSAR_SCANNING_KEYS: scanningKeys.default(new Map()),
   /** Timeout of a webhook delivery. */
   BURSAR_WEBHOOK_TIMEOUT_MS: z.coerce.number().int().min(50).max(60_000).default(10_000),
@@ -188,6 +198,8 @@ const Variables = z.object(variables).superRefine((value, ctx) => {
     ctx.addIssue({ code: 'custom', path: ['BURSAR_TAX_URL'], message: 'set both BURSAR_TAX_URL and BURSAR_TAX_TOKEN, or neither' })
   if (value.BURSAR_ENV === 'production' && value.BURSAR_TAX_URL && value.BURSAR_TAX_URL.protocol !== 'https:')
     ctx.addIssue({ code: 'custom', path: ['BURSAR_TAX_URL'], message: 'must be https in production' })
+  if (value.BURSAR_ENV === 'production' && value.BURSAR_VAT_URL && value.BURSAR_VAT_URL.protocol !== 'https:')
+    ctx.addIssue({ code: 'custom', path: ['BURSAR_VAT_URL'], message: 'must be https in production' })
   const refuse = (name: keyof typeof value, message: string) => ctx.addIssue({ code: 'custom', path: [name], message })
   const store = ['BURSAR_S3_BUCKET', 'BURSAR_S3_PUBLIC_BUCKET', 'BURSAR_S3_ACCESS_KEY_ID', 'BURSAR_S3_SECRET_ACCESS_KEY'] as const
   const named = store.filter((name) => value[name] !== undefined)
@@ -214,6 +226,8 @@ export interface Config {
   readonly database_prepared: boolean
   readonly redis_timeout_ms: number
   readonly redis_url: Secret | undefined
+  /** The store for the copy of the usage events. */
+  readonly event_store_url: Secret | undefined
   readonly peppers: readonly [Pepper, ...Pepper[]]
   readonly sealing_keys: readonly [Pepper, ...Pepper[]]
   readonly public_url: URL
@@ -228,6 +242,9 @@ export interface Config {
     readonly from: string
     readonly smtp_url?: Secret
     readonly directory?: string
+    /** The address to which undelivered mails return, around the token of the mail. Undefined if they return to `from`. */
+    readonly bounces: BounceAddress | undefined
+    readonly dkim_selectors: readonly string[]
     /** True if the mailbox page may show e-mails to every visitor: only on a local machine, and never in production. */
     readonly readable: boolean
   }
@@ -235,6 +252,8 @@ export interface Config {
   readonly communities_dir: string | undefined
   /** The tax service. Undefined if none is configured. */
   readonly tax: { readonly url: URL; readonly token: Secret; readonly timeout_ms: number } | undefined
+  /** The service that checks VAT numbers. Undefined if none is configured. */
+  readonly vat: { readonly url: URL; readonly timeout_ms: number } | undefined
   readonly stripe: { readonly api_base: URL | undefined }
   /** The storage for files. Undefined if none is configured. */
   readonly storage: { readonly folder: string } | StoreConfig | undefined
@@ -298,6 +317,7 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
     database_prepared: value.BURSAR_DATABASE_PREPARED === 'on',
     redis_timeout_ms: value.BURSAR_REDIS_TIMEOUT_MS,
     redis_url: value.BURSAR_REDIS_URL,
+    event_store_url: value.BURSAR_CLICKHOUSE_URL,
     peppers: value.BURSAR_PEPPERS,
     sealing_keys: value.BURSAR_SEALING_KEYS,
     public_url: value.BURSAR_PUBLIC_URL,
@@ -311,6 +331,8 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
       from: value.BURSAR_MAIL_FROM,
       ...(value.BURSAR_SMTP_URL ? { smtp_url: value.BURSAR_SMTP_URL } : {}),
       ...(value.BURSAR_MAIL_DIR ? { directory: value.BURSAR_MAIL_DIR } : {}),
+      bounces: value.BURSAR_MAIL_BOUNCES,
+      dkim_selectors: value.BURSAR_MAIL_DKIM_SELECTORS ?? [],
       readable:
         value.BURSAR_MAIL_DIR !== undefined &&
         value.BURSAR_ENV === 'sandbox' &&
@@ -323,6 +345,7 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
       value.BURSAR_TAX_URL && value.BURSAR_TAX_TOKEN
         ? { url: value.BURSAR_TAX_URL, token: value.BURSAR_TAX_TOKEN, timeout_ms: value.BURSAR_TAX_TIMEOUT_MS }
         : undefined,
+    vat: value.BURSAR_VAT_URL && { url: value.BURSAR_VAT_URL, timeout_ms: value.BURSAR_VAT_TIMEOUT_MS },
     stripe: { api_base: value.BURSAR_STRIPE_API_BASE },
     storage:
       value.BURSAR_STORAGE_DIR !== undefined

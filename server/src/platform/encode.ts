@@ -1,5 +1,6 @@
 import { wireSchema } from '@bursar/contract/openapi'
 import type { z } from 'zod'
+import { isRawNumber } from '../kernel/exact-json.ts'
 
 type Node = { [key: string]: unknown }
 type Writer = (value: unknown) => string
@@ -136,7 +137,7 @@ const compilePlain = (node: Node, scope: Scope): Writer => {
     case 'integer':
       return (value) => (Number.isSafeInteger(value) ? String(value) : refuse('a whole number'))
     case 'number':
-      return (value) => (Number.isFinite(value) ? String(value) : refuse('a number'))
+      return (value) => (Number.isFinite(value) ? String(value) : isRawNumber(value) ? value.rawJSON : refuse('a number'))
     case 'array':
       if (Array.isArray(node.prefixItems)) return tuple((node.prefixItems as Node[]).map((item) => compile(item, scope)))
       return list(compile((node.items as Node | undefined) ?? {}, scope))
@@ -232,8 +233,10 @@ const union = (nodes: readonly Node[], scope: Scope): Writer => {
   const records = branches.filter(({ type }) => type === 'object')
   const fitting = (value: unknown): Branch | undefined => {
     if (value === null) return branches.find(({ type }) => type === 'null')
-    if (typeof value === 'object' && !Array.isArray(value) && !(value instanceof Date))
+    if (typeof value === 'object' && !Array.isArray(value) && !(value instanceof Date)) {
+      if (isRawNumber(value)) return branches.find(({ type }) => type === 'number')
       return records.find((branch) => fits(branch, value as Node)) ?? records.find(({ marks }) => marks.every(([name, mark]) => (value as Node)[name] === mark))
+    }
     const types = Array.isArray(value)
       ? ['array']
       : typeof value === 'number'

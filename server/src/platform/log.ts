@@ -20,6 +20,8 @@ const words = [
   'credential',
   'job',
   'job_id',
+  'mail',
+  'mail_id',
   'worker',
   'role',
   'table',

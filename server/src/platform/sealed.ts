@@ -16,6 +16,7 @@ const byId = ({ id }: Readonly<Record<string, string>>): string => id!
  * unreadable when its key is removed. A test compares the list with the database.
  */
 export const sealedColumns: readonly SealedColumn[] = [
+  { table: 'checkout_drafts', column: 'fields_sealed', key: tenant, bound: ({ id }) => `checkout draft ${id}` },
   { table: 'checkout_links', column: 'secret_sealed', key: tenant, bound: byId },
   { table: 'checkouts', column: 'secret_sealed', key: tenant, bound: byId },
   { table: 'events', column: 'secrets_sealed', key: { organization_id: 'uuid', id: 'uuid', wall_at: 'timestamptz' }, bound: byId },

@@ -96,10 +96,22 @@ test('keeps the API and worker processes running while PostgreSQL stops and retu
   await cluster.stop()
   for (const program of [api, worker]) {
     await program.line('database_unavailable')
-    expect(await readiness(program)).toEqual({ status: 503, problems: expect.stringContaining('the database cannot be reached: it refuses connections') })
+    // At first the reason is that the connection was closed. The next attempt is refused.
+    await eventually('the process reports that the database refuses connections', async () => {
+      const { status, problems } = await readiness(program)
+      expect(status).toBe(503)
+      return problems.includes('the database cannot be reached: it refuses connections')
+    })
   }
   const port = portOf(await api.line('listening'))
   expect((await exchange(port, 'GET', '/v1/organizations', { authorization: `Bearer ${shop.token}` })).status).toBe(503)
+  // A browser gets a page that needs no database. It loads again by itself.
+  for (const path of ['/nobody/portal/sign-in', '/checkout/01a1f5cf-44f5-4a79-bf44-6ec7a6e192fa', '/v1/checkout-links/bursar_test_col_x/redirect']) {
+    const page = await exchange(port, 'GET', path, { accept: 'text/html', cookie: 'bursar_sandbox_checkout_01a1f5cf-44f5-4a79-bf44-6ec7a6e192fa=x' })
+    expect([path, page.headers.get('content-type')]).toEqual([path, 'text/html; charset=utf-8'])
+    if (page.status === 503) expect(page.text).toContain('data-wait="5"')
+  }
+  expect((await exchange(port, 'GET', '/nobody/portal/sign-in', { accept: 'text/html' })).status).toBe(503)
   await cluster.start()
   await worker.line('worker_started', ({ worker: id }) => id !== first)
   await Promise.all([ready(api), ready(worker)])
@@ -113,21 +125,22 @@ test('keeps the API and worker processes running while PostgreSQL stops and retu
   for (const program of [api, worker]) expect(program.output().split('"database_unavailable"').length).toBeLessThan(12)
 })
 
-test('exits cleanly within seconds on SIGTERM while it waits for the database', async () => {
+test('exits cleanly on SIGTERM while it waits for the database, without waiting the drain time', async () => {
   await cluster.stop()
   const api = serve('api', { BURSAR_DRAIN_SECONDS: '20' })
   await api.line('database_unavailable')
   const since = fairStopwatch()
   api.signal('SIGTERM')
   expect([await api.exited, api.output()]).toEqual([0, expect.stringContaining('"msg":"stopped"')])
-  expect(since()).toBeLessThan(5_000)
+  // An attempt to connect that has begun may take as long as BURSAR_DATABASE_TIMEOUT_MS: 5 seconds.
+  expect(since()).toBeLessThan(10_000)
 })
 
 test('exits at once if the settings are wrong, instead of waiting for the database', async () => {
   const refusals = [
     { url: url.replace('//postgres@', '//stranger@'), says: 'rejects the login of BURSAR_DATABASE_URL: role "stranger" does not exist' },
     { url: `${url}_missing`, says: 'bursar migrate --create' },
-    { url: `${cluster.url}/postgres`, says: 'the database is not migrated. Run: bursar migrate' },
+    { url: `${cluster.url}/postgres`, says: 'the database is not migrated. Run: pnpm bursar migrate' },
   ]
   const outcomes = await Promise.all(
     refusals.map(async (refusal) => {

@@ -1,12 +1,12 @@
-import { createRequire } from 'node:module'
 import { existsSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
 import { expect } from 'vitest'
+import { accessibilityOf } from './axe.ts'
 import { longestWait } from './pace.ts'
 import { issuedSecrets, logFile, noteSecrets, searchFor } from './secrets.ts'
-import { codeIn } from './mail.ts'
+import { codeIn, hasCode } from './mail.ts'
 import type { World } from './world.ts'
 
 /** Path of the browser. Chromium without a user interface takes about half the CPU time of the whole Chromium. */
@@ -46,6 +46,8 @@ export interface ContextOptions {
   readonly dark?: boolean
   readonly script?: boolean
   readonly locale?: string
+  /** The time zone of the browser. */
+  readonly timezone?: string
   readonly cookie?: string
 }
 
@@ -53,13 +55,14 @@ export interface ContextOptions {
 export const openContext = async (
   browser: Browser,
   world: World,
-  { width = 1024, dark = false, script = true, locale = 'en', cookie }: ContextOptions = {},
+  { width = 1024, dark = false, script = true, locale = 'en', timezone = 'UTC', cookie }: ContextOptions = {},
 ) => {
   const context = await browser.newContext({
     viewport: { width, height: 900 },
     colorScheme: dark ? 'dark' : 'light',
     javaScriptEnabled: script,
     locale,
+    timezoneId: timezone,
   })
   if (cookie) await context.addCookies([{ name: cookie.split('=')[0]!, value: cookie.slice(cookie.indexOf('=') + 1), url: world.config.public_url.origin }])
   context.setDefaultTimeout(longestWait)
@@ -142,7 +145,7 @@ export const signInOn = async (page: Page, world: World, email: string): Promise
   await page.getByLabel('E-mail address').fill(email)
   await page.getByRole('button', { name: 'Send me a code' }).click()
   let letter = await world.mail.next(email)
-  while (!letter.text.includes('is your code')) letter = await world.mail.next(email)
+  while (!hasCode(letter)) letter = await world.mail.next(email)
   await page.getByLabel('Code from the mail').fill(codeIn(letter.text))
   await page.getByRole('button', { name: 'Sign in', exact: true }).click()
 }
@@ -192,14 +195,9 @@ export const expectGoodLooks = async (page: Page, name: string): Promise<void> =
   await page.emulateMedia({ colorScheme: 'light' })
 }
 
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
-
 /** Fails if axe finds any violation on the page. */
 export const expectAccessible = async (page: Page): Promise<void> => {
-  const findings = (await page.evaluate(
-    `${axe}; axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }).then((found) => found.violations.map((one) => one.id + ': ' + one.nodes.map((node) => node.html).join(' | ')))`,
-  )) as string[]
-  expect(findings).toEqual([])
+  expect(await accessibilityOf(page)).toEqual([])
   // The page does not scroll horizontally.
   expect(await page.evaluate('document.documentElement.scrollWidth - document.documentElement.clientWidth')).toBeLessThanOrEqual(0)
 }

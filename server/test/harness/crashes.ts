@@ -161,6 +161,7 @@ export const openDeployment = async (world: World, life: Life, replaced: Pick<Re
     }
   }
   return {
+    port,
     client,
     work,
     sweep,

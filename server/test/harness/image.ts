@@ -16,12 +16,22 @@ export interface Instruction {
 /** Parses the stages of a Dockerfile into instructions. Supports only the syntax that our Dockerfile uses. */
 export const readStages = (file: string): Instruction[][] => {
   const stages: Instruction[][] = []
+  /** Values of build arguments that are declared before the first stage. */
+  const args: Record<string, string> = {}
   const lines = readFileSync(file, 'utf8')
     .replaceAll(/\\\n/g, ' ')
     .split('\n')
     .filter((line) => line.trim() !== '' && !line.startsWith('#'))
   for (const line of lines) {
-    const [name = '', ...rest] = line.trim().split(/\s+/)
+    const [name = '', ...rest] = line
+      .trim()
+      .split(/\s+/)
+      .map((word) => (word.startsWith('$') ? (args[word.slice(1)] ?? word) : word))
+    if (name === 'ARG' && stages.length === 0) {
+      const [argument, value] = rest[0]!.split('=', 2)
+      args[argument!] = value!
+      continue
+    }
     const first = rest.findIndex((word) => !word.startsWith('--'))
     const flags = Object.fromEntries(rest.slice(0, first).map((word) => word.slice(2).split('=', 2) as [string, string]))
     const text = rest.slice(first).join(' ')
@@ -56,13 +66,14 @@ export const readIgnore = (file: string): ((path: string) => boolean) => {
 }
 
 /**
- * Installs the packages of an image stage by the COPY and `RUN pnpm` instructions of that stage. Takes packages from
+ * Installs and prunes the packages of an image stage by the COPY and RUN instructions of that stage. Takes packages from
  * this machine's store if it has them.
  */
 export const installed = (stage: readonly Instruction[], sent: (path: string) => boolean, to: string): void => {
   layOut(stage, sent, to)
-  for (const { text } of stage.filter(({ name, text: command }) => name === 'RUN' && command.startsWith('pnpm install ')))
-    execFileSync('sh', ['-c', `${text} --prefer-offline`], { cwd: to, stdio: 'pipe' })
+  for (const { text } of stage.filter(({ name }) => name === 'RUN'))
+    if (text.startsWith('pnpm install ')) execFileSync('sh', ['-c', `${text} --prefer-offline`], { cwd: to, stdio: 'pipe' })
+    else if (text.startsWith('node deploy/')) execFileSync('sh', ['-c', text], { cwd: to, stdio: 'pipe' })
 }
 
 /**
@@ -71,7 +82,8 @@ export const installed = (stage: readonly Instruction[], sent: (path: string) =>
  */
 export const layOut = (stage: readonly Instruction[], sent: (path: string) => boolean, to: string, packages = root): void => {
   mkdirSync(to, { recursive: true })
-  for (const { words, flags } of stage.filter(({ name }) => name === 'COPY')) {
+  // The clients of PostgreSQL are those of this machine.
+  for (const { words, flags } of stage.filter(({ name, flags: { from } }) => name === 'COPY' && from !== 'clients')) {
     const target = join(to, words.at(-1)!)
     for (const word of words.slice(0, -1)) {
       const source = word.replace(/^\/app\//, '').replace(/\/$/, '')
@@ -98,7 +110,8 @@ const confined = () => {
 
 /** Runs a command as a container would: another user, no privileges, the folder of the image, and only these settings. */
 export const contained = (words: readonly string[], cwd: string, settings: Record<string, string>) => {
-  const [program, ...args] = words[0] === 'node' ? [process.execPath, ...words.slice(1)] : words
+  const [program, ...args] =
+    words[0] === 'node' ? [process.execPath, ...words.slice(1)] : words[0] === 'bursar' ? [process.execPath, 'server/bin/bursar.js', ...words.slice(1)] : words
   const child = spawn('setpriv', [...confined(), program!, ...args], { cwd, env: { PATH: process.env.PATH, ...settings }, stdio: ['ignore', 'pipe', 'pipe'] })
   let output = ''
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => (output += chunk.toString()))

@@ -12,3 +12,18 @@ export const readPaper = async (bytes: Uint8Array) => {
     text: text.join('\n').replaceAll('\u00a0', ' '),
   }
 }
+
+/** Returns every text of a PDF with its page and its place in points. */
+export const placesIn = async (bytes: Uint8Array): Promise<{ page: number; text: string; x: number; y: number; width: number }[]> => {
+  const pdf = await getDocumentProxy(new Uint8Array(bytes))
+  const places = []
+  for (let page = 1; page <= pdf.numPages; page++) {
+    const { items } = await (await pdf.getPage(page)).getTextContent()
+    for (const item of items)
+      if ('str' in item && item.str.trim() !== '') {
+        const [, , , , x, y] = item.transform as number[]
+        places.push({ page, text: item.str, x: Math.round(x! * 100) / 100, y: Math.round(y! * 100) / 100, width: item.width })
+      }
+  }
+  return places
+}

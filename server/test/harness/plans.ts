@@ -4,11 +4,13 @@ import {
   createCustomer,
   createCustomerSession,
   createDiscount,
+  createMeter,
   createProduct,
   getSubscription,
   listOrders,
   listPayments,
   updateSubscription,
+  type Aggregation,
   type SubscriptionUpdate,
 } from '@bursar/contract'
 import type { SubscriptionRow } from '../../src/modules/billing/index.ts'
@@ -35,6 +37,7 @@ export const openPlans = (world: World, deployment: Deployment) => {
       const { rows } = await owner.query<{ at: Date | null }>(
         `select min(greatest(due_at, lease_until)) as at from (
            select due_at, lease_until from subscriptions union all select due_at, lease_until from orders union all select due_at, lease_until from payments
+           union all select due_at, lease_until from usage_periods
          ) d where due_at is not null`,
       )
       return rows[0]!.at
@@ -57,7 +60,8 @@ export const openPlans = (world: World, deployment: Deployment) => {
   /** Clears all due times, so that subscriptions and orders of earlier tests cause no work in the next test. */
   const retire = () =>
     database.owner((owner) =>
-      owner.query(`update subscriptions set due_at = null; update orders set due_at = null; update payments set due_at = null where due_at is not null`),
+      owner.query(`update subscriptions set due_at = null; update orders set due_at = null; update payments set due_at = null where due_at is not null;
+         update usage_periods set due_at = null where due_at is not null`),
     )
 
   interface Sale {
@@ -65,10 +69,12 @@ export const openPlans = (world: World, deployment: Deployment) => {
     readonly price?: number
     readonly plan?: Record<string, unknown>
     readonly discount?: Record<string, unknown>
+    /** A meter that the plan has a price on. */
+    readonly meter?: { readonly aggregation: Aggregation; readonly unit_amount: string; readonly cap_amount?: number }
   }
 
   /** Opens a seller with a plan of 29.00 a month and one subscriber. */
-  const open = async ({ card = 'tok_visa', price = 2900, plan = {}, discount }: Sale = {}) => {
+  const open = async ({ card = 'tok_visa', price = 2900, plan = {}, discount, meter }: Sale = {}) => {
     const shop = await world.shop()
     const { api, organization } = shop
     await database.owner((owner) =>
@@ -85,7 +91,12 @@ export const openPlans = (world: World, deployment: Deployment) => {
           ...more,
         } as never,
       })
-    const sold = await product(price, plan)
+    const made =
+      meter && (await api.call(createMeter, { body: { name: 'Calls', filter: { conjunction: 'and', clauses: [] }, aggregation: meter.aggregation } }))
+    const fixed = price > 0 ? [{ amount_type: 'fixed', price_amount: price, price_currency: 'usd' }] : []
+    const { aggregation: _, ...rate } = meter ?? {}
+    const priced = made ? { prices: [...fixed, { amount_type: 'metered_unit', meter_id: made.id, price_currency: 'usd', ...rate }] } : {}
+    const sold = await product(price, { ...priced, ...plan })
     const customer = await api.call(createCustomer, { body: { email: `ada-${organization.slug}@people.test` } })
     const discount_id = discount && (await api.call(createDiscount, { body: { name: 'Less', ...discount } as never })).id
     /** Buys the plan. Returns the id of the subscription. */
@@ -108,6 +119,7 @@ export const openPlans = (world: World, deployment: Deployment) => {
       ...shop,
       customer,
       product: sold,
+      meter_id: made?.id,
       sell: product,
       buy,
       id,

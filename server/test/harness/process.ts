@@ -4,6 +4,9 @@ import { logFile } from './secrets.ts'
 
 const cli = new URL('../../src/main/cli.ts', import.meta.url).pathname
 
+/** Longest wait for the rest of the output of a process that has ended, in milliseconds. */
+const outputTimeout = 2_000
+
 export interface Line {
   msg: string
   address?: string
@@ -21,27 +24,36 @@ export const launch = (args: readonly string[], settings: Record<string, string>
   let output = ''
   const lines: Line[] = []
   const waiting: { wanted: (line: Line) => boolean; resolve: (line: Line) => void }[] = []
-  let rest = ''
-  const take = (chunk: Buffer) => {
-    const text = chunk.toString()
-    output += text
-    // Adds only the server's output to the log that is searched for secrets. Other commands may show a secret to their caller.
-    if (args[0] === 'serve') appendFileSync(logFile(), text)
-    const parts = (rest + text).split('\n')
-    rest = parts.pop()!
-    for (const part of parts) {
-      if (!part.startsWith('{')) continue
-      const line = JSON.parse(part) as Line
-      lines.push(line)
-      for (const waiter of waiting.filter(({ wanted }) => wanted(line))) {
-        waiting.splice(waiting.indexOf(waiter), 1)
-        waiter.resolve(line)
+  /** Reads one stream of the process. Each stream has its own incomplete last line. */
+  const reader = () => {
+    let rest = ''
+    return (chunk: Buffer) => {
+      const text = chunk.toString()
+      output += text
+      // Adds only the server's output to the log that is searched for secrets. Other commands may show a secret to their caller.
+      if (args[0] === 'serve') appendFileSync(logFile(), text)
+      const parts = (rest + text).split('\n')
+      rest = parts.pop()!
+      for (const part of parts) {
+        if (!part.startsWith('{"')) continue
+        const line = JSON.parse(part) as Line
+        lines.push(line)
+        for (const waiter of waiting.filter(({ wanted }) => wanted(line))) {
+          waiting.splice(waiting.indexOf(waiter), 1)
+          waiter.resolve(line)
+        }
       }
     }
   }
-  child.stdout!.on('data', take)
-  child.stderr!.on('data', take)
-  const exited = new Promise<number | null>((resolve) => child.once('exit', (code) => resolve(code)))
+  child.stdout!.on('data', reader())
+  child.stderr!.on('data', reader())
+  // The output may arrive after the exit. A child of the process that has ended can keep the output open for longer.
+  const exited = new Promise<number | null>((resolve) => {
+    child.once('exit', (code) => {
+      child.once('close', () => resolve(code))
+      setTimeout(() => resolve(code), outputTimeout).unref()
+    })
+  })
   return {
     child,
     exited,

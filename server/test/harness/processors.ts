@@ -13,7 +13,7 @@ export const openTestTill = async () => ({
   connect: async (_api: Client, _organization_id: string) => undefined,
   token: (purse: Purse): string => (purse === 'pays' ? 'tok_visa' : 'tok_charge_then_timeout'),
   books: (world: World) => readBooks(world),
-  tell: async (_world: World): Promise<unknown> => undefined,
+  tell: async (_api: { readonly port: number }): Promise<unknown> => undefined,
   close: async () => undefined,
 })
 
@@ -41,7 +41,7 @@ export const openStripeTill = async (clock: ReturnType<typeof openClock>) => {
     },
     books: async (_world: World) => account.books(),
     /** Posts the Stripe events that are due to the webhook address of the account. */
-    tell: (world: World): Promise<unknown> => standIn.deliver((_, headers, body) => exchange(world.port, 'POST', address, headers, body)),
+    tell: ({ port }: { readonly port: number }): Promise<unknown> => standIn.deliver((_, headers, body) => exchange(port, 'POST', address, headers, body)),
     close: standIn.close,
   }
 }

@@ -4,6 +4,7 @@ import {
   insertOrder,
   insertRefund,
   insertSubscription,
+  openImportedPeriods,
   type DisputeRow,
   type NewOrderItem,
   type NewOrderTax,
@@ -12,6 +13,7 @@ import {
   type RefundRow,
   type SubscriptionRow,
 } from '../../src/modules/billing/index.ts'
+import { inWallTime } from '../../src/platform/clocks.sql.ts'
 import { json } from '../../src/platform/postgres/parts.sql.ts'
 import { unleased } from '../../src/platform/jobs/leases.sql.ts'
 import type { Tx } from '../../src/platform/postgres/postgres.ts'
@@ -28,8 +30,9 @@ export const openSales = (world: World) => {
     return { organization_id, id: newId(tx.clock.wall()), created_at: tx.clock.wall(), modified_at: null }
   }
 
+  /** Inserts a subscription, with the usage periods of its metered prices. */
   const subscription = (customer: Owned, product: Owned, price_ids: readonly string[], given: Partial<SubscriptionRow> = {}) =>
-    world.transact((tx) => {
+    world.transact(async (tx) => {
       const stamps = stamped(tx, customer)
       const row: SubscriptionRow = {
         ...stamps,
@@ -70,14 +73,17 @@ export const openSales = (world: World) => {
         calendar_from: stamps.created_at,
         reminded_for: null,
         parked_at: null,
+        proration_behavior: null,
         ...unleased,
         ...given,
       }
-      return insertSubscription(tx, row, price_ids)
+      const inserted = await insertSubscription(tx, row, price_ids)
+      await openImportedPeriods(inWallTime(tx), row.organization_id, [row.id])
+      return inserted
     })
 
   /** Inserts an order with one line, unless other lines are given. */
-  const order = (customer: Owned, given: Partial<OrderRow> = {}, lines?: readonly Partial<NewOrderItem>[]) =>
+  const order = (customer: Owned, given: Partial<OrderRow> = {}, lines?: readonly Partial<Omit<NewOrderItem, 'label'> & { label: string }>[]) =>
     world.transact((tx) => {
       const net_amount = given.net_amount ?? 1000
       const tax_amount = given.tax_amount ?? 0
@@ -125,7 +131,6 @@ export const openSales = (world: World) => {
       }
       const items = (lines ?? [{}]).map((line): NewOrderItem => ({
         id: newId(tx.clock.wall()),
-        label: row.description,
         amount: row.subtotal_amount,
         discount_amount: row.discount_amount,
         net_amount,
@@ -133,6 +138,7 @@ export const openSales = (world: World) => {
         proration: false,
         product_price_id: null,
         ...line,
+        label: (line.label ?? row.description) as NewOrderItem['label'],
       }))
       const taxes = items.map((item): NewOrderTax => ({
         id: newId(tx.clock.wall()),

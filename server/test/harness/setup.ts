@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { randomText } from '../../src/kernel/secrets.ts'
+import { noteElsewhere } from './reporter.ts'
 import { beginRun, endRun } from './runs.ts'
 
 /** Prepares the template database before a run. After the run, searches its logs and databases for leaked secrets. */
@@ -10,6 +11,8 @@ export default async function setup() {
   return async () => {
     const { figures, problems } = await endRun()
     process.stdout.write(`${figures}\n`)
-    if (problems.length > 0) throw new Error(problems.join('; '))
+    if (problems.length === 0) return
+    noteElsewhere()
+    throw new Error(problems.join('; '))
   }
 }

@@ -7,9 +7,11 @@ import {
   customer,
   dispute,
   event,
+  methodDetails,
   newName,
   paymentIntent,
   paymentMethod,
+  redirecting,
   refund,
   setupIntent,
   type Card,
@@ -35,6 +37,12 @@ export class Refused extends Error {
 }
 
 type Any = PaymentObject | SetupObject
+
+/**
+ * The payer's act at the other site. `pays_later` and `fails_later`: the payer has left, and the other site reports the
+ * result after a minute.
+ */
+export type Visit = 'pays' | 'refuses' | 'pays_later' | 'fails_later'
 const wrong = (code: string | undefined, message: string, status = 400) => new Refused(status, { ...(code ? { code } : {}), message })
 const settlesAfter = 60
 
@@ -44,6 +52,8 @@ const reasons: Readonly<Record<string, string>> = {
   expired_card: 'Your card has expired.',
   incorrect_cvc: "Your card's security code is incorrect.",
   authentication_required: 'Your card was declined. This transaction requires authentication.',
+  authentication_failed:
+    'The provided PaymentMethod has failed authentication. You can provide payment_method_data or a new PaymentMethod to attempt to fulfill this PaymentIntent again.',
 }
 
 /** Opens the records of one Stripe account and its API. An intent is charged at most once, and every charge is recorded. */
@@ -56,6 +66,9 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
   const charges = new Map<string, ChargeObject>()
   const refunds = new Map<string, RefundObject>()
   const disputes = new Map<string, DisputeObject>()
+  const attempts = new Map<string, Fields>()
+  /** The other sites to which payers were sent, by address: the intent, and the page to return to. */
+  const sites = new Map<string, { readonly intent_id: string; readonly return_url: string; readonly method: MethodObject }>()
   const settling = new Map<string, { at: number; to: string }>()
   const now = () => Math.floor(clock.wall().getTime() / 1000)
   const events: (Fields & { type: string })[] = []
@@ -93,27 +106,41 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
     }
   }
 
+  /** Makes the SEPA debit that replaces a single payment for later charges. */
+  const setUpDebit = (intent: Any): string => {
+    const name = `pm_sepaDebit:${newName('iban').slice(5)}`
+    const made = { ...paymentMethod(now(), name, cardOf(name)!), customer: intent.customer }
+    methods.set(made.id, made)
+    cardNames.set(made.id, name)
+    return made.id
+  }
+
   const succeed = (intent: Any, method: MethodObject) => {
     intent.status = 'succeeded'
     intent.payment_method = method.id
     intent.next_action = null
+    const future = !isPayment(intent) || intent.setup_future_usage !== null
+    const made = future && redirecting[method.type]?.sets_up === 'sepa_debit' ? setUpDebit(intent) : null
     if (!isPayment(intent)) {
-      method.customer = intent.customer
+      if (made === null) method.customer = intent.customer
       intent.last_setup_error = null
+      const attempt = { id: newName('setatt'), object: 'setup_attempt', setup_intent: intent.id, payment_method_details: methodDetails(method, made) }
+      attempts.set(attempt.id, attempt)
+      intent.latest_attempt = attempt.id
       return happened('setup_intent.succeeded', intent)
     }
-    if (intent.setup_future_usage !== null) method.customer = intent.customer
+    if (future && made === null) method.customer = intent.customer
     intent.last_payment_error = null
-    const made = charge(now(), intent, method)
-    charges.set(made.id, made)
-    intent.latest_charge = made.id
+    const charged = charge(now(), intent, method, made)
+    charges.set(charged.id, charged)
+    intent.latest_charge = charged.id
     intent.amount_received = intent.amount
-    happened('charge.succeeded', made)
+    happened('charge.succeeded', charged)
     happened('payment_intent.succeeded', intent)
     if (cardFor(method).disputed) {
-      const opened = dispute(now(), made)
+      const opened = dispute(now(), charged)
       disputes.set(opened.id, opened)
-      made.disputed = true
+      charged.disputed = true
       happened('charge.dispute.created', opened)
     }
   }
@@ -162,8 +189,13 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
     const off_session = params.off_session === 'true'
     if (isPayment(intent) && off_session && intent.setup_future_usage !== null)
       throw wrong(undefined, 'You cannot confirm with `off_session` when `setup_future_usage` is set.')
+    const isAway = intent.automatic_payment_methods.allow_redirects === 'always'
+    if (isAway && params.return_url === undefined)
+      throw wrong(undefined, 'This intent accepts payment methods that might redirect your customer. Give a `return_url`.')
     const method = chosen(intent, params)
     const card = cardFor(method)
+    const site = redirecting[method.type]
+    if (site) return leave(intent, method, site, { isAway, return_url: String(params.return_url) })
     const kept = params.payment_method !== undefined
     const code = card.declines ?? (isPayment(intent) && kept && card.fails_later ? 'generic_decline' : undefined)
     if (code) throw decline(intent, method, code)
@@ -185,6 +217,25 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
     return intent
   }
 
+  /** Sends the payer to another site. Nothing is charged before the payer has acted there. */
+  const leave = (
+    intent: Any,
+    method: MethodObject,
+    { currencies, sets_up }: { currencies: readonly string[]; sets_up: string | null },
+    { isAway, return_url }: { isAway: boolean; return_url: string },
+  ): Any => {
+    const future = !isPayment(intent) || intent.setup_future_usage !== null
+    if (!isAway || (isPayment(intent) && !currencies.includes(intent.currency)) || (future && sets_up === null))
+      throw wrong('payment_intent_invalid_parameter', `The payment method type ${method.type} cannot be used with this intent.`)
+    const url = `https://pm-redirects.stripe.com/authorize/${id}/${newName('sa_nonce')}`
+    sites.set(url, { intent_id: intent.id, return_url, method })
+    intent.status = 'requires_action'
+    intent.payment_method = method.id
+    intent.next_action = { type: 'redirect_to_url', redirect_to_url: { return_url, url } }
+    happened(`${intent.object}.requires_action`, intent)
+    return intent
+  }
+
   const cancel = (intent: Any): Any => {
     if (!['requires_payment_method', 'requires_confirmation', 'requires_action'].includes(intent.status))
       throw wrong(`${word(intent)}_intent_unexpected_state`, `You cannot cancel this, because it has a status of ${intent.status}.`)
@@ -195,6 +246,8 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
     return intent
   }
 
+  const redirectsIn = (params: Fields): string => (params.automatic_payment_methods as { allow_redirects?: string } | undefined)?.allow_redirects ?? 'always'
+
   const createPayment = (params: Fields): PaymentObject => {
     const currency = String(params.currency)
     const amount = Number(params.amount)
@@ -202,13 +255,17 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
     if (!Number.isSafeInteger(amount) || amount % stepOf(currency) !== 0) throw wrong('parameter_invalid_integer', 'Invalid integer')
     if (amount < minimum) throw wrong('amount_too_small', 'Amount is too small.')
     if (amount > maximum) throw wrong('amount_too_large', 'Amount is too large.')
-    return paymentIntent(now(), {
-      amount,
-      currency,
-      customer: params.customer === undefined ? null : String(find(customers, params.customer, 'customer').id),
-      metadata: (params.metadata ?? {}) as PaymentObject['metadata'],
-      setup_future_usage: (params.setup_future_usage as string | undefined) ?? null,
-    })
+    return paymentIntent(
+      now(),
+      {
+        amount,
+        currency,
+        customer: params.customer === undefined ? null : String(find(customers, params.customer, 'customer').id),
+        metadata: (params.metadata ?? {}) as PaymentObject['metadata'],
+        setup_future_usage: (params.setup_future_usage as string | undefined) ?? null,
+      },
+      redirectsIn(params),
+    )
   }
 
   const giveBack = (params: Fields): RefundObject => {
@@ -261,7 +318,8 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
     const shown: Fields = structuredClone(object)
     for (const field of wanted) {
       const name = shown[field]
-      const whole = typeof name === 'string' ? (field === 'payment_method' ? methods.get(name) : charges.get(name)) : undefined
+      const from: ReadonlyMap<string, Fields> = field === 'payment_method' ? methods : field === 'latest_attempt' ? attempts : charges
+      const whole = typeof name === 'string' ? from.get(name) : undefined
       if (whole) shown[field] = structuredClone(whole)
     }
     return shown
@@ -294,7 +352,11 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
       case 'POST setup_intents':
         return keep(
           intents,
-          setupIntent(now(), { customer: String(find(customers, params.customer, 'customer').id), metadata: params.metadata as Record<string, string> }),
+          setupIntent(
+            now(),
+            { customer: String(find(customers, params.customer, 'customer').id), metadata: params.metadata as Record<string, string> },
+            redirectsIn(params),
+          ),
         )
       case 'GET payment_intents':
       case 'GET setup_intents':
@@ -365,6 +427,30 @@ export const openStripeBooks = (id: string, clock: Clock, tell: (event: Fields &
       const method = methods.get(intent.payment_method!)!
       if (well) succeed(intent, method)
       else decline(intent, method, 'authentication_failed')
+    },
+    /**
+     * Simulates the payer at the other site, and returns the address to which the payer is sent back. A second visit, or
+     * a visit after the intent was canceled, charges nothing.
+     */
+    visit: (url: string, act: Visit): string => {
+      settle()
+      const { intent_id, return_url, method } = find(sites, url, 'redirect')
+      const intent = find(intents, intent_id, 'intent')
+      if (intent.status === 'requires_action') {
+        if (act === 'pays') succeed(intent, method)
+        else if (act === 'refuses') decline(intent, method, 'authentication_failed')
+        else {
+          intent.status = 'processing'
+          intent.next_action = null
+          settling.set(intent.id, { at: now() + settlesAfter, to: act === 'pays_later' ? 'succeeded' : 'failed' })
+          happened(`${intent.object}.processing`, intent)
+        }
+      }
+      const back = new URL(return_url)
+      back.searchParams.set(intent.object, intent.id)
+      back.searchParams.set(`${intent.object}_client_secret`, intent.client_secret)
+      back.searchParams.set('redirect_status', ['succeeded', 'processing'].includes(intent.status) ? 'succeeded' : 'failed')
+      return back.href
     },
     /** Simulates that the bank replaced a saved card and reported the new card data to Stripe. */
     renewCard: (method_id: string, card: Fields): void => {

@@ -13,6 +13,7 @@ export interface IntentObject extends Fields {
   customer: string | null
   metadata: Metadata
   payment_method: string | null
+  automatic_payment_methods: { readonly allow_redirects: string; readonly enabled: boolean }
 }
 export interface PaymentObject extends IntentObject {
   amount: number
@@ -23,6 +24,7 @@ export interface PaymentObject extends IntentObject {
 }
 export interface SetupObject extends IntentObject {
   last_setup_error: Fields | null
+  latest_attempt: string | null
 }
 export interface MethodObject extends Fields {
   id: string
@@ -36,6 +38,7 @@ export interface ChargeObject extends Fields {
   currency: string
   created: number
   payment_intent: string
+  payment_method_details: Fields
 }
 export interface RefundObject extends Fields {
   id: string
@@ -54,9 +57,24 @@ export interface DisputeObject extends Fields {
 const letters = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 export const newName = (kind: string): string => `${kind}_${randomText(24, letters)}`
 
+/** A payment method that sends the payer to another site: the currencies it takes, and the method it sets up for later charges. */
+export interface Redirecting {
+  readonly currencies: readonly string[]
+  readonly sets_up: 'sepa_debit' | 'itself' | null
+}
+
+/** The methods that leave the page, as the documentation of Stripe describes them. Kept apart from the list of the server. */
+export const redirecting: Readonly<Record<string, Redirecting>> = {
+  ideal: { currencies: ['eur'], sets_up: 'sepa_debit' },
+  bancontact: { currencies: ['eur'], sets_up: 'sepa_debit' },
+  p24: { currencies: ['eur', 'pln'], sets_up: null },
+  paypal: { currencies: ['eur', 'usd', 'gbp', 'pln'], sets_up: 'itself' },
+  klarna: { currencies: ['eur', 'usd', 'gbp', 'pln'], sets_up: 'itself' },
+}
+
 /** A test card: its display data, and its behaviour if it does more than pay. */
 export interface Card {
-  readonly type?: 'card' | 'sepa_debit'
+  readonly type?: 'card' | 'sepa_debit' | 'ideal' | 'bancontact' | 'p24' | 'paypal' | 'klarna'
   readonly brand?: string
   readonly last4?: string
   readonly wallet?: string
@@ -90,6 +108,11 @@ export const cards: Readonly<Record<string, Card>> = {
   pm_card_wallet: { last4: '0003', wallet: 'apple_pay', name: 'Wanda Wallet' },
   pm_sepaDebit: { type: 'sepa_debit', last4: '3000', settles: 'succeeded' },
   pm_sepaDebit_fails: { type: 'sepa_debit', last4: '3001', settles: 'failed' },
+  pm_ideal: { type: 'ideal' },
+  pm_bancontact: { type: 'bancontact' },
+  pm_p24: { type: 'p24' },
+  pm_paypal: { type: 'paypal' },
+  pm_klarna: { type: 'klarna' },
 }
 
 const nothing = (...names: string[]): Fields => Object.fromEntries(names.map((name) => [name, null]))
@@ -112,14 +135,14 @@ export const customer = (id: string, created: number, metadata: Metadata) => ({
   tax_exempt: 'none',
 })
 
-const intent = (id: string, created: number) => ({
+const intent = (id: string, created: number, allow_redirects: string) => ({
   id,
   created,
   client_secret: `${id}_secret_${randomText(25, letters)}`,
   livemode,
   status: 'requires_payment_method',
   payment_method: null,
-  automatic_payment_methods: { allow_redirects: 'never', enabled: true },
+  automatic_payment_methods: { allow_redirects, enabled: true },
   payment_method_options: {},
   payment_method_types: ['card', 'sepa_debit'],
 })
@@ -127,11 +150,12 @@ const intent = (id: string, created: number) => ({
 export const paymentIntent = (
   created: number,
   given: Pick<PaymentObject, 'amount' | 'currency' | 'customer' | 'metadata' | 'setup_future_usage'>,
+  allow_redirects: string,
 ): PaymentObject => ({
   ...nothing('application', 'application_fee_amount', 'canceled_at', 'cancellation_reason', 'customer_account', 'description', 'excluded_payment_method_types'),
   ...nothing('managed_payments', 'next_action', 'on_behalf_of', 'payment_method_configuration_details', 'processing', 'receipt_email', 'review', 'shipping'),
   ...nothing('source', 'statement_descriptor', 'statement_descriptor_suffix', 'transfer_data', 'transfer_group'),
-  ...intent(newName('pi'), created),
+  ...intent(newName('pi'), created, allow_redirects),
   object: 'payment_intent',
   amount_capturable: 0,
   amount_details: { tip: {} },
@@ -143,10 +167,11 @@ export const paymentIntent = (
   ...given,
 })
 
-export const setupIntent = (created: number, given: Pick<SetupObject, 'customer' | 'metadata'>): SetupObject => ({
-  ...nothing('application', 'cancellation_reason', 'description', 'excluded_payment_method_types', 'flow_directions', 'latest_attempt', 'mandate'),
+export const setupIntent = (created: number, given: Pick<SetupObject, 'customer' | 'metadata'>, allow_redirects: string): SetupObject => ({
+  ...nothing('application', 'cancellation_reason', 'description', 'excluded_payment_method_types', 'flow_directions', 'mandate'),
+  latest_attempt: null,
   ...nothing('next_action', 'on_behalf_of', 'payment_method_configuration_details', 'single_use_mandate'),
-  ...intent(newName('seti'), created),
+  ...intent(newName('seti'), created, allow_redirects),
   object: 'setup_intent',
   last_setup_error: null,
   usage: 'off_session',
@@ -154,25 +179,27 @@ export const setupIntent = (created: number, given: Pick<SetupObject, 'customer'
 })
 
 const details = (name: string, { type = 'card', brand = 'visa', last4 = '4242', wallet }: Card) =>
-  type === 'sepa_debit'
-    ? { sepa_debit: { bank_code: '37040044', branch_code: '', country: 'DE', fingerprint: `fp${name}`, generated_from: null, last4 } }
-    : {
-        card: {
-          ...nothing('generated_from', 'regulated_status'),
-          brand,
-          checks: { address_line1_check: null, address_postal_code_check: null, cvc_check: 'pass' },
-          country: 'US',
-          display_brand: brand,
-          exp_month: 8,
-          exp_year: 2040,
-          fingerprint: `fp${name}`,
-          funding: 'credit',
-          last4,
-          networks: { available: [brand], preferred: null },
-          three_d_secure_usage: { supported: true },
-          wallet: wallet ? { dynamic_last4: null, type: wallet } : null,
-        },
-      }
+  redirecting[type]
+    ? { [type]: {} }
+    : type === 'sepa_debit'
+      ? { sepa_debit: { bank_code: '37040044', branch_code: '', country: 'DE', fingerprint: `fp${name}`, generated_from: null, last4 } }
+      : {
+          card: {
+            ...nothing('generated_from', 'regulated_status'),
+            brand,
+            checks: { address_line1_check: null, address_postal_code_check: null, cvc_check: 'pass' },
+            country: 'US',
+            display_brand: brand,
+            exp_month: 8,
+            exp_year: 2040,
+            fingerprint: `fp${name}`,
+            funding: 'credit',
+            last4,
+            networks: { available: [brand], preferred: null },
+            three_d_secure_usage: { supported: true },
+            wallet: wallet ? { dynamic_last4: null, type: wallet } : null,
+          },
+        }
 
 const billing = ({ name = null }: { name?: string | null }) => ({ address: noAddress, email: null, name, phone: null, tax_id: null })
 
@@ -219,7 +246,15 @@ export const confirmationToken = (created: number, name: string, card: Card): To
   use_stripe_sdk: true,
 })
 
-export const charge = (created: number, of: PaymentObject, method: MethodObject): ChargeObject => {
+/** The details of a payment by this method, with the SEPA debit that it has set up. */
+export const methodDetails = ({ type }: MethodObject, made: string | null): Fields => ({
+  type,
+  ...(redirecting[type]
+    ? { [type]: { generated_sepa_debit: made, generated_sepa_debit_mandate: made === null ? null : newName('mandate'), iban_last4: null } }
+    : {}),
+})
+
+export const charge = (created: number, of: PaymentObject, method: MethodObject, made: string | null): ChargeObject => {
   const id = newName('ch')
   return {
     ...nothing('application', 'application_fee', 'application_fee_amount', 'balance_transaction', 'calculated_statement_descriptor', 'description'),
@@ -247,7 +282,7 @@ export const charge = (created: number, of: PaymentObject, method: MethodObject)
     paid: true,
     payment_intent: of.id,
     payment_method: method.id,
-    payment_method_details: { type: method.type },
+    payment_method_details: methodDetails(method, made),
     refunded: false,
     refunds: { object: 'list', data: [], has_more: false, url: `/v1/charges/${id}/refunds` },
     status: 'succeeded',

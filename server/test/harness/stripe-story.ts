@@ -64,6 +64,18 @@ export const tellStory = async (stripe: Processor, tokenFor: TokenFor, { run, wa
   await refuses(stripe.createRefund({ ...back, key: `${run}-too-much`, amount: 2401 }))
   show('a refund: once under one key, never more than was paid')
 
+  // An intent that may leave the page needs a return URL for every confirmation, also with a card.
+  const leaving = await make('leaving', { leaves: true })
+  await refuses(pay(leaving.id, 'pm_card_visa', 'leaving-without-return'))
+  const stayed = await stripe.confirmIntent(leaving.id, {
+    ...ways,
+    key: `${run}-leaving:confirm`,
+    deps: { kind: 'token', token: await tokenFor('pm_card_visa') },
+    return_url: 'https://shop.example/return',
+  })
+  assert.deepEqual([stayed.status, stayed.redirect_url], ['succeeded', null])
+  show('an intent that may leave the page, paid with a card')
+
   const poor = await make('poor')
   const declined = await pay(poor.id, 'pm_card_chargeDeclinedInsufficientFunds', 'poor')
   assert.deepEqual([declined.status, declined.decline?.code, declined.decline?.final, declined.charged_at], ['failed', 'insufficient_funds', false, null])

@@ -45,6 +45,11 @@ export const openSubscribers = async (world: World) => {
       [customer.id, clock.id, june.start, june.end],
     )) as [{ id: string }]
     await query('update orders set period_start = $2 where customer_id = $1 and period_start is not null', [customer.id, june.start])
+    await query('update usage_periods set billing_start = $2, starts_at = $2, clock_id = $3 where customer_id = $1 and ends_at is null', [
+      customer.id,
+      june.start,
+      clock.id,
+    ])
     const told = (await shop.events()).length
     const params = { id }
     const find = async () => (await api.call(listSubscriptions, { query: { customer_id: [customer.id] } })).items.find((one) => one.id === id)!

@@ -26,6 +26,7 @@ export const openVisitor = (world: World, cookie?: string) => {
       path,
       {
         accept: 'text/html',
+        'sec-fetch-mode': 'navigate',
         ...(cookies.length > 0 ? { cookie: cookies.join('; ') } : {}),
         ...(body === undefined ? {} : { 'content-type': 'application/x-www-form-urlencoded', origin }),
         ...headers,

@@ -5,7 +5,7 @@ import { scopes, type OrganizationRole, type Scope } from '@bursar/contract'
 import { connect, type Client } from '@bursar/contract/client'
 import { trimEndOf } from '../../src/kernel/texts.ts'
 import { randomText, type Secret, type Environment } from '../../src/kernel/secrets.ts'
-import { openApi, openWorker } from '../../src/main/wire.ts'
+import { openApi, openWorker, type Replaced } from '../../src/main/wire.ts'
 import { cookieName, createUser, issueOrganizationToken, issuePersonalToken, startSession } from '../../src/modules/identity/index.ts'
 import { createOrganization, insertMembership, type OrganizationRow } from '../../src/modules/organizations/index.ts'
 import type { Clock } from '../../src/platform/clock.ts'
@@ -51,9 +51,15 @@ export const variables = (database: { url: string; owner_url: string }, mail_url
   BURSAR_BUDGETS: JSON.stringify({
     checkout_link: [[1_000_000, 60]],
     api: [[1_000_000, 60]],
+    dashboard: [[1_000_000, 60]],
+    page_session: [[1_000_000, 60]],
+    new_page_sessions: [[1_000_000, 60]],
+    page_address: [[1_000_000, 60]],
     sign_in: [[1_000_000, 60]],
     registration: [[1_000_000, 60]],
     checkout_declines: [[1_000_000, 60]],
+    vat_checks: [[1_000_000, 60]],
+    vat_checks_of_sellers: [[1_000_000, 60]],
     received_events: [[1_000_000, 60]],
     refused_events: [[1_000_000, 60]],
     license_keys: [[1_000_000, 60]],
@@ -125,6 +131,8 @@ export interface WorldOptions {
   clock?: ReturnType<typeof openClock>
   /** Makes the system reachable by a real browser: the public URL is the listening address. */
   browser?: boolean
+  /** Wraps the renderer of pages. */
+  rendering?: Replaced['rendering']
 }
 
 export const freePort = () =>
@@ -136,7 +144,14 @@ export const freePort = () =>
   })
 
 /** Opens a complete test system: a database, a mail server and the API on a real port. Its functions create people and organizations. */
-export const openWorld = async ({ environment = 'sandbox', worker = false, settings = {}, browser = false, clock = openClock() }: WorldOptions = {}) => {
+export const openWorld = async ({
+  environment = 'sandbox',
+  worker = false,
+  settings = {},
+  browser = false,
+  clock = openClock(),
+  rendering,
+}: WorldOptions = {}) => {
   const [database, mail] = await Promise.all([cloneDatabase(environment), openMailbox()])
   const lines: string[] = []
   const log = openLog('trace', {
@@ -154,7 +169,7 @@ export const openWorld = async ({ environment = 'sandbox', worker = false, setti
   }
   const config: Config = readConfig(environmentVariables)
   const base = { config, clock, log, telemetry: openTelemetry() }
-  const api = await openApi(base)
+  const api = await openApi(base, rendering ? { rendering } : {})
   await api.server.listen({ host: '127.0.0.1', port: wanted })
   const { port } = api.server.server.address() as AddressInfo
   const working = worker ? await openWorker(base) : undefined
@@ -256,6 +271,8 @@ export const openWorld = async ({ environment = 'sandbox', worker = false, setti
     platform,
     port,
     shop,
+    /** Starts a session of a person, and returns its cookie. */
+    signIn: (user_id: string) => cookie(user_id),
     transact,
     transactAsWorker: working?.postgres.transact ?? transact,
     environmentVariables,

@@ -122,10 +122,12 @@ test('refuses a backup into a folder that is not empty, or if pg_dump is missing
 test('restores files and role permissions with the owner rights that deploy/ grants, into a database that it creates, without printing a password', async () => {
   const init = readFileSync(new URL('../../../deploy/postgres/init.sh', import.meta.url), 'utf8')
   const rights = /create role bursar_owner ([a-z ]+) password/.exec(init)![1]!
+  const granted = /^grant ([a-z_, ]+) to bursar_owner;$/m.exec(init)![1]!
   await asOwner('postgres', async (client) => {
     await client.query(`do $$ begin create role bursar_test_owner; exception when duplicate_object or unique_violation then end $$`)
     await client.query(`alter role bursar_test_owner nosuperuser nologin nocreaterole nocreatedb`)
     await client.query(`alter role bursar_test_owner ${rights}`)
+    await client.query(`grant ${granted} to bursar_test_owner`)
   })
   const first = await empty('first', 'bursar_test_owner')
   const run = async (args: readonly string[], given: Record<string, string>) => {

@@ -1,6 +1,6 @@
 import { createBenefit, getPortalUser, listLicenseKeys, resendSeatInvitation, revokeSeat, updateProductBenefits } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { hours } from '../../src/platform/clock.ts'
+import { days } from '../../src/platform/clock.ts'
 import { expectGoodLooks, expectNoSecrets, openBrowser, openContext, type Browser, type ContextOptions } from '../harness/browser.ts'
 import { openTeams, type Teams } from '../harness/teams.ts'
 import { openWorld, type World } from '../harness/world.ts'
@@ -174,7 +174,7 @@ test('explains each kind of invalid invitation link, with a suitable next step',
     expect(page.url()).toBe(`${base}/sign-in`)
   })
 
-  world.clock.advance(24 * hours)
+  world.clock.advance(14 * days)
   await visit({}, async (page) => {
     await page.goto(`${base}/claim?token=${late}`)
     expect(await headingOf(page)).toBe('This invitation has expired')
@@ -188,7 +188,7 @@ test('explains each kind of invalid invitation link, with a suitable next step',
   })
   await teams.post('mail.seat_requested')
   const letter = await world.mail.next(team.owner.email)
-  expect(letter).toMatchObject({ subject: 'late@claims.test asks for a new invitation', from: { name: team.organization.name } })
+  expect(letter).toMatchObject({ subject: 'late@claims.test bittet um eine neue Einladung', from: { name: team.organization.name } })
   expect(letter.text).toContain(`${base}?flow=team`)
   // The team owner gets one mail, although the visitor asked twice for a new invitation.
   expect(world.mail.letters.filter(({ to }) => to === team.owner.email)).toEqual([])

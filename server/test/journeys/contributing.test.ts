@@ -76,6 +76,7 @@ test(
   'every command of the page succeeds after its steps',
   async () => {
     expect(commands.map((command) => command.split(' ').slice(0, 2).join(' '))).toEqual([
+      'pnpm examples',
       'pnpm contract',
       'pnpm check',
       'pnpm test',

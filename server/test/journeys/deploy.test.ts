@@ -27,7 +27,13 @@ interface Service {
   readonly ports?: readonly string[]
   readonly volumes?: readonly string[]
   readonly networks: readonly string[]
-  readonly healthcheck?: { readonly test?: readonly string[]; readonly disable?: boolean }
+  readonly healthcheck?: {
+    readonly test?: readonly string[]
+    readonly disable?: boolean
+    readonly interval?: string
+    readonly timeout?: string
+    readonly start_period?: string
+  }
   readonly depends_on?: Readonly<Record<string, { readonly condition: string }>>
 }
 const stages = readStages(join(root, 'deploy/Dockerfile'))
@@ -89,6 +95,12 @@ test('confines every container, and shares only the image between the two enviro
       expect(about(file)).toEqual(about(expect.stringMatching(new RegExp(`^${environment}(\\.owner|\\.postgres)?\\.env$`))))
     // Services that handle requests do not know the login of the database owner.
     expect(about(service.env_file?.includes(`${environment}.owner.env`) ?? false)).toEqual(about(/-(migrate|tools)$/.test(name)))
+    // Images in the format of OCI lose their health check, so every service that serves has it too.
+    if (/-(api|worker)$/.test(name)) {
+      const { test, ...times } = service.healthcheck!
+      expect(about(test)).toEqual(about(['CMD', ...said('HEALTHCHECK').words]))
+      expect(about({ interval: times.interval, timeout: times.timeout, 'start-period': times.start_period })).toEqual(about(said('HEALTHCHECK').flags))
+    }
     for (const needed of Object.keys(service.depends_on ?? {})) expect(compose.services[needed]!.profiles).toEqual(service.profiles)
   }
   const shape = (environment: string) =>
@@ -156,7 +168,7 @@ test("pins all images to the registry's digests or none, and --check refuses a t
   }
   const read = () =>
     ['compose.yaml', 'Dockerfile'].flatMap((file) =>
-      [...readFileSync(join(at, 'deploy', file), 'utf8').matchAll(/^(?: *image: |FROM )(\S+)/gm)].map(([, image]) => image!),
+      [...readFileSync(join(at, 'deploy', file), 'utf8').matchAll(/^(?: *image: |ARG BASE=|FROM (?!\$))(\S+)/gm)].map(([, image]) => image!),
     )
   const tags = read().map((image) => image.split('@')[0]!)
   const bases = [...new Set(tags.filter((tag) => tag.includes(':')))]

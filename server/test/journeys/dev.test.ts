@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { appendFileSync, chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
+import { appendFileSync, chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { connect, createServer, type AddressInfo } from 'node:net'
 import { request } from 'node:http'
 import { tmpdir } from 'node:os'
@@ -39,6 +39,15 @@ afterAll(async () => {
 })
 
 const anywhere = { BURSAR_LISTEN: '127.0.0.1:0', BURSAR_ADMIN_LISTEN: '127.0.0.1:0' }
+/** Runs another command beside the sandbox, in a folder below its project, without any setting. */
+const beside = async (...args: string[]) => {
+  const folder = join(home, 'src/below')
+  mkdirSync(folder, { recursive: true })
+  const program = launch(args, { XDG_CONFIG_HOME: home }, folder)
+  const code = await program.exited
+  noteSecrets(program.output())
+  return { code, output: program.output() }
+}
 const launchDev = (args: readonly string[], settings: Record<string, string> = {}) => {
   const program = launch(['dev', ...args], { ...anywhere, ...settings }, home)
   programs.push(program)
@@ -114,13 +123,24 @@ test('starts a complete sandbox with one command, finds it unchanged on the seco
   expect(event).toMatchObject({ verified: true, body: { type: 'product.created' } })
   new Webhook(made.webhook.secret).verify(JSON.stringify(event.body), event.headers)
 
+  // Other commands find the running sandbox. `dev` sends many requests for one developer.
+  const headers = (await exchange(port, 'GET', '/v1/products/', { authorization: `Bearer ${made.token}` })).headers
+  expect(headers.get('ratelimit-policy')).toContain('10000;w=60')
+  expect(await beside('trigger', 'customer.created')).toMatchObject({ code: 0, output: expect.stringMatching(/^customer\.created [0-9a-f-]{36}\n$/) })
+  const checked = await beside('doctor', '--json')
+  const { checks } = JSON.parse(checked.output) as { checks: { name: string; state: string }[] }
+  expect(checks.find(({ name }) => name === 'database')).toMatchObject({ state: 'ok' })
+  expect((await beside('token', 'list', '--organization', 'acme')).output).toContain('bursar dev')
+  expect(await beside('audit', 'verify')).toMatchObject({ code: 0, output: expect.stringContaining('all unchanged') })
+
   // Only the person who started the sandbox can read its secrets.
-  for (const name of ['env', 'state.json']) expect(statSync(join(home, '.scratch/dev', name)).mode & 0o777).toBe(0o600)
+  for (const name of ['env', 'state.json', 'running.json']) expect(statSync(join(home, '.scratch/dev', name)).mode & 0o777).toBe(0o600)
   expect(statSync(join(home, '.scratch/dev/postgres')).mode & 0o777).toBe(0o700)
   expect(await refused([])).toMatchObject({ code: 1, output: expect.stringContaining('dev is already running') })
   expect(processes()).not.toEqual([])
   await stop(first.program)
   expect(processes()).toEqual([])
+  expect(await beside('trigger', 'customer.created')).toMatchObject({ code: 2, output: expect.stringContaining('BURSAR_TOKEN') })
   expect(await answers(port)).toBe(false)
   expect(await answers(Number(new URL(made.webhook.receiver).port))).toBe(false)
 
@@ -132,12 +152,23 @@ test('starts a complete sandbox with one command, finds it unchanged on the seco
   // A killed sandbox cannot stop its database. The database must stop by itself.
   second.program.signal('SIGKILL')
   await second.program.exited
+  expect(existsSync(join(home, '.scratch/dev/running.json'))).toBe(true)
+  expect(await beside('trigger', 'customer.created')).toMatchObject({ code: 2, output: expect.stringContaining('BURSAR_TOKEN') })
   await eventually('the processes of the database have ended', async () => processes().length === 0)
 
   const third = launchDev([])
   await eventually('the sandbox is ready', async () => third.output().includes('RECEIVER'))
   noteSecrets(third.output())
-  const lines = third.output().trimEnd().split('\n')
+  // Each step is a line on stderr, so that a slow start is not silent.
+  const [steps, described] = third.output().split(/(?=^Bursar is ready)/m)
+  expect(steps!.trimEnd().split('\n')).toEqual([
+    'starting PostgreSQL …',
+    'loading the code …',
+    'preparing the database …',
+    'starting the API and the worker …',
+    'creating the sample data …',
+  ])
+  const lines = described!.trimEnd().split('\n')
   expect(lines.length).toBeLessThanOrEqual(12)
   expect(lines[0]).toMatch(/^Bursar is ready after \d+\.\d s/)
   expect(third.output()).toContain(`  token     ${made.token}\n`)
@@ -182,7 +213,7 @@ test('stops on Ctrl-C before it is ready', async () => {
   await eventually('the creation of the database has started', async () => existsSync(join(home, '.scratch/early/postgres.new')))
   program.signal('SIGINT')
   expect(await program.exited).toBe(0)
-  expect(program.output()).toBe('')
+  expect(program.output()).toMatch(/^creating the data of PostgreSQL …\n(loading the code …\n)?$/)
   expect(processes()).toEqual([])
 })
 
@@ -219,6 +250,16 @@ test('prints the reason and the remedy for each problem that prevents a start', 
     code: 1,
     output: expect.stringContaining(`port ${port} is in use, perhaps by another Bursar. Stop that process, or choose another port: BURSAR_LISTEN=127.0.0.1:`),
   })
+  const other = createServer().listen(0, '127.0.0.1')
+  await once(other, 'listening')
+  const admin = (other.address() as AddressInfo).port
+  expect(await refused([], { BURSAR_LISTEN: `127.0.0.1:${port}`, BURSAR_ADMIN_LISTEN: `127.0.0.1:${admin}` })).toMatchObject({
+    code: 1,
+    output: expect.stringMatching(
+      new RegExp(`ports ${port} and ${admin} are in use.* BURSAR_LISTEN=127\\.0\\.0\\.1:\\d+ BURSAR_ADMIN_LISTEN=127\\.0\\.0\\.1:\\d+ pnpm bursar dev`),
+    ),
+  })
+  other.close()
   taken.close()
   expect(await refused(['--env', 'production'])).toMatchObject({ code: 2, output: expect.stringContaining('dev runs as a sandbox only') })
   expect(await refused([], { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/x' })).toMatchObject({ code: 1, output: expect.stringContaining('ECONNREFUSED') })

@@ -7,7 +7,8 @@ import { accountLimits, fileLimits, pageSizeLimit, rateLimits, requestLimits } f
 import { budgetsOf } from '../../src/http/budget.ts'
 import { invitationLife } from '../../src/modules/billing/seats/assigning.ts'
 import { lifetimes } from '../../src/modules/identity/oauth/adapters.ts'
-import { days, hours, seconds } from '../../src/platform/clock.ts'
+import { days, seconds } from '../../src/platform/clock.ts'
+import { buildProgram } from '../../src/main/program.ts'
 import { readConfig } from '../../src/platform/config.ts'
 import { documentedVerifier } from '../harness/licences.ts'
 
@@ -33,22 +34,41 @@ test('the README links every guide and the page on limits', () => {
   expect(guides.filter((page) => !read('README.md').includes(`](${page})`))).toEqual([])
 })
 
+const program = buildProgram()
+/** Returns the command that a line of a page calls, or undefined if there is none of this name. */
+const commandOf = (words: readonly string[]) => {
+  const first = program.commands.find((one) => one.name() === words[0])
+  return first && first.commands.length > 0 ? first.commands.find((one) => one.name() === words[1]) : first
+}
+
 test('every command that a page names exists', () => {
   const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> }
-  const help = execFileSync(process.execPath, [join(root, 'server/src/main/cli.ts'), '--help'], { encoding: 'utf8' })
   for (const page of pages)
-    for (const [, command, argument] of read(page).matchAll(/\bpnpm ([a-z]+(?::[a-z]+)?)(?: ([a-z]+))?/g)) {
+    for (const [line, command, rest = ''] of read(page).matchAll(/\bpnpm ([a-z]+(?::[a-z]+)?)((?: [a-z-]+)*)/g)) {
       expect(Object.keys(scripts), `${page}: pnpm ${command}`).toContain(command)
-      if (command === 'bursar' && argument !== undefined) expect(help, `${page}: bursar ${argument}`).toContain(`bursar ${argument}`)
+      const words = rest.trim().split(' ')
+      if (command === 'bursar' && words[0] !== '')
+        expect(
+          program.commands.map((one) => one.name()),
+          `${page}: ${line}`,
+        ).toContain(words[0])
     }
 })
 
-test('every option of our commands that a page names exists', () => {
-  const options = new Set([...read('server/src/main/cli.ts').matchAll(/^ {6}'?([a-z-]+)'?: \{ type:/gm)].map(([, name]) => name!))
-  expect(options.size).toBeGreaterThan(20)
-  for (const page of pages.filter((name) => /^(deploy|docs\/(runbooks|guides\/self-host))/.test(name)))
-    for (const [line] of read(page).matchAll(/\bbursar (doctor|backup|restore|upgrade)\b[^`\n]*/g))
-      for (const [, option] of line.matchAll(/ --([a-z-]+)/g)) expect([...options], `${page}: ${line}`).toContain(option)
+test('every flag of our commands that a page names exists', () => {
+  let checked = 0
+  for (const page of pages)
+    for (const [line, text] of read(page).matchAll(/\bbursar ((?:[a-z-]+ )+[^`\n|#]*--[a-z][^`\n|#]*)/g)) {
+      const words = text!.split(/\s+/)
+      const command = commandOf(words)
+      if (!command) continue
+      const known = command.options.map(({ long }) => long!)
+      for (const [, option] of line.matchAll(/ (--[a-z-]+)/g)) {
+        checked++
+        expect(known, `${page}: ${line}`).toContain(option)
+      }
+    }
+  expect(checked).toBeGreaterThan(20)
 })
 
 test('the configuration page lists exactly the existing settings', () => {
@@ -86,9 +106,9 @@ test('exports every shell variable of a guide in the quickstart, or sets it in t
   })
   expect(used.flatMap(({ names }) => names)).toContain('BURSAR_TOKEN')
   expect(used.flatMap(({ page, names }) => names.filter((name) => !quickstart.has(name)).map((name) => `${page}: $${name}`))).toEqual([])
-  // A guide that needs the environment of the quickstart links to it.
+  // A guide that needs the environment of the quickstart links to it, or to the section of the index that does.
   const needing = used.filter(({ names }) => names.length > 0).map(({ page }) => page)
-  expect(needing.filter((page) => !read(page).includes('README.md#quickstart'))).toEqual([])
+  expect(needing.filter((page) => !/README\.md#(quickstart|before-you-start)/.test(read(page)))).toEqual([])
 })
 
 test('the compatibility page lists the differences that integrations meet', () => {
@@ -168,7 +188,7 @@ test('the page on limits publishes every limit, with its number', () => {
   expect(other('size of a file')[0]).toBe(
     `5 GiB unless [\`BURSAR_FILE_LIMIT_MIB\`](configuration.md) sets another limit (at most ${fileLimits.downloadable.size / mebibyte ** 2} TiB), ${fileLimits.product_media.size / mebibyte} MiB, ${fileLimits.organization_avatar.size / mebibyte} MiB`,
   )
-  expect(other('invitation to a seat')[0]).toBe(`${invitationLife / hours} hours`)
+  expect(other('invitation to a seat')[0]).toBe(inDays(invitationLife))
   expect(other('OAuth access token')[0]).toBe(inDays(lifetimes.access))
   expect(other('OAuth refresh token')[0]).toBe(`${inDays(lifetimes.refresh)} after its last use, ${inDays(lifetimes.authorization)} in all`)
   expect(other('authorization code')[0]).toBe(`${lifetimes.code / seconds} seconds, once`)

@@ -37,6 +37,8 @@ test('writes all orders to a file with one command, and prints their number', as
   const done = await run(['orders', 'export', ...given, '--out', join(home, 'orders.csv')], token)
   expect([done.code, done.output]).toEqual([0, expect.stringMatching(/^2 orders, 0\.0 MB in \d+\.\d s\n$/)])
   expect(readFileSync(join(home, 'orders.csv'), 'utf8')).toBe('Net Amount,Product\r\n3.00,"Two\nlines"\r\n2.00,"Two\nlines"\r\n')
+  const again = await run(['orders', 'export', '--json', '--out', join(home, 'orders.csv')], token)
+  expect(JSON.parse(again.output)).toMatchObject({ count: 3, file: join(home, 'orders.csv') })
   const printed = await run(['customers', 'export'], token)
   expect(printed.output).toContain('anna@people.test')
   expect(printed.output).toContain('1 customers, 0.0 MB')
@@ -50,11 +52,14 @@ test('prints why an export is refused, and reports a truncated file as an error'
     output: expect.stringMatching(/answered 422: columns\.1: /),
   })
   expect(await run(['orders'], token)).toMatchObject({ code: 2, output: expect.stringContaining('bursar orders export > orders.csv') })
-  expect(await run(['customers', 'export', '--status', 'paid'], token)).toMatchObject({ code: 2, output: expect.stringContaining('takes no filters') })
-  expect(await run(['orders', 'export'], token, 1)).toMatchObject({ code: 1, output: expect.stringContaining('there is no answer from http://127.0.0.1:1.') })
+  expect(await run(['customers', 'export', '--status', 'paid'], token)).toMatchObject({ code: 2, output: expect.stringContaining('has no flag --status') })
+  expect(await run(['orders', 'export'], token, 1)).toMatchObject({
+    code: 1,
+    output: expect.stringContaining('there is no answer from http://127.0.0.1:1 (ECONNREFUSED).'),
+  })
   expect(await run(['orders', 'export'], '')).toMatchObject({ code: 2, output: expect.stringContaining('BURSAR_TOKEN') })
   const broken = createServer((_, answer) => {
-    answer.writeHead(200, { 'content-type': 'text/csv', 'x-total-count': '5' })
+    answer.writeHead(200, { 'content-type': 'text/csv', 'x-total-count': '5', 'x-request-id': 'broken' })
     answer.write('Email\r\na@people.test\r\n', () => setTimeout(() => answer.destroy(), 100))
   }).listen(0, '127.0.0.1')
   await once(broken, 'listening')

@@ -220,9 +220,12 @@ test('shows a member the key on request, downloads a file, removes an activation
       await page.getByText(key!.key).waitFor()
       // Replaces the clipboard, because a headless browser has no reliable one.
       await page.evaluate('navigator.clipboard.writeText = async (text) => void (window.copied = text)')
-      await page.getByRole('button', { name: 'Copy' }).click()
+      await page.getByRole('button', { name: 'Copy Workshop license' }).click()
       await page.getByText('Copied.').waitFor({ state: 'attached' })
       expect(await page.evaluate('window.copied')).toBe(key!.key)
+      await page.getByRole('button', { name: 'Copy the checksum of manual.txt' }).click()
+      expect(await page.evaluate('window.copied')).toMatch(/^[0-9a-f]{64}$/)
+      expect(words).toContain(await page.evaluate('window.copied'))
       await expectGoodLooks(page, 'access-shown')
       const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'Download manual.txt' }).click()])
       expect(download.suggestedFilename()).toBe('manual.txt')

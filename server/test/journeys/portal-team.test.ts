@@ -107,8 +107,7 @@ for (const script of [true, false])
     // If the new number is below the number of assigned seats, the page lists the seats to take back.
     await page.getByLabel('Number of seats').fill('2')
     await page.getByRole('button', { name: 'Show price' }).click()
-    await page.getByText('Take back one seat first:').waitFor()
-    await page.getByRole('link', { name: cora }).waitFor()
+    await page.getByRole('group', { name: 'Choose 1 seat to take back first' }).getByLabel(cora).waitFor()
     expect(await page.getByRole('button', { name: 'Change', exact: true }).isDisabled()).toBe(true)
 
     await open(cora)

@@ -1,5 +1,5 @@
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { connect as dial, type AddressInfo } from 'node:net'
 import { once } from 'node:events'
 import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
@@ -119,7 +119,7 @@ test('serves a first request by the commands of the manual, and no secret reache
   expect(everything).not.toContain('operator@people.test')
 })
 
-test('finishes pending requests, refuses new ones and reports draining on SIGTERM', async () => {
+test('finishes pending requests, refuses new ones, ends silent connections and reports draining on SIGTERM', async () => {
   const { token, organization_id } = await database.owner(async (owner) => ({
     organization_id: (await owner.query('select id from organizations')).rows[0].id as string,
     token: (await json<{ token: string }>('token', 'create', '--organization', 'acme', '--comment', 'drain', '--scopes', 'organizations:write')).token,
@@ -142,6 +142,9 @@ test('finishes pending requests, refuses new ones and reports draining on SIGTER
       (await database.owner((owner) => owner.query(`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`))).rows
         .length > 0,
   )
+  // A browser opens connections in advance, on which it may never send anything.
+  const silent = [port, admin].map((to) => dial(to, '127.0.0.1'))
+  for (const socket of silent) await once(socket, 'connect')
   program.signal('SIGTERM')
   await program.line('draining')
   expect(await exchange(admin, 'GET', '/readyz')).toMatchObject({ status: 503, text: expect.stringContaining('draining') })
@@ -150,6 +153,7 @@ test('finishes pending requests, refuses new ones and reports draining on SIGTER
   await blocker.end()
   expect(JSON.parse((await under).text)).toMatchObject({ name: 'Drained' })
   expect(await program.exited).toBe(0)
+  for (const socket of silent) socket.destroy()
 })
 
 test('sends traces of operations and statements to the collector, without a value, an address or a secret', async () => {
@@ -200,7 +204,7 @@ test('refuses to start with wrong settings, and says why [S1-09]', async () => {
   })
   expect(await refused(['dance'], {})).toMatchObject({ code: 2, output: expect.stringContaining('there is no command dance') })
   expect(await refused(['operator', 'create'], {})).toMatchObject({ code: 2, output: expect.stringContaining('--email is needed') })
-  expect(await refused(['--help'], {})).toMatchObject({ code: 0, output: expect.stringContaining('bursar serve') })
+  expect(await refused(['--help'], {})).toMatchObject({ code: 0, output: expect.stringMatching(/^ {2}serve /m) })
   const taken = createServer().listen(0, '127.0.0.1')
   await once(taken, 'listening')
   // The admin port is in use. The process must end, so that the API does not serve without the admin port.

@@ -1,8 +1,8 @@
 import {
-  connectPaymentAccount,
   createCheckout,
   createCustomer,
   createDiscount,
+  createOrder,
   createProduct,
   getCheckout,
   listCustomerMembers,
@@ -10,13 +10,14 @@ import {
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { stripe } from '../../src/pages/processor.ts'
-import { expectAccessible, openBrowser, openContext, type Browser, type BrowserContext } from '../harness/browser.ts'
+import { expectAccessible, openBrowser, openContext, type Browser } from '../harness/browser.ts'
+import { freeOrderButton, orderButton } from '../harness/ordering.ts'
 import { openPortals } from '../harness/portals.ts'
 import { openStripeStandIn, type StripeStandIn } from '../harness/stripe.ts'
-import { eventually, exchange, openClock, openWorld, type World } from '../harness/world.ts'
+import { shopWithStripe, withStripe } from '../harness/stripe-browser.ts'
+import { eventually, openClock, openWorld, type World } from '../harness/world.ts'
 
-// Tests the pages with Stripe's card form in a real browser, against the stand-in for Stripe. The browser never fetches
-// Stripe's script. A replacement script implements only the functions that the pages call.
+// Tests the pages with Stripe's card form in a real browser, against the stand-in for Stripe.
 let world: World
 let browser: Browser
 let processor: StripeStandIn
@@ -31,45 +32,6 @@ afterAll(async () => {
   await processor.close()
 })
 
-const standIn = `window.Stripe = (key) => ({
-  elements: (options) => ({
-    create: (kind, { fields } = {}) => ({ mount: (place) => { place.textContent = [key, kind, options.mode, options.amount, options.currency, ...options.allowedPaymentMethodTypes, fields ? 'our fields' : 'own fields'].join(' ') } }),
-    update() {},
-    submit: async () => ({}),
-  }),
-  createConfirmationToken: async ({ params }) => ({ confirmationToken: { id: await typed(JSON.stringify(params ?? null)) } }),
-  handleNextAction: async ({ clientSecret }) => { await answered(clientSecret); return {} },
-})`
-
-type Account = ReturnType<StripeStandIn['account']>
-
-/** Prepares a browser in which the buyer types this card and gives these answers to the bank. */
-const withStripe = async (context: BrowserContext, account: Account, card: string, answers: boolean[]) => {
-  const details: string[] = []
-  await context.route('https://js.stripe.com/**', (route) => route.fulfill({ contentType: 'text/javascript', body: standIn }))
-  await context.exposeFunction('typed', (params: string) => {
-    details.push(params)
-    return account.token(card)
-  })
-  await context.exposeFunction('answered', (secret: string) => account.complete(secret, answers.shift()!))
-  return details
-}
-
-const shopWithStripe = async () => {
-  const shop = await world.shop()
-  const account = processor.account()
-  const { secret_key, publishable_key, webhook_secret } = account
-  const { events_url } = await (
-    await shop.dashboard()
-  ).call(connectPaymentAccount, {
-    params: { id: shop.organization.id },
-    body: { secret_key, publishable_key, webhook_secret },
-  })
-  /** Delivers Stripe's events to the account's webhook address. */
-  const tell = () => processor.deliver((_, headers, body) => exchange(world.port, 'POST', new URL(events_url).pathname, headers, body))
-  return { ...shop, account, tell }
-}
-
 const expectPolicy = (headers: Record<string, string>) => {
   const { 'content-security-policy': policy, 'permissions-policy': permissions } = headers
   const parts = policy!.split('; ')
@@ -80,7 +42,7 @@ const expectPolicy = (headers: Record<string, string>) => {
 }
 
 test("pays at the checkout with Stripe's form and its bank authentication, under our content policy", async () => {
-  const { api, account, tell } = await shopWithStripe()
+  const { api, account, tell } = await shopWithStripe(world, processor)
   const product = await api.call(createProduct, {
     body: { name: 'Field guide', prices: [{ amount_type: 'fixed', price_amount: 2900, price_currency: 'usd' }] },
   })
@@ -96,14 +58,14 @@ test("pays at the checkout with Stripe's form and its bank authentication, under
   expect(/<noscript>.*?<\/noscript>/s.exec(html)?.[0]).toContain('Paying needs the script of the payment provider.')
   expect(html).not.toContain('tok_visa')
   const pay = async () => {
-    await page.getByText(`${account.publishable_key} payment payment 2900 usd card link sepa_debit our fields`).waitFor()
-    await page.getByRole('button', { name: 'Pay $29.00' }).click()
+    await page.getByText(`${account.publishable_key} payment payment 2900 usd card link sepa_debit paypal our fields`).waitFor()
+    await orderButton(page, '$29.00').click()
   }
   await pay()
   // The bank refuses and Stripe reports it. Nothing is paid, the form keeps its input, and the buyer can try again.
   await page.getByText('Your payment is on its way').waitFor()
   await tell()
-  await page.getByRole('button', { name: 'Pay $29.00' }).waitFor()
+  await orderButton(page, '$29.00').waitFor()
   await page.getByText('The last payment did not go through. Nothing was charged.').waitFor()
   expect(account.books().charges).toEqual([])
   await pay()
@@ -117,7 +79,7 @@ test("pays at the checkout with Stripe's form and its bank authentication, under
 })
 
 test('asks for no card while a discount code makes the product free, and asks again after the code is removed', async () => {
-  const { api, account } = await shopWithStripe()
+  const { api, account } = await shopWithStripe(world, processor)
   const product = await api.call(createProduct, {
     body: { name: 'Field guide', prices: [{ amount_type: 'fixed', price_amount: 2900, price_currency: 'usd' }] },
   })
@@ -130,20 +92,20 @@ test('asks for no card while a discount code makes the product free, and asks ag
   const page = await context.newPage()
   page.on('pageerror', (error) => violations.push(String(error)))
   await page.goto(made.url)
-  const form = page.getByText(`${account.publishable_key} payment payment 2900 usd card link sepa_debit our fields`)
+  const form = page.getByText(`${account.publishable_key} payment payment 2900 usd card link sepa_debit paypal our fields`)
   await form.waitFor()
   const code = async () => {
     await page.getByText('Add a discount code').click()
     await page.getByLabel('Discount code').fill('GIFT')
     await page.getByRole('button', { name: 'Apply' }).first().click()
-    await page.getByRole('button', { name: 'Get it', exact: true }).waitFor()
+    await freeOrderButton(page).waitFor()
     expect(await form.count()).toBe(0)
   }
   await code()
   await page.getByRole('button', { name: 'Remove the discount' }).click()
   await form.waitFor()
   await code()
-  await page.getByRole('button', { name: 'Get it', exact: true }).click()
+  await freeOrderButton(page).click()
   await eventually('the free checkout succeeds', async () => (await api.call(getCheckout, { params: { id: made.id } })).status === 'succeeded')
   expect(account.books().charges).toEqual([])
   await close()
@@ -151,7 +113,7 @@ test('asks for no card while a discount code makes the product free, and asks ag
 })
 
 test('saves a card in the portal after the bank confirms, and leaves no client secret in the URL', async () => {
-  const { api, account, organization } = await shopWithStripe()
+  const { api, account, organization } = await shopWithStripe(world, processor)
   const customer = await api.call(createCustomer, { body: { email: 'ada@people.test' } })
   const [owner] = (await api.call(listCustomerMembers, { params: { id: customer.id } })).items
   const portals = openPortals(world, undefined as never, browser)
@@ -165,7 +127,7 @@ test('saves a card in the portal after the bank confirms, and leaves no client s
     await page.getByRole('button', { name: 'Add this card' }).click()
   }
   await add()
-  await page.getByRole('alert').filter({ hasText: 'Your card was declined.' }).waitFor()
+  await page.getByRole('alert').filter({ hasText: 'You did not confirm the payment.' }).waitFor()
   expect(await kept()).toEqual([])
   await add()
   await page.getByText('The card was added.').waitFor()
@@ -174,6 +136,33 @@ test('saves a card in the portal after the bank confirms, and leaves no client s
   // Stripe's form asks for the details it needs. We pass it no customer data that was not typed there.
   expect(details).toEqual(['null', 'null'])
   await expectAccessible(page)
+  await close()
+  expect(violations).toEqual([])
+})
+
+test("pays an open order in the portal with Stripe's form", async () => {
+  const { api, account, organization, tell } = await shopWithStripe(world, processor)
+  const query = (text: string, values: readonly unknown[]) => world.database.owner((owner) => owner.query(text, [...values]))
+  await query(`update organizations set feature_settings = feature_settings || '{"off_session_charges_enabled": true}' where id = $1`, [organization.id])
+  const customer = await api.call(createCustomer, { body: { email: 'open@people.test', billing_address: { country: 'DE' } } })
+  const product = await api.call(createProduct, {
+    body: { name: 'Field guide', prices: [{ amount_type: 'fixed', price_amount: 2900, price_currency: 'usd' }] },
+  })
+  const order = await api.call(createOrder, { body: { customer_id: customer.id, product_id: product.id } })
+  // A draft becomes pending when its payment begins. Here no payment was made.
+  await query(`update orders set status = 'pending', invoice_number = 'OPEN-1' where id = $1`, [order.id])
+  const [owner] = (await api.call(listCustomerMembers, { params: { id: customer.id } })).items
+  const portals = openPortals(world, undefined as never, browser)
+  const { context, page, go, violations, close } = await portals.enter({ api, organization, customer_id: customer.id, owner: owner! })
+  page.on('pageerror', (error) => violations.push(String(error)))
+  await withStripe(context, account, 'pm_card_visa', [])
+  expectPolicy(await (await go(`/orders/${order.id}`))!.allHeaders())
+  await page.getByText(`${account.publishable_key} payment payment 2900 usd card link sepa_debit own fields`).waitFor()
+  await expectAccessible(page)
+  await page.getByRole('button', { name: 'Pay $29.00' }).click()
+  await page.getByText('The order is paid.').waitFor()
+  await tell()
+  expect(account.books().charges).toHaveLength(1)
   await close()
   expect(violations).toEqual([])
 })

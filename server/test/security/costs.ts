@@ -36,6 +36,7 @@ const search = [
 const costly: Readonly<Record<string, (target: Target) => Partial<Asked>>> = {
   'products:update': () => ({ body: { is_archived: true } }),
   'products:update_benefits': (t) => ({ body: { benefits: [t.benefit_id] } }),
+  'meters:update': () => ({ body: { filter: { conjunction: 'and', clauses: [{ property: 'name', operator: 'eq', value: unique() }] } } }),
   'benefits:update': () => ({ body: { type: 'custom', metadata: { serial: unique() } } }),
   'members:update_member': () => ({ body: { role: 'owner' } }),
   'members:update_member_by_external_id': () => ({ body: { role: 'owner' } }),
@@ -53,6 +54,16 @@ const costly: Readonly<Record<string, (target: Target) => Partial<Asked>>> = {
     },
   }),
   'test-clocks:advance': () => ({ body: { by_seconds: 3600 } }),
+  // Each event has a subject of its own, which is the most work for one event.
+  'events:ingest': (t) => ({
+    body: {
+      events: Array.from({ length: 500 }, () => ({
+        name: 'costly',
+        external_customer_id: `costly-${unique()}`,
+        ...(t.organization_id === '' ? {} : { organization_id: t.organization_id }),
+      })),
+    },
+  }),
   'checkouts:client_confirm': () => ({
     body: {
       customer_name: 'Buyer',
@@ -108,6 +119,9 @@ const unproved: Readonly<Record<string, readonly Cost[]>> = {
   'orders:finalize': ['mail', 'money', 'jobs'],
   'refunds:create': ['jobs'],
   'subscriptions:update': ['mail', 'money'],
+  // Periodic tasks of a worker merge the totals, and make the customer meters due.
+  'events:ingest': ['jobs'],
+  'events:correct': ['jobs'],
   // Need a customer whose subscription renews while a worker advances the clock.
   'test-clocks:advance': ['mail', 'money'],
   // Need an organization that has not migrated its members yet.

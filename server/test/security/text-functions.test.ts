@@ -76,7 +76,7 @@ const prepared: Record<string, () => Promise<TextFunction>> = {
     return (text) => readJson(Buffer.from(JSON.stringify({ text })))
   },
   'typeOf of a file': async () => {
-    const { typeOf } = await import('../../src/modules/catalog/files/sniffing.ts')
+    const { typeOf } = await import('../../src/kernel/pictures.ts')
     return (text) => typeOf(Buffer.from(text))
   },
 }

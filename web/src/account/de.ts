@@ -1,4 +1,7 @@
+import { pluralIn } from '@bursar/views'
 import type { en } from './en.ts'
+
+const plural = pluralIn('de')
 
 export const de: typeof en = {
   mishaps: {
@@ -20,7 +23,7 @@ export const de: typeof en = {
   unverified: 'Nicht geprüft',
   fresh: 'neu',
   marks: { read: 'lesen', write: 'ändern' },
-  count: (count) => (count === 1 ? '1 Berechtigung' : `${count} Berechtigungen`),
+  count: (count) => plural(count, { one: '1 Berechtigung', other: `${count} Berechtigungen` }),
   scopes: {
     openid: 'Wissen, wer Sie sind',
     profile: 'Ihr Bild sehen',

@@ -1,5 +1,8 @@
+import { pluralIn } from '@bursar/views'
 import { scopeSentences } from '@bursar/contract'
 import type { Mishap } from '@bursar/views'
+
+const plural = pluralIn('en')
 
 export const en = {
   mishaps: {
@@ -21,6 +24,6 @@ export const en = {
   unverified: 'Not verified',
   fresh: 'new',
   marks: { read: 'read', write: 'change' },
-  count: (count: number) => (count === 1 ? '1 permission' : `${count} permissions`),
+  count: (count: number) => plural(count, { one: '1 permission', other: `${count} permissions` }),
   scopes: scopeSentences as Record<string, string>,
 }

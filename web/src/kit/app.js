@@ -15,6 +15,16 @@
     }
     document.getElementById(typing.id).focus()
   }
+  const pause = (seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000))
+  // Shows the seconds that remain of a wait, and ends with it.
+  const countDown = async (part) => {
+    const end = Date.now() + part.dataset.wait * 1000
+    for (let left; (left = Math.ceil((end - Date.now()) / 1000)) > 0; await pause((end - Date.now()) / 1000 - left + 1)) {
+      const [unit, length] = left <= 90 ? ['second', 1] : left <= 5400 ? ['minute', 60] : ['hour', 3600]
+      const words = new Intl.NumberFormat(document.documentElement.lang, { style: 'unit', unit, unitDisplay: 'long' })
+      part.querySelector('[role="timer"]').textContent = words.format(Math.ceil(left / length))
+    }
+  }
   const swap = async (form, submitter, tries = 1) => {
     const selector = form.dataset.swap
     const body = new URLSearchParams(new FormData(form, submitter))
@@ -22,18 +32,27 @@
     const action = submitter?.getAttribute('formaction') ?? form.getAttribute('action')
     for (const part of document.querySelectorAll(selector)) part.setAttribute('aria-busy', 'true')
     const answer = await fetch(action, { method: 'POST', body, headers: { accept: 'text/html' } })
-    // On 429 or 503, waits for the retry-after time and sends the form again, including text that was typed meanwhile.
-    if ((answer.status === 429 || answer.status === 503) && tries < 4) {
-      await new Promise((resolve) => setTimeout(resolve, 1000 * Math.min(Math.max(Number(answer.headers.get('retry-after')), 1), 20)))
-      return leaving ? undefined : swap(form, submitter, tries + 1)
-    }
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html')
     if (leaving) return
     const fresh = [...page.querySelectorAll(selector)]
     const old = [...document.querySelectorAll(selector)]
+    // After too many requests, shows the wait of the response and counts it down. Then sends the form again, including
+    // text that was typed meanwhile. After 503, sends it again after a few seconds.
+    const wait = page.querySelector('[data-wait]')
+    if (fresh.length !== old.length && ((wait && answer.status === 429) || (answer.status === 503 && tries < 4))) {
+      if (wait) {
+        for (const part of old) part.removeAttribute('aria-busy')
+        form.prepend(document.adoptNode(wait))
+        wait.scrollIntoView({ block: 'nearest' })
+        await countDown(wait)
+        wait.remove()
+      } else await pause(5)
+      return leaving ? undefined : swap(form, submitter, tries + 1)
+    }
     // The response is an error page without these parts, so the whole page is replaced.
     if (fresh.length !== old.length && !answer.ok && !answer.redirected) {
       document.documentElement.replaceWith(document.adoptNode(page.documentElement))
+      void goOn()
       return document.getElementById('content')?.focus()
     }
     // The response is another page or has another address, so the browser navigates to it.
@@ -41,7 +60,7 @@
     const typing = document.activeElement
     // Values that were typed while the request was running. They override the values in the response.
     const newer = [...form.elements]
-      .filter((field) => field.matches('[type="text"], [type="email"], [type="number"], select, textarea'))
+      .filter((field) => field.matches('select, textarea, input:not([type="hidden"], [type="checkbox"], [type="radio"])'))
       .filter(({ name, value }) => body.has(name) && body.get(name) !== value)
       .map(({ name, value }) => [name, value])
     const ticks = [...form.elements]
@@ -57,8 +76,12 @@
     for (const [name, value] of newer) if (form.elements[name]) form.elements[name].value = value
     for (const [name, ticked] of ticks) if (form.elements[name]?.type === 'checkbox') form.elements[name].checked = ticked
     document.dispatchEvent(new Event('swapped'))
+    void goOn()
     for (const one of document.querySelectorAll('details')) if (open.includes(one.querySelector('summary').textContent)) one.open = true
     if (typing?.id) keep(typing)
+    // Moves to the first wrong field, unless the reader is already in another field.
+    const wrong = fresh.filter((part) => part.isConnected).map((part) => part.querySelector('[autofocus]'))
+    if (!typing?.matches('input, select, textarea')) wrong.find(Boolean)?.focus()
     const said = document.getElementById('said')
     if (said) said.textContent = fresh.find((part) => part.dataset.says)?.dataset.says ?? ''
   }
@@ -84,10 +107,48 @@
     turn = turn.then(() => send(form, submitter))
   })
   // A field marked with data-live presses the named button shortly after a change.
-  document.addEventListener('input', ({ target }) => {
-    if (target.dataset.live === undefined) return
+  const press = (id) => {
+    if (id === undefined || leaving) return
     clearTimeout(waiting)
-    waiting = setTimeout(() => document.getElementById(target.dataset.live)?.click(), 250)
+    waiting = setTimeout(() => document.getElementById(id)?.click(), 250)
+  }
+  document.addEventListener('input', ({ target }) => target.dataset.late === undefined && press(target.dataset.live))
+  document.addEventListener('change', ({ target }) => target.dataset.late !== undefined && press(target.dataset.live))
+  // A form marked with data-first presses the named button when the reader enters it for the first time.
+  document.addEventListener('focusin', ({ target }) => {
+    const form = target.form
+    if (!form?.dataset.first || target.matches('button')) return
+    press(form.dataset.first)
+    delete form.dataset.first
+  })
+  // Stores what was typed into a form marked with data-draft: shortly after the last key, when the reader leaves a field,
+  // and before the page is left or hidden.
+  let unsaved = null
+  let drafting
+  const saveDraft = () => {
+    clearTimeout(drafting)
+    const form = unsaved
+    unsaved = null
+    if (!form || leaving) return
+    const body = new URLSearchParams(new FormData(form))
+    // The answer leads to the page, which nothing needs.
+    void fetch(form.dataset.draft, { method: 'POST', body, keepalive: true, redirect: 'manual' }).catch(() => {})
+  }
+  document.addEventListener('input', ({ target: { form } }) => {
+    if (!form?.dataset.draft) return
+    unsaved = form
+    clearTimeout(drafting)
+    drafting = setTimeout(saveDraft, 400)
+  })
+  document.addEventListener('change', saveDraft)
+  for (const event of ['beforeunload', 'pagehide']) addEventListener(event, saveDraft)
+  document.addEventListener('visibilitychange', () => document.hidden && saveDraft())
+  // In a field marked with data-enter, the Enter key presses the named button instead of the first one of the form.
+  document.addEventListener('keydown', (event) => {
+    const { enter } = event.target.dataset ?? {}
+    if (event.key !== 'Enter' || event.isComposing || enter === undefined) return
+    event.preventDefault()
+    document.getElementById(enter)?.click()
   })
   // Resets busy buttons when the page is shown again, for example with the back button.
   addEventListener('pageshow', () => {
@@ -99,8 +160,8 @@
   // Polls a page with data-refresh and shows the new state, until the page no longer asks for it.
   const again = async () => {
     const seconds = Number(document.querySelector('main').dataset.refresh)
-    if (!seconds) return
-    await new Promise((resolve) => setTimeout(resolve, seconds * 1000))
+    if (!seconds || document.querySelector('[data-wait]')) return
+    await pause(seconds)
     // Waits while a field is focused or has unsaved text, because the replacement would discard it.
     const fields = [...document.querySelectorAll('main input:not([type="hidden"]), main textarea')]
     if (fields.some((field) => field === document.activeElement || field.value !== field.defaultValue)) return again()
@@ -113,13 +174,47 @@
     if (!fresh || page.scripts.length > document.scripts.length) return load()
     const before = document.querySelector('h1').textContent
     document.querySelector('main').replaceWith(document.adoptNode(fresh))
+    localise()
     document.title = page.title
     const heading = document.querySelector('h1').textContent
     const said = document.getElementById('said')
     if (said && heading !== before) said.textContent = heading
+    void goOn()
     return again()
   }
   again().catch(load)
+  // Counts the wait of this page down. Then presses the button that the wait names, or loads the page again. On an error
+  // page the button sends the form that was not handled. On the checkout page it only asks for the price.
+  const counted = new WeakSet()
+  const goOn = async () => {
+    const part = document.querySelector('[data-wait]')
+    if (!part || counted.has(part)) return
+    counted.add(part)
+    await countDown(part)
+    if (leaving || !part.isConnected) return
+    if (part.dataset.then) document.getElementById(part.dataset.then)?.click()
+    else load()
+  }
+  void goOn()
+  // Shows dates in the time zone of the reader, and names the zone. The server renders them in UTC.
+  const localise = () => {
+    const { lang } = document.documentElement
+    if (/^(Etc\/)?UTC$/.test(Intl.DateTimeFormat().resolvedOptions().timeZone)) return
+    const written = (options, at) => new Intl.DateTimeFormat(lang, options).format(at)
+    for (const time of document.querySelectorAll('time[datetime]')) {
+      const at = new Date(time.dateTime)
+      const clock = { hour: 'numeric', minute: '2-digit', timeZoneName: 'short' }
+      time.textContent = written(time.dataset.clock === undefined ? { dateStyle: 'medium' } : clock, at)
+      time.title = written({ dateStyle: 'full', timeStyle: 'long' }, at)
+    }
+    const zone = new Intl.DateTimeFormat(lang, { timeZoneName: 'longGeneric' }).formatToParts().find(({ type }) => type === 'timeZoneName')
+    for (const part of document.querySelectorAll('[data-zone]')) part.textContent = part.dataset.zone + zone.value
+  }
+  localise()
+  document.addEventListener('swapped', localise)
+  // Scrolls the sections of the portal, which are one row on a phone, until the current one is visible.
+  const current = document.querySelector('.who + nav [aria-current]')
+  if (current) current.parentElement.scrollLeft = current.offsetLeft - 24
   // Presses the button marked with data-press. Without this script, the reader presses it.
   document.querySelector('[data-press]')?.click()
   const copy = async ({ target }) => {
@@ -128,6 +223,9 @@
     await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent)
     const said = document.getElementById('said')
     if (said) said.textContent = button.dataset.says ?? ''
+    // Marks the last value that was copied.
+    for (const other of document.querySelectorAll('[data-copied]')) other.removeAttribute('data-copied')
+    button.dataset.copied = ''
   }
   document.addEventListener('click', (event) => void copy(event))
 })()

@@ -1,4 +1,7 @@
+import { pluralIn } from '@bursar/views'
 import type { en } from './en.ts'
+
+const plural = pluralIn('de')
 
 export const de: typeof en = {
   product: 'Bursar',
@@ -10,16 +13,28 @@ export const de: typeof en = {
   themes: { system: 'Wie Ihr Gerät', light: 'Hell', dark: 'Dunkel' },
   apply: 'Übernehmen',
   signOut: 'Abmelden',
+  terms: 'AGB',
+  privacy: 'Datenschutz',
+  sellerLinks: (seller) => `Links von ${seller}`,
   navigation: 'Konto',
-  nav: { apps: 'Verbundene Apps', tokens: 'Zugriffstoken', security: 'Anmeldesicherheit', mailbox: 'Postfach' },
+  nav: { dashboard: 'Dashboard', apps: 'Verbundene Apps', tokens: 'Zugriffstoken', security: 'Anmeldesicherheit', mailbox: 'Postfach' },
+  tooMany: (wait) => `Das kam in kurzer Zeit zu oft vor. In ${wait} geht es wieder.`,
   check: 'Bitte prüfen Sie Folgendes',
+  copy: 'Kopieren',
+  copied: 'Kopiert.',
   optional: 'optional',
   pick: 'Wählen',
+  usage: {
+    unit: 'Einheit',
+    tokens: 'Tokens',
+    per: (price, unit) => `${price} je ${unit}`,
+    atMost: (price, most, every) => `${price}, höchstens ${most} ${every}`,
+  },
   per: {
-    day: (count) => (count === 1 ? 'pro Tag' : `alle ${count} Tage`),
-    week: (count) => (count === 1 ? 'pro Woche' : `alle ${count} Wochen`),
-    month: (count) => (count === 1 ? 'pro Monat' : `alle ${count} Monate`),
-    year: (count) => (count === 1 ? 'pro Jahr' : `alle ${count} Jahre`),
+    day: (count) => plural(count, { one: 'pro Tag', other: `alle ${count} Tage` }),
+    week: (count) => plural(count, { one: 'pro Woche', other: `alle ${count} Wochen` }),
+    month: (count) => plural(count, { one: 'pro Monat', other: `alle ${count} Monate` }),
+    year: (count) => plural(count, { one: 'pro Jahr', other: `alle ${count} Jahre` }),
   },
   wrong: {
     email: 'Das ist keine E-Mail-Adresse. Schreiben Sie eine wie name@example.com.',
@@ -45,9 +60,10 @@ export const de: typeof en = {
     less_than_equal: 'Das ist zu viel.',
     greater_than_equal: 'Das ist zu wenig.',
     string_too_long: 'Das ist zu lang.',
+    no_seat_selected: 'Wählen Sie die Plätze aus, die Sie zurücknehmen möchten.',
     other: 'Diese Angabe ist nicht gültig. Prüfen Sie sie und versuchen Sie es noch einmal.',
     AddressNotProved:
-      'Ihre E-Mail-Adresse ist noch nicht bestätigt. Melden Sie sich im Portal mit dem Code an, den wir Ihnen per E-Mail senden, und versuchen Sie es dann noch einmal.',
+      'Ihre E-Mail-Adresse ist noch nicht bestätigt. Melden Sie sich im Portal mit dem Code aus unserer E-Mail an. Versuchen Sie es dann noch einmal.',
     AboveMaximumSeats: 'So viele Plätze können Sie bei diesem Produkt nicht kaufen.',
     AlreadyCanceledSubscription: 'Dieses Abonnement ist schon gekündigt oder läuft bald aus.',
     BelowMinimumSeats: 'So wenige Plätze können Sie bei diesem Produkt nicht kaufen.',
@@ -61,7 +77,7 @@ export const de: typeof en = {
     NotASeatBasedSubscription: 'Dieses Abonnement hat keine Plätze.',
     NotBillableSubscription: 'Das geht nur, solange das Abonnement abgerechnet wird: nicht in einer Pause und nicht nach seinem Ende.',
     NotPausedSubscription: 'Dieses Abonnement pausiert nicht.',
-    NotPermitted: 'Das dürfen Sie nicht. Wenden Sie sich an die Leitung Ihres Teams.',
+    NotPermitted: 'Das dürfen Sie nicht. Wenden Sie sich an den Inhaber Ihres Teams.',
     OrderNotEligibleForInvoice: 'Die Rechnung gibt es, sobald die Bestellung bezahlt ist.',
     OrderNotEligibleForRetry: 'Für diese Bestellung ist keine Zahlung offen, die Sie wiederholen könnten.',
     PauseResumeNotAllowed: 'Der Verkäufer erlaubt hier keine Pausen.',
@@ -78,9 +94,9 @@ export const de: typeof en = {
     SeatsAlreadyAssigned: 'So viele Plätze sind schon vergeben. Nehmen Sie zuerst welche zurück.',
     SubscriptionEnded: 'Dieses Abonnement ist beendet. Schließen Sie ein neues ab.',
     SubscriptionLocked:
-      'Dieses Abonnement kann gerade nicht geändert werden, weil eine Zahlung dafür offen, noch nicht bestätigt oder bei der Bank angefochten ist. Kündigen können Sie jederzeit.',
+      'Dieses Abonnement kann gerade nicht geändert werden. Eine Zahlung dafür ist offen, noch nicht bestätigt oder bei der Bank angefochten. Kündigen können Sie jederzeit.',
     SubscriptionNotScheduledToCancel: 'Dieses Abonnement ist nicht gekündigt. Es gibt nichts zurückzunehmen.',
-    TooManyRequests: 'Das waren zu viele Anfragen in kurzer Zeit. Warten Sie eine Minute und versuchen Sie es noch einmal.',
+    TooManyRequests: 'Das waren zu viele Anfragen in kurzer Zeit. Versuchen Sie es später noch einmal.',
     UpdateSubscriptionPlanNotAllowed: 'Der Verkäufer erlaubt hier keinen Tarifwechsel.',
     UpdateSubscriptionSeatsNotAllowed: 'Der Verkäufer erlaubt hier nicht, die Anzahl der Plätze zu ändern.',
     method_asks:

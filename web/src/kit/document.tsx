@@ -1,5 +1,6 @@
 import { localeNames, locales, themes, type Frame } from '@bursar/views'
 import type { ReactNode } from 'react'
+import { AccentStyle, Mark, OpenGraph, SellerLinks, type Preview } from './brand.tsx'
 import { Form } from './form.tsx'
 import { speak } from './speak.ts'
 
@@ -19,11 +20,16 @@ export interface PageProps {
   readonly scripts?: readonly string[]
   /** Seconds until the page reloads. Null if no work is in progress. */
   readonly refresh?: number | null
+  /** The preview that messengers show for a link to this page. */
+  readonly preview?: Preview | undefined
+  /** A form of the page whose input is kept when the reader changes language or theme: its id, and the address that keeps it. */
+  readonly keeping?: { readonly form: string; readonly action: string }
 }
 
 /** The whole document: landmarks, one heading, the sandbox bar, and the choice of language and theme. */
-export const Document = ({ frame, title, children, narrow = false, seller, beside, script = false, scripts = [], refresh }: PageProps) => {
+export const Document = ({ frame, title, children, narrow = false, seller, beside, script = false, scripts = [], refresh, preview, keeping }: PageProps) => {
   const { t } = speak(frame)
+  const { brand } = frame
   // With our script the page updates itself without a reload, so that the reader keeps the scroll position and input.
   const again = refresh ? <meta httpEquiv="refresh" content={String(refresh)} /> : null
   return (
@@ -35,8 +41,11 @@ export const Document = ({ frame, title, children, narrow = false, seller, besid
         <meta name="robots" content="noindex" />
         {refresh && (script ? <noscript>{again}</noscript> : again)}
         <title>{`${title} – ${seller ?? t.product}${frame.sandbox ? ' (Sandbox)' : ''}`}</title>
-        <link rel="icon" href="/favicon.svg" type="image/svg+xml" />
+        {preview && <OpenGraph frame={frame} title={title} preview={preview} />}
+        <link rel="icon" href={brand?.logo?.path ?? '/favicon.svg'} type={brand?.logo?.content_type ?? 'image/svg+xml'} />
+        <link rel="preload" href="/assets/geist-latin.woff2" as="font" type="font/woff2" crossOrigin="anonymous" />
         <link rel="stylesheet" href="/assets/app.css" />
+        <AccentStyle brand={brand} />
         {script && <script src="/assets/app.js" defer />}
         {scripts.map((src) => (
           <script key={src} src={src} defer />
@@ -49,7 +58,7 @@ export const Document = ({ frame, title, children, narrow = false, seller, besid
         <header>
           {frame.sandbox && <p className="sandbox">{t.sandbox}</p>}
           <div className="bar">
-            <span className="mark">{seller ?? t.product}</span>
+            <Mark name={seller ?? t.product} brand={brand} />
             {seller === undefined && !narrow && <Navigation frame={frame} />}
             {beside}
             {seller === undefined && frame.person && !narrow && (
@@ -65,33 +74,52 @@ export const Document = ({ frame, title, children, narrow = false, seller, besid
           {script && <p id="said" className="hidden" role="status" />}
         </main>
         <footer>
-          <Form frame={frame} action="/preferences" className="preferences" label={t.preferences}>
-            <input type="hidden" name="return_to" value={frame.path} />
-            <label>
-              <span>{t.language}</span>
-              <select name="locale" defaultValue={frame.locale}>
-                {locales.map((locale) => (
-                  <option key={locale} value={locale} lang={locale}>
-                    {localeNames[locale]}
-                  </option>
-                ))}
-              </select>
-            </label>
-            <label>
-              <span>{t.theme}</span>
-              <select name="theme" defaultValue={frame.theme}>
-                {themes.map((theme) => (
-                  <option key={theme} value={theme}>
-                    {t.themes[theme]}
-                  </option>
-                ))}
-              </select>
-            </label>
-            <button className="quiet">{t.apply}</button>
-          </Form>
+          <SellerLinks frame={frame} />
+          {keeping ? (
+            <div className="preferences" role="group" aria-label={t.preferences}>
+              <Preferences frame={frame} {...keeping} />
+            </div>
+          ) : (
+            <Form frame={frame} action="/preferences" className="preferences" label={t.preferences}>
+              <input type="hidden" name="return_to" value={frame.path} />
+              <Preferences frame={frame} />
+            </Form>
+          )}
         </footer>
       </body>
     </html>
+  )
+}
+
+/** The choice of language and theme. With `form` it belongs to that form, and sends the input of the form too. */
+const Preferences = ({ frame, form, action }: { frame: Frame; form?: string; action?: string }) => {
+  const { t } = speak(frame)
+  return (
+    <>
+      <label>
+        <span className="hidden">{t.language}</span>
+        <select name="locale" form={form} defaultValue={frame.locale}>
+          {locales.map((locale) => (
+            <option key={locale} value={locale} lang={locale}>
+              {localeNames[locale]}
+            </option>
+          ))}
+        </select>
+      </label>
+      <label>
+        <span className="hidden">{t.theme}</span>
+        <select name="theme" form={form} defaultValue={frame.theme}>
+          {themes.map((theme) => (
+            <option key={theme} value={theme}>
+              {t.themes[theme]}
+            </option>
+          ))}
+        </select>
+      </label>
+      <button className="quiet" form={form} formAction={action} formNoValidate={form !== undefined} data-whole={form === undefined ? undefined : ''}>
+        {t.apply}
+      </button>
+    </>
   )
 }
 
@@ -100,6 +128,7 @@ const Navigation = ({ frame }: { frame: Frame }) => {
   const places = [
     ...(frame.person
       ? ([
+          ['/dashboard', t.nav.dashboard],
           ['/settings/apps', t.nav.apps],
           ['/settings/tokens', t.nav.tokens],
           ['/settings/security', t.nav.security],

@@ -1,23 +1,39 @@
+import { pluralIn } from '@bursar/views'
+
+const plural = pluralIn('en')
 export const en = {
   product: 'Bursar',
   skip: 'Skip to the content',
   sandbox: 'Sandbox: nothing here is real money.',
-  preferences: 'Language and colours',
+  preferences: 'Language and colors',
   language: 'Language',
-  theme: 'Colours',
+  theme: 'Colors',
   themes: { system: 'Same as your device', light: 'Light', dark: 'Dark' },
   apply: 'Apply',
   signOut: 'Sign out',
+  terms: 'Terms',
+  privacy: 'Privacy policy',
+  sellerLinks: (seller: string) => `Links of ${seller}`,
   navigation: 'Account',
-  nav: { apps: 'Connected apps', tokens: 'Access tokens', security: 'Sign-in security', mailbox: 'Mailbox' },
+  nav: { dashboard: 'Dashboard', apps: 'Connected apps', tokens: 'Access tokens', security: 'Sign-in security', mailbox: 'Mailbox' },
+  tooMany: (wait: string) => `This was done too often in a short time. You can do it again in ${wait}.`,
   check: 'Please check the following',
+  copy: 'Copy',
+  copied: 'Copied.',
   optional: 'optional',
   pick: 'Choose',
+  /** The price of usage, in words. */
+  usage: {
+    unit: 'unit',
+    tokens: 'tokens',
+    per: (price: string, unit: string) => `${price} per ${unit}`,
+    atMost: (price: string, most: string, every: string) => `${price}, at most ${most} ${every}`,
+  },
   per: {
-    day: (count: number) => (count === 1 ? 'a day' : `every ${count} days`),
-    week: (count: number) => (count === 1 ? 'a week' : `every ${count} weeks`),
-    month: (count: number) => (count === 1 ? 'a month' : `every ${count} months`),
-    year: (count: number) => (count === 1 ? 'a year' : `every ${count} years`),
+    day: (count: number) => plural(count, { one: 'a day', other: `every ${count} days` }),
+    week: (count: number) => plural(count, { one: 'a week', other: `every ${count} weeks` }),
+    month: (count: number) => plural(count, { one: 'a month', other: `every ${count} months` }),
+    year: (count: number) => plural(count, { one: 'a year', other: `every ${count} years` }),
   },
   /** Error messages by field name. A name that ends with a dot applies to all fields below it. */
   wrong: {
@@ -39,7 +55,9 @@ export const en = {
     CheckoutLocked: 'Another change to this checkout is still running. Wait a moment and try again.',
     InternalServerError: 'Something broke on our side. Try again.',
     ServiceUnavailable: 'This service cannot answer at the moment. Wait a little and try again.',
-    TooManyRequests: 'You sent too many requests in a short time. Wait a minute and try again.',
+    TooManyRequests: 'You sent too many requests in a short time. Try again later.',
+    SeatsAlreadyAssigned: 'More seats than that are taken. Take some of them back first.',
+    no_seat_selected: 'Select the seats that you want to take back.',
     other: 'This entry is not valid. Check it and try again.',
     AddressNotProved: 'Your e-mail address is not confirmed yet. Sign in to the portal with the code that we e-mail to you, then try again.',
     method_asks: 'Your bank has not confirmed this payment method yet, so we did not save it. Add it again, and answer the question of your bank.',
@@ -56,5 +74,5 @@ export const en = {
     tok_declined_later: 'pays now, is declined at the next renewal',
     tok_processing: 'a bank debit, pays after a minute',
   } as Record<string, string>,
-  declines: { other: 'The card was declined.' } as Record<string, string>,
+  declines: { 'The payer did not confirm the payment.': 'You did not confirm the payment.', other: 'The card was declined.' } as Record<string, string>,
 }

@@ -28,7 +28,7 @@ export const Notice = ({ children, kind = 'good' }: { children: ReactNode; kind?
 )
 
 /** An irreversible action: the first press shows the consequence, the second performs it. */
-export const Confirm = ({ label, consequence, children }: { label: string; consequence: string; children: ReactNode }) => (
+export const Confirm = ({ label, consequence, children }: { label: string; consequence: ReactNode; children: ReactNode }) => (
   <details className="confirm">
     <summary className="danger">{label}</summary>
     <p>{consequence}</p>

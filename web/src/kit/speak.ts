@@ -6,11 +6,14 @@ import { en } from './en.ts'
 /** The texts of a page in all languages. English defines the keys. A language that lacks a key does not compile. */
 export type Texts<T> = { readonly en: T } & { readonly [L in Locale]: NoInfer<T> }
 
+/** The part of a frame that texts and formats depend on. */
+export type Spoken = Pick<Frame, 'locale' | 'translate'>
+
 /** Returns the texts in the reader's language. */
-export const textsIn = <T>({ locale }: Frame, texts: Texts<T>): T => texts[locale]
+export const textsIn = <T>({ locale, translate }: Spoken, texts: Texts<T>): T => (translate ? translate(texts.en) : texts[locale])
 
 /** Returns the texts that all pages share, and formatters for the reader's locale. */
-export const speak = (frame: Frame) => {
+export const speak = (frame: Spoken) => {
   const { locale } = frame
   return {
     t: textsIn(frame, { en, de }),

@@ -1,13 +1,17 @@
+import { countSeats, pluralIn } from '@bursar/views'
 import type { en } from './en.ts'
 
-export const people = (count: number) => (count === 1 ? '1 Person' : `${count} Personen`)
-export const seats = (count: number) => (count === 1 ? '1 Platz' : `${count} Plätze`)
+const plural = pluralIn('de')
+
+export const people = (count: number) => plural(count, { one: '1 Person', other: `${count} Personen` })
+export const seats = (count: number) => countSeats('de', count)
 
 export const de: typeof en = {
   sections: {
     overview: 'Übersicht',
     team: 'Team',
     subscriptions: 'Abonnements',
+    usage: 'Nutzung',
     orders: 'Bestellungen',
     billing: 'Rechnungsdaten',
     access: 'Ihr Zugang',
@@ -33,6 +37,7 @@ export const de: typeof en = {
     invited: 'Die Einladung ist unterwegs.',
     resent: 'Eine neue Einladung ist unterwegs. Der vorige Link gilt nicht mehr.',
     revoked: 'Der Platz wurde zurückgenommen und ist frei.',
+    freed: 'Die Plätze wurden zurückgenommen und sind frei.',
     removed: 'Die Person wurde aus dem Team entfernt.',
     role_changed: 'Die Rolle wurde geändert.',
     order_paid: 'Die Bestellung ist bezahlt. Danke.',
@@ -42,13 +47,13 @@ export const de: typeof en = {
     method_chosen: 'Diese Zahlungsart wird ab jetzt verwendet.',
     details_saved: 'Die Rechnungsdaten sind gespeichert.',
   },
-  roles: { owner: 'Leitung', billing_manager: 'Rechnungsverwaltung', member: 'Mitglied' },
-  zone: 'Alle Datumsangaben sind in UTC.',
+  roles: { owner: 'Inhaber', billing_manager: 'Rechnungsverwaltung', member: 'Mitglied' },
+  zone: { utc: 'Zeiten in UTC', local: 'Zeitzone: ' },
   seats,
   aSeat: (price) => `ab ${price} je Platz`,
   free: 'kostenlos',
   status: {
-    trialing: 'Probezeit',
+    trialing: 'Testphase',
     active: 'Aktiv',
     past_due: 'Zahlung offen',
     paused: 'Pausiert',
@@ -62,17 +67,23 @@ export const de: typeof en = {
   next: (date, amount) => `Nächste Zahlung am ${date}: ${amount}`,
   nextNothing: (date) => `Der nächste Zeitraum beginnt am ${date} und kostet nichts.`,
   nextUnknown: (date, amount) => `Der nächste Zeitraum beginnt am ${date}: ${amount}, vor Steuer und Rabatt.`,
+  nextUsage: (date) => `Der nächste Zeitraum beginnt am ${date}. Nur die Nutzung wird berechnet.`,
+  andUsage: 'Die Nutzung bis dahin kommt hinzu.',
+  usageCosts: (meter, price) => `${meter}: ${price}.`,
+  usedSoFar: (units, amount) => `${units} in diesem Zeitraum genutzt, für ${amount}.`,
   endsOn: (date) => `Endet am ${date}. Es wird nichts mehr berechnet.`,
+  endsWithUsage: (date) => `Endet am ${date}. Nur die Nutzung bis dahin wird berechnet.`,
   endedOn: (date) => `Endete am ${date}.`,
-  trialUntil: (date) => `Die Probezeit dauert bis ${date}.`,
+  trialUntil: (date) => `Die Testphase dauert bis ${date}.`,
   pausesOn: (date) => `Pausiert ab ${date}. Bis es weitergeht, wird nichts berechnet.`,
+  pausesWithUsage: (date) => `Pausiert ab ${date}. Die Nutzung bis dahin wird berechnet, sonst nichts, bis es weitergeht.`,
   paused: 'Pausiert: Sie haben keinen Zugang, und es wird nichts berechnet.',
   resumesOn: (date) => `Läuft am ${date} von selbst weiter.`,
   waiting: (what, date) => `Geplant für den ${date}: ${what}.`,
   withTax: (amount) => `mit ${amount} Steuer`,
   bar: {
     label: (active, invited, free) => `${active} aktiv, ${invited} eingeladen, ${free} frei`,
-    used: (used, total) => `${used} von ${total} ${total === 1 ? 'Platz' : 'Plätzen'} in Gebrauch`,
+    used: (used, total) => `${used} von ${total} ${plural(total, { one: 'Platz', other: 'Plätzen' })} in Gebrauch`,
   },
   price: {
     seats: 'Anzahl der Plätze',
@@ -83,23 +94,48 @@ export const de: typeof en = {
     nothingNow: 'nichts',
     restOf: 'für den Rest des Zeitraums',
     credit: (amount) => `${amount} Guthaben, das die nächsten Zahlungen mindert`,
-    from: (date) => `Ab ${date}`,
-    next: (amount, every) => `${amount} ${every}`,
-    first: (amount) => `${amount}, einschließlich der Kosten der Änderung bis dahin`,
+    next: 'Nächste Rechnung',
+    nextOn: (date) => `Nächste Rechnung, ${date}`,
+    withChange: (amount) => `${amount}, einschließlich der Änderung bis dahin`,
+    regular: 'Neuer regulärer Preis',
+    taxIncluded: 'inklusive Steuer',
+    plusTax: 'zuzüglich Steuer',
+    beforeDiscount: 'vor Rabatt',
     noNext: 'keine weitere Zahlung',
     counts: 'Sie haben',
+    usage: 'Nutzung',
     seatsNow: (count) => `${count}, sofort`,
     seatsLater: (count, date) => `${count}, ab ${date}`,
     how: 'So berechnen wir das',
-    discount: 'Rabatt',
-    tax: 'Steuer',
-    balance: 'Aus Ihrem Guthaben',
     due: 'Zu zahlen',
     changeSeats: (count) => `Auf ${seats(count)} ändern`,
     changePlan: (name) => `Zu ${name} wechseln`,
     first_see: 'Sie sehen den Preis, bevor Sie die Änderung bestätigen.',
     change: 'Ändern',
-    removeFirst: (count) => (count === 1 ? 'Nehmen Sie zuerst einen Platz zurück:' : `Nehmen Sie zuerst ${count} Plätze zurück:`),
+    removeFirst: (count) =>
+      plural(count, { one: 'Wählen Sie 1 Platz, den Sie zuerst zurücknehmen', other: `Wählen Sie ${count} Plätze, die Sie zuerst zurücknehmen` }),
+    removeHint: 'Diese Personen verlieren sofort ihren Zugang. Es wird nichts berechnet, bis Sie den neuen Preis bestätigen.',
+    removeNow: 'Ausgewählte Plätze zurücknehmen',
+    removeMore: (count) => `${people(count)} mehr auf der Teamseite`,
+    you: 'Sie',
+    beyond: (plan, least, most) =>
+      most === null
+        ? `${plan} gibt es ab ${plural(least, { one: '1 Platz', other: `${least} Plätzen` })}. Ändern Sie zuerst die Anzahl der Plätze, um zu diesem Tarif zu wechseln.`
+        : `${plan} gibt es für ${least} bis ${seats(most)}. Ändern Sie zuerst die Anzahl der Plätze, um zu diesem Tarif zu wechseln.`,
+  },
+  sums: {
+    items: 'Posten und Beträge',
+    part: 'Für den Rest des Zeitraums nach einer Änderung',
+    difference: 'Differenz für den Rest des Zeitraums nach einer Änderung',
+    subtotal: 'Zwischensumme',
+    discount: 'Rabatt',
+    tax: 'Steuer',
+    total: 'Summe',
+    included: (tax) => `Enthält ${tax} Steuer`,
+    toBalance: 'Ihrem Guthaben gutgeschrieben',
+    fromBalance: 'Aus Ihrem Guthaben',
+    owedBefore: 'Offen von früher',
+    carried: 'Für eine spätere Bestellung offen',
   },
   addMethod: 'Eine hinzufügen',
   card: (brand, last4) => `${brand}, endet auf ${last4}`,
@@ -107,6 +143,7 @@ export const de: typeof en = {
   page: (page, pages) => `Seite ${page} von ${pages}`,
   earlier: 'Vorige',
   later: 'Nächste',
-  orderColumns: { date: 'Datum', what: 'Was', status: 'Status', total: 'Summe' },
+  orderColumns: { date: 'Datum', what: 'Was', status: 'Status', total: 'Summe', invoice: 'Rechnung' },
+  pdfOf: (order) => `der Rechnung ${order}`,
   orderStatus: { draft: 'Entwurf', pending: 'Offen', paid: 'Bezahlt', refunded: 'Erstattet', partially_refunded: 'Teilweise erstattet', void: 'Storniert' },
 }

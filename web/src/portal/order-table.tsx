@@ -1,5 +1,6 @@
 import type { Frame, PortalOrder } from '@bursar/views'
 import { speak, Status, textsIn } from '../kit/index.ts'
+import { Day } from './dated.tsx'
 import { portalTexts } from './texts.ts'
 
 const kinds = { draft: 'off', pending: 'wait', paid: 'good', refunded: 'off', partially_refunded: 'good', void: 'off' } as const
@@ -9,8 +10,8 @@ export const OrderStatus = ({ frame, order: { status } }: { frame: Frame; order:
 )
 
 export const OrderTable = ({ frame, base, orders }: { frame: Frame; base: string; orders: readonly PortalOrder[] }) => {
-  const { date, money } = speak(frame)
-  const { orderColumns: columns } = textsIn(frame, portalTexts)
+  const { money } = speak(frame)
+  const { orderColumns: columns, pdfOf } = textsIn(frame, portalTexts)
   return (
     <table className="orders">
       <thead>
@@ -21,6 +22,7 @@ export const OrderTable = ({ frame, base, orders }: { frame: Frame; base: string
           <th scope="col" className="amount">
             {columns.total}
           </th>
+          <th scope="col">{columns.invoice}</th>
         </tr>
       </thead>
       <tbody>
@@ -29,12 +31,21 @@ export const OrderTable = ({ frame, base, orders }: { frame: Frame; base: string
             <th scope="row">
               <a href={`${base}/orders/${order.id}`}>{order.description}</a>
             </th>
-            <td data-label={columns.date}>{date(order.created_at)}</td>
+            <td data-label={columns.date}>
+              <Day frame={frame} at={order.created_at} />
+            </td>
             <td data-label={columns.status}>
               <OrderStatus frame={frame} order={order} />
             </td>
             <td data-label={columns.total} className="amount">
               {money(order.total_amount, order.currency)}
+            </td>
+            <td data-label={order.paid ? columns.invoice : undefined} className="document">
+              {order.paid && (
+                <a href={`${base}/orders/${order.id}/invoice`}>
+                  PDF <span className="hidden">{pdfOf(order.invoice_number ?? order.description)}</span>
+                </a>
+              )}
             </td>
           </tr>
         ))}

@@ -1,5 +1,6 @@
 import type { Frame, PortalPlan, PortalPrice, PortalProduct, PortalSeatCount } from '@bursar/views'
-import { speak, Status, textsIn } from '../kit/index.ts'
+import { speak, Status, Thumb, textsIn, usagePrices } from '../kit/index.ts'
+import { Dated } from './dated.tsx'
 import { portalTexts } from './texts.ts'
 
 /** Returns the billing interval in words: "a month", "every 3 months". */
@@ -8,8 +9,18 @@ export const everyOf = (
   { recurring_interval: interval, recurring_interval_count: count }: Pick<PortalPrice, 'recurring_interval' | 'recurring_interval_count'>,
 ) => speak(frame).t.per[interval](count)
 
-/** Describes the price of a product. Undefined if it has no price in the currency. */
+/** Describes the price of a product and of its usage. Undefined if it has no price in the currency. */
 export const priceIn = (frame: Frame, product: PortalProduct, currency: string): string | undefined => {
+  const usage = usagePrices(frame, product, product.prices, currency).map(({ meter, price }) => `${meter}: ${price}`)
+  const upfront = upfrontPriceIn(frame, product, currency)
+  // A product with metered prices only has no other price. A product whose price the customer chooses has one that cannot be shown.
+  if (upfront === undefined)
+    return product.prices.every(({ amount_type }) => amount_type === 'metered_unit') && usage.length > 0 ? usage.join(' + ') : undefined
+  return [upfront, ...usage].join(' + ')
+}
+
+/** Describes the price that does not depend on usage. */
+const upfrontPriceIn = (frame: Frame, product: PortalProduct, currency: string): string | undefined => {
   const { money } = speak(frame)
   const shared = textsIn(frame, portalTexts)
   const price = product.prices.find((one) => one.price_currency === currency && one.amount_type !== 'metered_unit')
@@ -67,46 +78,81 @@ export const PlanHead = ({ frame, plan }: { frame: Frame; plan: PortalPlan }) =>
   return (
     <>
       <div className="heading">
-        <h2 id={`plan-${one.id}`}>{one.product.name}</h2>
+        <div className="named">
+          <Thumb medias={one.product.medias} />
+          <h2 id={`plan-${one.id}`}>{one.product.name}</h2>
+        </div>
         <PlanStatus frame={frame} plan={plan} />
       </div>
       <p className="figure">
         {money(one.amount, one.currency)} <span className="soft">{everyOf(frame, one)}</span>
       </p>
+      <PlanUsage frame={frame} plan={plan} />
       <PlanNext frame={frame} plan={plan} />
       {plan.seats && <SeatBar frame={frame} count={plan.seats} />}
     </>
   )
 }
 
+/** True if usage of the subscription is charged now. Usage during a trial is free. */
+export const chargesUsage = ({ status, prices }: PortalPlan['subscription']): boolean =>
+  status !== 'trialing' && prices.some(({ amount_type }) => amount_type === 'metered_unit')
+
+/** The price of usage, and its cost in this period so far. Nothing without metered prices. */
+const PlanUsage = ({ frame, plan: { subscription: one, over } }: { frame: Frame; plan: PortalPlan }) => {
+  const { money, number } = speak(frame)
+  const words = textsIn(frame, portalTexts)
+  const costs = usagePrices(frame, one.product, one.prices, one.currency)
+  if (costs.length === 0 || over) return null
+  return (
+    <ul className="metered">
+      {costs.map(({ id, meter, price }) => {
+        const used = chargesUsage(one) ? one.meters.find((each) => each.id === id) : undefined
+        return (
+          <li key={id}>
+            {words.usageCosts(meter, price)}{' '}
+            {used && <span className="soft">{words.usedSoFar(number(used.consumed_units), money(used.amount, one.currency))}</span>}
+          </li>
+        )
+      })}
+    </ul>
+  )
+}
+
 /** The next charge or change, in sentences. */
 const PlanNext = ({ frame, plan: { subscription, next } }: { frame: Frame; plan: PortalPlan }) => {
-  const { date, money } = speak(frame)
+  const { money } = speak(frame)
+  const dated = (at: string, text: (day: string) => string) => <Dated frame={frame} at={at} text={text} />
   const words = textsIn(frame, portalTexts)
   const { status, currency, amount, current_period_end, ends_at, ended_at, trial_end, resumes_at } = subscription
-  if (ended_at !== null) return <p className="soft">{words.endedOn(date(ended_at))}</p>
-  if (subscription.cancel_at_period_end) return <p>{words.endsOn(date(ends_at ?? current_period_end))}</p>
+  // The next charge contains no usage that is still to come.
+  const isMetered = chargesUsage(subscription)
+  if (ended_at !== null) return <p className="soft">{dated(ended_at, words.endedOn)}</p>
+  if (subscription.cancel_at_period_end) return <p>{dated(ends_at ?? current_period_end, isMetered ? words.endsWithUsage : words.endsOn)}</p>
   if (status === 'paused')
     return (
       <p>
-        {words.paused} {resumes_at && words.resumesOn(date(resumes_at))}
+        {words.paused} {resumes_at && dated(resumes_at, words.resumesOn)}
       </p>
     )
   return (
     <>
-      {status === 'trialing' && trial_end && <p>{words.trialUntil(date(trial_end))}</p>}
+      {status === 'trialing' && trial_end && <p>{dated(trial_end, words.trialUntil)}</p>}
       {subscription.pause_at_period_end ? (
         <p>
-          {words.pausesOn(date(current_period_end))} {resumes_at && words.resumesOn(date(resumes_at))}
+          {dated(current_period_end, isMetered ? words.pausesWithUsage : words.pausesOn)} {resumes_at && dated(resumes_at, words.resumesOn)}
         </p>
       ) : next === null ? (
-        <p>{words.nextUnknown(date(current_period_end), money(amount, currency))}</p>
+        <p>
+          {dated(current_period_end, (day) => words.nextUnknown(day, money(amount, currency)))} {isMetered && words.andUsage}
+        </p>
       ) : next.charge_amount === 0 ? (
-        <p>{words.nextNothing(date(next.at))}</p>
+        <p>{dated(next.at, isMetered ? words.nextUsage : words.nextNothing)}</p>
       ) : (
         <p>
-          {words.next(date(next.at), money(next.charge_amount, currency))}{' '}
-          {next.tax_amount > 0 && <span className="soft">({words.withTax(money(next.tax_amount, currency))})</span>}
+          {dated(next.at, (day) => words.next(day, money(next.charge_amount, currency)))}
+          {next.tax_amount > 0 && <span className="soft"> ({words.withTax(money(next.tax_amount, currency))})</span>}
+          {isMetered && `. ${words.andUsage}`}
         </p>
       )}
     </>

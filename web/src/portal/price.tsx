@@ -1,6 +1,8 @@
-import type { Frame, PortalPrice, PortalProduct, PortalSeat, PortalWish } from '@bursar/views'
-import { Form, said, speak, textsIn } from '../kit/index.ts'
+import { mostRemovable, type Frame, type PortalChoices, type PortalPrice, type PortalProduct, type PortalSeat, type PortalWish } from '@bursar/views'
+import { Form, said, speak, textsIn, usagePrices } from '../kit/index.ts'
+import { Dated } from './dated.tsx'
 import { everyOf, priceIn } from './plan.tsx'
+import { isTaxIncluded, Sums, sumsOf } from './sums.tsx'
 import { portalTexts } from './texts.ts'
 
 interface PriceFormProps {
@@ -15,18 +17,38 @@ interface PriceFormProps {
   /** The plans to choose from. If absent, the form changes the number of seats. */
   readonly products?: readonly PortalProduct[]
   readonly seats?: { readonly now: number; readonly least: number; readonly most: number | null }
-  /** The seats of the purchase. If their number is reduced, the form suggests which ones to revoke first. */
-  readonly people?: readonly PortalSeat[]
+  /** The seats that can be taken back. If their number is reduced below the taken seats, the form asks which ones to take back. */
+  readonly removable?: readonly PortalSeat[]
+  /** The address of the reader, to mark the own seat. */
+  readonly reader?: string
+  /** Plans that the current number of seats excludes. */
+  readonly beyond?: PortalChoices['beyond']
   /** The number of claimed and invited seats. */
   readonly taken?: number
 }
 
 /** The form for a subscription change. The button that makes the change is shown only together with its exact price. */
-export const PriceForm = ({ frame, action, billing, flow, subscription_id, currency = '', wish, products, seats, people = [], taken = 0 }: PriceFormProps) => {
+export const PriceForm = ({
+  frame,
+  action,
+  billing,
+  flow,
+  subscription_id,
+  currency = '',
+  wish,
+  products,
+  seats,
+  removable = [],
+  reader = '',
+  beyond = [],
+  taken = 0,
+}: PriceFormProps) => {
   const { price: words, addMethod } = textsIn(frame, portalTexts)
   const id = `${products ? 'plan' : 'seats'}-${subscription_id}`
   const complaint = wish?.complaints[0]
   const wrong = complaint && said(frame, complaint)
+  const chosen = wish && products?.find((one) => one.id === wish.value)
+  const usage = chosen ? usagePrices(frame, chosen, chosen.prices, currency).map(({ meter, price }) => `${meter}: ${price}`) : []
   const described = [seats && `${id}-hint`, complaint && `${id}-error`].filter(Boolean).join(' ') || undefined
   const common = { id: `${id}-value`, name: 'value', 'data-live': `${id}-show`, 'aria-describedby': described, 'aria-invalid': complaint ? true : undefined }
   return (
@@ -46,7 +68,7 @@ export const PriceForm = ({ frame, action, billing, flow, subscription_id, curre
             <select {...common} defaultValue={wish?.value}>
               {products.map((product) => (
                 <option key={product.id} value={product.id}>
-                  {product.name} – {priceIn(frame, product, currency)}
+                  {[product.name, priceIn(frame, product, currency)].filter(Boolean).join(' – ')}
                 </option>
               ))}
             </select>
@@ -58,21 +80,26 @@ export const PriceForm = ({ frame, action, billing, flow, subscription_id, curre
           {words.show}
         </button>
       </div>
-      <div id={id} className="priced" data-says={wish?.price ? saidOf(frame, wish.price) : wrong}>
+      {beyond.map((plan) => (
+        <p key={plan.name} className="soft">
+          {words.beyond(plan.name, plan.minimum, plan.maximum)}
+        </p>
+      ))}
+      <div id={id} className="priced" data-says={wish?.price ? saidOf(frame, wish.price, usage) : wrong}>
         {complaint && (
           <p id={`${id}-error`} className="error">
             {wrong} {complaint.type === 'PaymentMethodRequired' && <a href={billing}>{addMethod}</a>}
           </p>
         )}
-        {complaint?.type === 'SeatsAlreadyAssigned' && seats && <Removable frame={frame} people={people} count={taken - Number(wish?.value)} />}
+        {complaint?.type === 'SeatsAlreadyAssigned' && seats && (
+          <Removable frame={frame} seats={removable} count={taken - Number(wish?.value)} reader={reader} team={billing.replace(/billing$/, 'team')} />
+        )}
         {wish?.price ? (
           <>
-            <PriceLines frame={frame} price={wish.price} />
+            <PriceLines frame={frame} price={wish.price} usage={usage} />
             <input type="hidden" name="seen" value={wish.seen} />
             <button className="primary" name="do" value="change" data-whole="">
-              {products
-                ? words.changePlan(products.find((one) => one.id === wish.value)?.name ?? words.change)
-                : words.changeSeats(wish.price.seats ?? Number(wish.value))}
+              {products ? words.changePlan(chosen?.name ?? words.change) : words.changeSeats(wish.price.seats ?? Number(wish.value))}
             </button>
           </>
         ) : (
@@ -88,115 +115,129 @@ export const PriceForm = ({ frame, action, billing, flow, subscription_id, curre
   )
 }
 
-/** Suggests the seats to revoke first: pending invitations, then the latest ones. */
-const Removable = ({ frame, people, count }: { frame: Frame; people: readonly PortalSeat[]; count: number }) => {
+/** Asks which seats to take back before their number can fall. The same form sends the choice. */
+const Removable = ({ frame, seats, count, reader, team }: { frame: Frame; seats: readonly PortalSeat[]; count: number; reader: string; team: string }) => {
   const words = textsIn(frame, portalTexts)
-  const holds = ({ status, invitation_token_expires_at: until }: PortalSeat) =>
-    status === 'claimed' || (status === 'pending' && (until === null || new Date(until) > frame.now))
-  const first = people
-    .filter(holds)
-    .toSorted((a, b) => Number(a.status === 'claimed') - Number(b.status === 'claimed') || b.created_at.localeCompare(a.created_at))
-  if (!(count > 0)) return null
+  if (!(count > 0) || seats.length === 0) return null
   return (
-    <div className="soft">
-      <p>{words.price.removeFirst(count)}</p>
-      <ul>
-        {first.slice(0, 5).map((seat) => (
-          <li key={seat.id}>
-            <a href={`#seat-${seat.id}`}>{seat.customer_email ?? seat.email}</a>
-            {seat.status === 'pending' && ` (${words.seatStatuses.invited})`}
-          </li>
-        ))}
-      </ul>
-    </div>
+    <fieldset className="removable">
+      <legend>{words.price.removeFirst(count)}</legend>
+      <p className="soft">{words.price.removeHint}</p>
+      {seats.slice(0, mostRemovable).map((seat) => {
+        const email = seat.customer_email ?? seat.email ?? ''
+        return (
+          <label key={seat.id} className="choice">
+            <input type="checkbox" name="seat_id" value={seat.id} />
+            <span>
+              {seat.member?.name ?? email}{' '}
+              <span className="soft">
+                {seat.member?.name && `${email} · `}
+                {seat.status === 'pending' ? words.seatStatuses.invited : words.seatStatuses.active}
+                {email === reader && ` · ${words.price.you}`}
+              </span>
+            </span>
+          </label>
+        )
+      })}
+      {seats.length > mostRemovable && (
+        <p>
+          <a href={team}>{words.price.removeMore(seats.length - mostRemovable)}</a>
+        </p>
+      )}
+      <button className="danger" name="do" value="free" data-whole="">
+        {words.price.removeNow}
+      </button>
+    </fieldset>
   )
 }
 
-interface Said {
-  readonly now: string
-  readonly from: string
-  readonly next: string
-  readonly counts: string | null
+interface Fact {
+  readonly label: string
+  readonly value: string
+  /** The date that both texts contain in the place of `day`. */
+  readonly at?: string
 }
 
-/** Returns the three lines of a price: the charge now, the later price, and the number of seats. */
-const linesOf = (frame: Frame, price: PortalPrice): Said => {
-  const { date, money } = speak(frame)
+/** Stands for the date in a fact. */
+const day = '{day}'
+
+/**
+ * Returns the facts of a price as label and value: the charge now, the next invoice, the regular price after it, and the
+ * number of seats.
+ */
+const factsOf = (frame: Frame, price: PortalPrice, usage: readonly string[]): Fact[] => {
+  const { money } = speak(frame)
   const shared = textsIn(frame, portalTexts)
   const words = shared.price
   const { now, next, currency, seats } = price
   const cash = (amount: number) => money(amount, currency)
   const tax = (amount: number) => (amount > 0 ? ` (${shared.withTax(cash(amount))})` : '')
   const later = next !== null && price.applies_at >= next.at
-  return {
-    now:
-      now === null || (now.charge_amount === 0 && now.total_amount >= 0)
-        ? words.nothingNow
-        : now.total_amount < 0
-          ? words.credit(cash(0 - now.total_amount))
-          : `${cash(now.charge_amount)}${tax(now.tax_amount)} ${now.lines.some((line) => line.proration) ? words.restOf : ''}`.trim(),
-    from: next === null ? '' : words.from(date(next.at)),
-    next:
-      next === null
-        ? words.noNext
-        : next.lines.some((line) => line.proration)
-          ? words.first(`${cash(next.charge_amount)}${tax(next.tax_amount)}`)
-          : words.next(`${cash(next.charge_amount)}${tax(next.tax_amount)}`, everyOf(frame, price)),
-    counts: seats === null ? null : later ? words.seatsLater(shared.seats(seats), date(price.applies_at)) : words.seatsNow(shared.seats(seats)),
-  }
+  const regular = [
+    `${cash(price.amount)} ${everyOf(frame, price)}`,
+    ...(next && next.tax_amount > 0 ? [isTaxIncluded(next) ? words.taxIncluded : words.plusTax] : []),
+    ...(next && next.discount_amount > 0 ? [words.beforeDiscount] : []),
+  ]
+  return [
+    {
+      label: words.now,
+      value:
+        now === null || (now.charge_amount === 0 && now.total_amount >= 0)
+          ? words.nothingNow
+          : now.total_amount < 0
+            ? words.credit(cash(0 - now.total_amount))
+            : `${cash(now.charge_amount)}${tax(now.tax_amount)} ${now.lines.some((line) => line.proration) ? words.restOf : ''}`.trim(),
+    },
+    next === null
+      ? { label: words.next, value: words.noNext }
+      : {
+          label: words.nextOn(day),
+          value: (next.lines.some((line) => line.proration) ? words.withChange : String)(`${cash(next.charge_amount)}${tax(next.tax_amount)}`),
+          at: next.at,
+        },
+    ...(next === null ? [] : [{ label: words.regular, value: regular.join(', ') }]),
+    ...(seats === null
+      ? []
+      : [
+          later
+            ? { label: words.counts, value: words.seatsLater(shared.seats(seats), day), at: price.applies_at }
+            : { label: words.counts, value: words.seatsNow(shared.seats(seats)) },
+        ]),
+    ...usage.map((cost) => ({ label: words.usage, value: cost })),
+  ]
 }
 
-const saidOf = (frame: Frame, price: PortalPrice): string => {
-  const { price: words } = textsIn(frame, portalTexts)
-  const { now, from, next, counts } = linesOf(frame, price)
-  return [`${words.now}: ${now}`, `${from}: ${next}`, counts && `${words.counts}: ${counts}`].filter(Boolean).join('. ')
+/** Returns the facts as text for screen readers. Dates have the name of their zone, because the script does not change this text. */
+const saidOf = (frame: Frame, price: PortalPrice, usage: readonly string[]): string => {
+  const { date } = speak(frame)
+  return factsOf(frame, price, usage)
+    .map(({ label, value, at }) => `${label}: ${value}`.replace(day, at === undefined ? day : `${date(at)} UTC`))
+    .join('. ')
 }
 
-const PriceLines = ({ frame, price }: { frame: Frame; price: PortalPrice }) => {
-  const { money } = speak(frame)
+const PriceLines = ({ frame, price, usage }: { frame: Frame; price: PortalPrice; usage: readonly string[] }) => {
   const shared = textsIn(frame, portalTexts)
   const words = shared.price
-  const { now, from, next, counts } = linesOf(frame, price)
   const charge = price.now ?? price.next
   return (
     <>
       <dl className="price">
-        <div>
-          <dt>{words.now}</dt>
-          <dd>{now}</dd>
-        </div>
-        {price.next && (
-          <div>
-            <dt>{from}</dt>
-            <dd>{next}</dd>
+        {factsOf(frame, price, usage).map(({ label, value, at }) => (
+          <div key={`${label}${value}`}>
+            <dt>{at === undefined ? label : <Dated frame={frame} at={at} text={(shown) => label.replace(day, shown)} />}</dt>
+            <dd>{at === undefined ? value : <Dated frame={frame} at={at} text={(shown) => value.replace(day, shown)} />}</dd>
           </div>
-        )}
-        {counts && (
-          <div>
-            <dt>{words.counts}</dt>
-            <dd>{counts}</dd>
-          </div>
-        )}
+        ))}
       </dl>
       {charge && charge.lines.length > 0 && (
         <details>
           <summary>{words.how}</summary>
-          <table className="sums">
-            <tbody>
-              {[
-                ...charge.lines.map((line) => [line.label, line.amount] as const),
-                ...(charge.discount_amount > 0 ? [[words.discount, 0 - charge.discount_amount] as const] : []),
-                ...(charge.tax_amount !== 0 ? [[words.tax, charge.tax_amount] as const] : []),
-                ...(charge.applied_balance_amount !== 0 ? [[words.balance, charge.applied_balance_amount] as const] : []),
-                [words.due, charge.charge_amount] as const,
-              ].map(([label, amount], at) => (
-                <tr key={`${label}${at}`}>
-                  <th scope="row">{label}</th>
-                  <td className="amount">{money(amount, price.currency)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <Sums
+            frame={frame}
+            rows={sumsOf(frame, { ...charge, currency: price.currency, seats: price.seats }, { label: words.due, amount: charge.charge_amount })}
+            currency={price.currency}
+            caption={shared.sums.items}
+          />
         </details>
       )}
     </>

@@ -7,6 +7,7 @@ const sections = {
   overview: '/overview',
   team: '/team',
   subscriptions: '/subscriptions',
+  usage: '/usage',
   orders: '/orders',
   billing: '/billing',
   access: '/access',
@@ -15,8 +16,19 @@ const sections = {
 export type Section = keyof typeof sections
 
 /** Lists the portal sections that a reader sees. Managers also see the sections for their own benefits and account. */
-const visible = ({ reader }: PortalShell): readonly Section[] =>
-  reader.manages ? ['overview', 'team', 'subscriptions', 'orders', 'billing', 'access', 'account'] : ['access', 'account']
+const visible = ({ reader, has_team, has_usage }: PortalShell): readonly Section[] =>
+  reader.manages
+    ? [
+        'overview',
+        ...(has_team ? (['team'] as const) : []),
+        'subscriptions',
+        ...(has_usage ? (['usage'] as const) : []),
+        'orders',
+        'billing',
+        'access',
+        'account',
+      ]
+    : ['access', 'account']
 
 interface PortalProps {
   readonly frame: Frame
@@ -48,6 +60,10 @@ export const Portal = ({ frame, shell, section, title, children, script = true, 
       refresh={refresh}
       beside={
         <>
+          <Form frame={frame} action={`${base}/sign-out`} className="who">
+            <span className="soft">{shell.reader.email}</span>
+            <button className="quiet">{t.signOut}</button>
+          </Form>
           {!single && (
             <nav aria-label={shared.navigation}>
               {visible(shell).map((name) => (
@@ -57,10 +73,6 @@ export const Portal = ({ frame, shell, section, title, children, script = true, 
               ))}
             </nav>
           )}
-          <Form frame={frame} action={`${base}/sign-out`} className="who">
-            <span className="soft">{shell.reader.email}</span>
-            <button className="quiet">{t.signOut}</button>
-          </Form>
         </>
       }
     >

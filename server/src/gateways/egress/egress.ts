@@ -29,7 +29,24 @@ export interface Incoming {
  */
 export interface Egress {
   post(target: string, outgoing: Outgoing): Promise<Incoming>
+  /** Fetches a file. If it is larger than `answer_bytes`, the result is its beginning. Redirects are not followed. */
+  get(target: string, fetching: { readonly timeout_ms: number; readonly answer_bytes: number }): Promise<{ readonly status: number; readonly bytes: Buffer }>
   close(): void
+}
+
+/** A request with its method, and what was received of the answer. */
+interface Request {
+  readonly method: 'GET' | 'POST'
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string
+  /** Bytes of the answer that are kept, and bytes after which the connection is closed. */
+  readonly keep: number
+  readonly most: number
+}
+interface Received {
+  readonly status: number
+  readonly retry_after: string | undefined
+  readonly bytes: Buffer
 }
 
 export const outOfTime = 'the server did not answer in time'
@@ -99,7 +116,7 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
     return target
   }
 
-  const send = (target: Target, address: string, outgoing: Outgoing, deadline: number, fresh: boolean): Promise<Incoming> =>
+  const send = (target: Target, address: string, outgoing: Request, deadline: number, fresh: boolean): Promise<Received> =>
     new Promise((resolve, reject) => {
       const { url } = target
       const secure = url.protocol === 'https:'
@@ -107,8 +124,8 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
         host: address,
         port: url.port === '' ? (secure ? 443 : 80) : Number(url.port),
         path: url.pathname + url.search,
-        method: 'POST',
-        headers: { ...outgoing.headers, host: url.host, 'content-length': String(Buffer.byteLength(outgoing.body)) },
+        method: outgoing.method,
+        headers: { ...outgoing.headers, host: url.host, ...(outgoing.method === 'GET' ? {} : { 'content-length': String(Buffer.byteLength(outgoing.body)) }) },
         setDefaultHeaders: false,
       }
       const request = secure
@@ -133,15 +150,11 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
       request.on('response', (answer) => {
         const chunks: Buffer[] = []
         let size = 0
-        const [most, excerpt] = outgoing.answer_bytes === undefined ? [answerLimit, excerptLimit] : [outgoing.answer_bytes, outgoing.answer_bytes]
-        const done = () =>
-          settle(() =>
-            resolve({ status: answer.statusCode!, retry_after: answer.headers['retry-after'], excerpt: sanitise(Buffer.concat(chunks).toString('utf8')) }),
-          )
+        const done = () => settle(() => resolve({ status: answer.statusCode!, retry_after: answer.headers['retry-after'], bytes: Buffer.concat(chunks) }))
         answer.on('data', (chunk: Buffer) => {
-          if (size < excerpt) chunks.push(chunk.subarray(0, excerpt - size))
+          if (size < outgoing.keep) chunks.push(chunk.subarray(0, outgoing.keep - size))
           size += chunk.length
-          if (size <= most) return
+          if (size <= outgoing.most) return
           // The size limit is reached, so the connection is closed. The received status is the result.
           done()
           request.destroy()
@@ -151,20 +164,32 @@ export const openEgress = (config: Config['egress'], clock: Clock): Egress => {
         answer.on('error', (error) => (answer.statusCode! >= 200 && answer.statusCode! <= 299 ? fail(error) : done()))
         answer.on('aborted', () => fail(new Error('the answer ended early')))
       })
-      request.end(outgoing.body)
+      request.end(outgoing.method === 'GET' ? undefined : outgoing.body)
     })
 
+  /** Checks the target, connects to the checked address, and sends the request. */
+  const reach = async (text: string, outgoing: Request, timeout_ms: number): Promise<Received> => {
+    const target = targetOf(text)
+    const deadline = performance.now() + timeout_ms
+    const address = target.loopback ? target.host : await inTime(resolve(target), timeout_ms)
+    try {
+      return await send(target, address, outgoing, deadline, false)
+    } catch (error) {
+      if (error instanceof StaleConnection) return send(target, address, outgoing, deadline, true)
+      throw error
+    }
+  }
+
   return {
-    post: async (text, outgoing) => {
-      const target = targetOf(text)
-      const deadline = performance.now() + outgoing.timeout_ms
-      const address = target.loopback ? target.host : await inTime(resolve(target), outgoing.timeout_ms)
-      try {
-        return await send(target, address, outgoing, deadline, false)
-      } catch (error) {
-        if (error instanceof StaleConnection) return send(target, address, outgoing, deadline, true)
-        throw error
-      }
+    post: async (text, { headers, body, timeout_ms, answer_bytes }) => {
+      const [most, keep] = answer_bytes === undefined ? [answerLimit, excerptLimit] : [answer_bytes, answer_bytes]
+      const { bytes, ...rest } = await reach(text, { method: 'POST', headers, body, keep, most }, timeout_ms)
+      return { ...rest, excerpt: sanitise(bytes.toString('utf8')) }
+    },
+    get: async (text, { timeout_ms, answer_bytes }) => {
+      const headers = { 'user-agent': 'Bursar', accept: 'image/*' }
+      const { status, bytes } = await reach(text, { method: 'GET', headers, body: '', keep: answer_bytes, most: answer_bytes }, timeout_ms)
+      return { status, bytes }
     },
     close: () => {
       agents['http:'].destroy()

@@ -42,8 +42,12 @@ export interface Intent {
   readonly currency: string
   /** Secret for the payer's page, which completes a 3-D Secure challenge with it. */
   readonly client_secret: string
+  /** The address to which the payer must go, while a payment method that leaves the page waits for them. */
+  readonly redirect_url: string | null
   readonly metadata: Readonly<Record<string, string>>
   readonly method: KeptMethod | null
+  /** The method to charge later, if `method` pays only once. Null if there is none. Absent if `method` itself is charged later. */
+  readonly later_method?: KeptMethod | null
   /** Reason why the last confirmation failed. A failed intent can be confirmed again with another card. */
   readonly decline: Decline | null
   readonly charged_at: Date | null
@@ -113,6 +117,8 @@ export interface Processor {
     readonly metadata: Readonly<Record<string, string>>
     /** True if the payment method is saved for off-session charges. */
     readonly reusable: boolean
+    /** True if the payment method may send the payer to another site. Each confirmation then needs a return URL. */
+    readonly leaves?: boolean
   }): Promise<Intent>
   confirmIntent(
     id: string,
@@ -122,6 +128,8 @@ export interface Processor {
       /** True if the payer is absent. A charge that needs the payer is then declined. */
       readonly off_session: boolean
       readonly require_3ds: boolean
+      /** The page of ours to which the payer returns from another site. */
+      readonly return_url?: string | undefined
     },
   ): Promise<Intent>
   readIntent(id: string): Promise<Intent>

@@ -2,6 +2,7 @@ import type { Area } from '../handlers.ts'
 import * as disputes from './disputes/disputes.api.ts'
 import * as documents from './documents/documents.api.ts'
 import { operations as drafts } from './drafts/drafts.api.ts'
+import { operations as postings } from './orders/postings.api.ts'
 import * as methods from './methods/methods.api.ts'
 import { operations as orders } from './orders/orders.api.ts'
 import { operations as paying } from './renewals/paying.api.ts'
@@ -16,7 +17,7 @@ import { operations as subscriptions } from './subscriptions/subscriptions.api.t
 import { operations as changing } from './subscriptions/changing.api.ts'
 import { operations as portal } from './subscriptions/portal.api.ts'
 import { operations as previewing } from './subscriptions/previewing.api.ts'
-import { jobs as mails } from './emails/emails.api.ts'
+import * as mails from './emails/emails.api.ts'
 import * as seats from './seats/seats.api.ts'
 import { operations as sellers } from './sellers/sellers.api.ts'
 import * as taxes from './taxes/taxes.api.ts'
@@ -29,6 +30,7 @@ export const area: Area = {
     ...portal,
     ...previewing,
     ...orders,
+    ...postings,
     ...drafts,
     ...documents.operations,
     ...paying,
@@ -45,7 +47,7 @@ export const area: Area = {
     ...wallets,
   ],
   jobs: [
-    ...mails,
+    ...mails.jobs,
     ...accounts.jobs,
     ...documents.jobs,
     ...seats.jobs,
@@ -57,7 +59,7 @@ export const area: Area = {
     ...taxes.jobs,
   ],
   sweeps: [...renewals.sweeps, ...seats.sweeps, ...attempts.sweeps, ...hearing.sweeps, ...refunding.sweeps, ...disputes.sweeps],
-  periodicTasks: [...hearing.periodicTasks, ...seats.periodicTasks],
+  periodicTasks: [...hearing.periodicTasks, ...seats.periodicTasks, ...mails.periodicTasks],
   personal: {
     subscriptions: {
       of: 'customer_id',
@@ -98,16 +100,19 @@ export { isQuotedFor } from './calc/taxes.ts'
 export { discountLines, totalsOf, type Totals } from './calc/totals.ts'
 export { insertDispute, type DisputeRow } from './records/disputes.sql.ts'
 export { issue, reductionOf } from './invoicing/issuing.ts'
+export { requireOrderRow } from './records/orders.ts'
 export { insertOrder, type NewOrderItem, type NewOrderTax, type OrderRow } from './records/orders.sql.ts'
 export { charge, look, openAttempt, processorOf, settle } from './payments/attempts.ts'
-export { assignPayment, defaultAccount, keepMethod, readPayment } from './payments/attempts.sql.ts'
+export { assignPayment, defaultAccount, findAccount, holdMethod, keepMethod, methodOf, readPayment } from './payments/attempts.sql.ts'
 export { keepNothing } from './methods/methods.ts'
 export { formOf } from './payments/accounts.sql.ts'
 export { type PaymentAccountRow, type PaymentRow } from './payments/payments.sql.ts'
 export type { UpfrontPrice } from './calc/prices.ts'
 export { recordImportedPeriods } from './prorations/crediting.ts'
+export { openImportedPeriods } from './records/usage-periods.sql.ts'
 export { cardKey, personKey } from './redemptions/persons.ts'
 export { insertRedemption, reserveUse, type RedemptionTable } from './redemptions/redemptions.sql.ts'
+export { previewRefund, type PreviewedRefund } from './refunds/previewing.ts'
 export { insertRefund, type RefundRow } from './records/refunds.sql.ts'
 export { seatBuyer } from './seats/assigning.ts'
 export { claimedSeats, claimedSeatsOf, containersOf, holdContainer, readSeat, seatsOf, type Container, type ContainerKey } from './seats/reading.sql.ts'
@@ -116,11 +121,19 @@ export { presentSeat } from './seats/seats.ts'
 export { findSubscription, hasBillableSubscription, insertSubscription, type SubscriptionRow } from './records/subscriptions.sql.ts'
 export { labelOf } from './invoicing/applying.ts'
 export { subscriptionDue } from './records/subscription-events.ts'
+export { amountOfPeriods, meteredAmount } from './calc/metered.ts'
+export { mailReceipt, type FindGiven, type Given } from './emails/orders.ts'
+export { mailCustomer, portalOf, sceneOf } from './emails/scene.ts'
+export { mailTrialStarted } from './emails/subscriptions.ts'
+export { addUnits, creditedParts, useCredits, type UsedPart } from './calc/usage-credits.ts'
+export { chargeFromJson, openChargeSql, type ChargeJson, type OpenCharge } from './records/usage-charges.sql.ts'
+export { creditedOn, quantitiesOf, spansOf, usagePeriodsOf, type UsageSpan } from './records/subscription-usage.sql.ts'
 export { presentSubscription } from './records/subscriptions.ts'
 export { isUpgradable, startSubscription, untouched, upgradeSubscription } from './subscriptions/creating.ts'
 export { hasPending } from './payments/attempts.sql.ts'
 export { AccountsSilent, dismissUnmatchedCharge, findUnmatchedCharges } from './payments/unmatched-charges.ts'
 export { listUnmatchedCharges, type UnmatchedChargeRow } from './payments/unmatched-charges.sql.ts'
 export { askingTaxService } from './taxes/asking.ts'
+export { askingVatService, checkVatNumber } from './taxes/vat-checks.ts'
 export { quoteTax, taxableLines } from './taxes/taxes.ts'
 export { isLineQuote, type TaxQuote } from '../../gateways/tax/tax.ts'

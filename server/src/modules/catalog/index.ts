@@ -41,7 +41,12 @@ export {
 } from './discounts/discounts.sql.ts'
 export { loadFiles, type FileRow } from './files/files.sql.ts'
 export { presentFileBase, presentDownloadable } from './files/presenting.ts'
+export { contributionOf, emptyTally, mergeTallies, quantityOf, uniqueValueOf, type Tally } from './calc/aggregations.ts'
+export { isExactNumber, matches, placeOf, textOf, type Counted } from './calc/filters.ts'
+export { countedSql, quantitySql, tallySql, uniqueHashSql } from './meters/aggregations.sql.ts'
+export { filterSql } from './meters/filters.sql.ts'
 export { createMeter } from './meters/meters.ts'
+export { findMeter } from './meters/meters.sql.ts'
 export {
   insertPrices,
   insertProduct,

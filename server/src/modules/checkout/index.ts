@@ -18,6 +18,7 @@ export const area: Area = {
         customer_billing_address: 'nothing',
         customer_tax_id: 'nothing',
         customer_tax_id_format: 'nothing',
+        customer_tax_id_status: 'nothing',
         customer_ip_address: 'nothing',
         external_customer_id: 'nothing',
         custom_field_data: 'empty',
@@ -25,10 +26,18 @@ export const area: Area = {
         metadata: 'empty',
       },
     },
+    // A draft has the id of its checkout. Often only the draft contains the person, so it is also found by the address in it.
+    checkout_drafts: {
+      of: 'customer_id',
+      through: { column: 'id', table: 'checkouts' },
+      hashed: 'email_hash',
+      columns: { fields_sealed: 'nothing', email_hash: 'nothing' },
+    },
   },
   secret: { checkouts: ['secret_sealed', 'confirmed_with'], checkout_links: ['secret_sealed'] },
 }
 
 export { createCheckout } from './checkouts/creating.ts'
 export { createCheckoutLink } from './links/links.ts'
+export { findSellerLook } from './sellers.ts'
 export { isConfirming } from './checkouts/checkouts.sql.ts'

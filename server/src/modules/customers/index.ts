@@ -10,7 +10,7 @@ export const area: Area = {
   operations: [...customers, ...members, ...sessions.operations, ...portal.operations, ...testClocks],
   jobs: [...sessions.jobs, ...portal.jobs, ...forgetting.jobs],
   sweeps: [],
-  periodicTasks: sessions.periodicTasks,
+  periodicTasks: [...sessions.periodicTasks, ...forgetting.periodicTasks],
   personal: {
     customers: {
       of: 'id',
@@ -44,7 +44,7 @@ export {
   touchState,
   touchStates,
 } from './records/customers.sql.ts'
-export { customerColumns, customerFromJson, customerJson, exists, type CustomerRow, type Marked } from './records/customer-rows.sql.ts'
+export { customerColumns, customerFromJson, customerJson, enabled, exists, type CustomerRow, type Marked } from './records/customer-rows.sql.ts'
 export {
   becomeBuyer,
   changeCustomer,
@@ -55,6 +55,7 @@ export {
   lookAfterDeleted,
   presentCustomer,
 } from './customers/customers.ts'
+export { movedFrom } from './records/moved.sql.ts'
 export { customerShownOn, noticeFiltered, ofCustomers, shownCustomer, shownWithCustomer } from './records/member-phase.sql.ts'
 export { findMember, findOwnerOf, loadMembers, memberColumns, memberFromJson, ownedBy, ownerWhere } from './records/members.sql.ts'
 export { type MemberRow } from './records/member-rows.sql.ts'
@@ -64,3 +65,4 @@ export { allow, allows } from './portal/roles.ts'
 export { endUnproved, openCustomerSession } from './sessions/sessions.ts'
 export { createTestClock } from './test-clocks/test-clocks.ts'
 export { findCustomer, permittedOne } from './records/customers.ts'
+export { languageOfCustomer } from './records/language.ts'

@@ -1,13 +1,16 @@
 import type { Area } from '../handlers.ts'
 import { operations as downloadables } from './downloadables/downloadables.api.ts'
 import { operations as licenseKeys } from './license-keys/license-keys.api.ts'
+import { jobs as mails } from './mails/mails.api.ts'
 import * as grants from './grants/grants.api.ts'
+import * as customerMeters from './meters/customer-meters.api.ts'
+import { operations as reservations } from './reservations/reservations.api.ts'
 import * as state from './state/state.api.ts'
 
 export const area: Area = {
-  operations: [...downloadables, ...licenseKeys, ...grants.operations, ...state.operations],
-  jobs: grants.jobs,
-  sweeps: [...grants.sweeps, ...state.sweeps],
+  operations: [...downloadables, ...licenseKeys, ...grants.operations, ...state.operations, ...customerMeters.operations, ...reservations],
+  jobs: [...mails, ...grants.jobs, ...customerMeters.jobs],
+  sweeps: [...grants.sweeps, ...state.sweeps, ...customerMeters.sweeps],
   periodicTasks: [],
   personal: {
     // `account` and `properties` name an external account. `account` is kept until the account has been removed from the community, and is then cleared.
@@ -33,3 +36,4 @@ export { lockKeyAway, keySettings } from './issuing/license-keys.ts'
 export { insertActivation, saveKeys, type LicenseKeyRow } from './records/license-keys.sql.ts'
 export { activateKey } from './license-keys/using.ts'
 export { ensureLicenceKeys, rotateLicenceKeys } from './license-keys/offline.ts'
+export { reserveUnits } from './reservations/reservations.ts'

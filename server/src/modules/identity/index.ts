@@ -56,11 +56,15 @@ export { findGrant, listGrantsOf, organizationsOf } from './grants/grants.sql.ts
 export { openKeys, rotateKeys, signClaims } from './keys/keys.ts'
 export { openOAuth, type Interaction, type OAuth } from './oauth/provider.ts'
 export { documentationPath, protocolPaths } from './oauth/options.ts'
+export { accept as acceptInvitation, findInvitation } from './memberships/invitations.ts'
 export { callerOf, codeBrowserOf, codeLife, keepCodeBrowser, originOf, readCodeBrowser, recogniseBrowser, type Caller } from './sessions/browsers.ts'
 export { matchCode, requestMailedCode, triesPerCode } from './sessions/codes.ts'
 export { cookieName, hostCookie, pendingCookieName, portalCookiePrefix, readCookie, setCookie } from './sessions/cookies.ts'
+export { preferenceCookies } from './sessions/preferences.ts'
 export {
   createUser,
+  findSessionRoles,
+  freshFor,
   personBehind,
   requestCode,
   restartSessions,

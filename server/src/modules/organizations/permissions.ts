@@ -1,4 +1,4 @@
-import { NotPermitted, type OrganizationRole } from '@bursar/contract'
+import { NotPermitted, organizationPermissions, type OrganizationPermission, type OrganizationRole } from '@bursar/contract'
 import type { TenantScope } from '../../kernel/actors.ts'
 
 const everyone = ['owner', 'admin', 'finance', 'member'] as const
@@ -23,9 +23,13 @@ export const permissions = {
   'events:ingest': crew,
   'finance:read': ['owner', 'admin', 'finance'],
   'finance:manage': heads,
-} as const satisfies Record<string, readonly OrganizationRole[]>
+} as const satisfies Record<OrganizationPermission, readonly OrganizationRole[]>
 
-export type Permission = keyof typeof permissions
+export type Permission = OrganizationPermission
+
+/** Lists the permissions of a role. */
+export const permissionsOf = (role: OrganizationRole): Permission[] =>
+  organizationPermissions.filter((permission) => (permissions[permission] as readonly string[]).includes(role))
 
 /** Returns true if the caller's role has the permission. A machine token acts with the authority of the organization itself. */
 export const permits = (scope: TenantScope, organization_id: string, permission: Permission): boolean => {

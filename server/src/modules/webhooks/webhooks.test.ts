@@ -1,10 +1,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import {
+  contractKinds,
+  createBenefit,
+  createBenefitGrant,
   createCustomer,
+  createMeter,
   createWebhookEndpoint,
   deleteWebhookEndpoint,
   getWebhookEndpoint,
   getWebhookReplay,
+  ingestEvents,
   listEvents,
   listWebhookDeliveries,
   listWebhookEndpoints,
@@ -15,6 +20,7 @@ import {
   updateCustomer,
   updateOrganization,
   updateWebhookEndpoint,
+  usageThresholdReached,
   webhookKinds,
   type WebhookEventType,
 } from '@bursar/contract'
@@ -75,6 +81,36 @@ test('delivers an event with type and data under one id, with a signature that e
   expect(() => new Webhook(endpoint.secret).verify(`${one!.body} `, one!.headers)).toThrow()
   const [logged] = (await api.call(listEvents, {})).items
   expect(logged).toMatchObject({ id: one!.headers['webhook-id'], sequence: Number(one!.headers['bursar-sequence']), payload: one!.body, type })
+})
+
+test('sends a type that only Bursar has to endpoints that name it, because the older client refuses it', async () => {
+  const { api, path, endpoint, customer } = await hooked({ events: [...contractKinds] })
+  const url = sink.url(`${path}/named`)
+  const named = await api.call(createWebhookEndpoint, { body: { url, format: 'raw', events: ['usage.threshold_reached', 'customer.updated'] } })
+  const { id: meter_id } = await api.call(createMeter, {
+    body: { name: 'Calls', filter: { conjunction: 'and', clauses: [] }, aggregation: { func: 'count' } },
+  })
+  const properties = { meter_id, units: 1, rollover: false }
+  const { id: benefit_id } = await api.call(createBenefit, { body: { type: 'meter_credit', description: 'One call', properties } })
+  const { id: customer_id } = await customer()
+  await api.call(createBenefitGrant, { body: { customer_id, benefit_id } })
+  await api.call(ingestEvents, { body: { events: [{ name: 'call', customer_id }] } })
+  const [event] = await sink.until(`${path}/named`, 1)
+  const validate = (secret: string) => validateEvent(event!.body, event!.headers, secret)
+  expect(JSON.parse(event!.body)).toMatchObject({ type: usageThresholdReached.kind, data: { customer_id, meter_id, basis: 'credits', percent: 100 } })
+  expect(() => validate(named.secret)).toThrow('Unknown event type')
+  // The next event of the customer is delivered to both. Deliveries of a customer are in order, so no earlier event is missing then.
+  await api.call(updateCustomer, { params: { id: customer_id }, body: { name: 'Ada' } })
+  await sink.until(`${path}/named`, 2)
+  const kinds = () => sink.of(path).map(({ body }) => (JSON.parse(body) as { type: string }).type)
+  await eventually('the other endpoint has the next event', async () => kinds().includes('customer.updated'))
+  expect(kinds()).not.toContain(usageThresholdReached.kind)
+  const deliveries = await api.call(listWebhookDeliveries, { query: { event_type: ['usage.threshold_reached'] } })
+  expect(deliveries.items.map(({ endpoint_id }) => endpoint_id)).toEqual([named.id])
+  const { rows } = await world.database.owner((owner) =>
+    owner.query('select from webhook_deliveries where endpoint_id = $1 and kind = $2', [endpoint.id, usageThresholdReached.kind]),
+  )
+  expect(rows).toEqual([])
 })
 
 test('shows the endpoint secret only when new or revealed, seals it in the database, and also signs with the previous one during the overlap', async () => {

@@ -11,6 +11,7 @@ import {
   factorOf,
   findOrganizationToken,
   findPersonalToken,
+  freshFor,
   issueOrganizationToken,
   issuePersonalToken,
   listGrantsOf,
@@ -27,7 +28,7 @@ import {
   withdrawApp,
 } from '../../modules/identity/index.ts'
 import { permits } from '../../modules/organizations/index.ts'
-import { hours, seconds } from '../../platform/clock.ts'
+import { seconds } from '../../platform/clock.ts'
 import type { PageDeps } from './deps.ts'
 
 type Tokens = Extract<View, { kind: 'tokens' }>
@@ -53,7 +54,7 @@ export const accountPages = ({ platform, postgres }: PageDeps): Page[] => {
   const { db } = postgres
   const signedIn = ({ actor }: PageCall) => actor as UserActor
 
-  const isFresh = (actor: UserActor) => platform.clock.wall().getTime() - actor.credential_created_at.getTime() <= 1 * hours
+  const isFresh = (actor: UserActor) => platform.clock.wall().getTime() - actor.credential_created_at.getTime() <= freshFor
 
   /** Checks that the user may create a token: the sign-in is at most an hour old, and an operator has used a second factor. */
   const mayMake = (actor: UserActor): Mishap | null => {
@@ -158,6 +159,8 @@ export const accountPages = ({ platform, postgres }: PageDeps): Page[] => {
         sessions: await countSessions(db, actor.user_id, platform.clock.wall()),
         mishap: more.mishap ?? null,
       },
+      // The button that copies the codes is the only script of the account pages.
+      ...(more.recovery_codes ? { script: true } : {}),
     }
   }
 

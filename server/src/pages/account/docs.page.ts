@@ -1,9 +1,16 @@
-import { defaultVersion } from '@bursar/contract'
+import { defaultVersion, operations, ResourceNotFound } from '@bursar/contract'
 import type { DocumentedEndpoint } from '@bursar/views'
-import type { Page, Platform } from '../../modules/handlers.ts'
+import type { Page, PageAnswer, PageCall, Platform } from '../../modules/handlers.ts'
 import { documentationPath, protocolPaths } from '../../modules/identity/index.ts'
+import { openReference } from './reference.ts'
 
-/** Shows developers the URLs of the API description and of the OAuth endpoints of this deployment. */
+/** True if the operation contains each word of the filter. */
+const matches = (words: readonly string[], texts: readonly string[]): boolean => {
+  const text = texts.join(' ').toLowerCase()
+  return words.every((word) => text.includes(word))
+}
+
+/** Shows developers the reference of all operations, and the URLs of the OAuth endpoints of this deployment. */
 export const docsPages = ({ config }: Platform): Page[] => {
   const at = (path: string, base = config.public_url) => new URL(path, base).href
   const urls: Record<DocumentedEndpoint, string> = {
@@ -17,12 +24,43 @@ export const docsPages = ({ config }: Platform): Page[] => {
     jwks: at(protocolPaths.jwks),
   }
   const endpoints = Object.entries(urls).map(([name, url]) => ({ name: name as DocumentedEndpoint, url }))
+  const reference = openReference(config.public_url.origin)
   return [
     {
       method: 'GET',
       path: documentationPath,
       signedIn: false,
-      handle: async () => ({ view: { kind: 'docs', openapi: at(`/${defaultVersion}/openapi.json`), issuer: config.public_url.origin, endpoints } }),
+      handle: async ({ query }: PageCall): Promise<PageAnswer> => {
+        const filter = (query.get('q') ?? '').trim().slice(0, 100)
+        const words = filter.toLowerCase().split(/\s+/)
+        const areas = (await reference.areas())
+          .map((area) => ({
+            ...area,
+            operations: area.operations.filter(({ id, method, path, summary }) => matches(words, [area.name, id, method, path, summary])),
+          }))
+          .filter((area) => area.operations.length > 0)
+        return {
+          view: {
+            kind: 'docs',
+            areas,
+            filter,
+            total: operations.length,
+            openapi: at(`/${defaultVersion}/openapi.json`),
+            issuer: config.public_url.origin,
+            endpoints,
+          },
+        }
+      },
+    },
+    {
+      method: 'GET',
+      path: `${documentationPath}/:area`,
+      signedIn: false,
+      handle: async ({ params }: PageCall): Promise<PageAnswer> => {
+        const found = await reference.area(params.area!)
+        if (!found) throw new ResourceNotFound()
+        return { view: { kind: 'reference', ...found } }
+      },
     },
   ]
 }

@@ -1,6 +1,7 @@
-import { email as emailSchema } from '@bursar/contract'
-import { locales, themes, type Mishap } from '@bursar/views'
-import { readLetters } from '../../gateways/mail/mail.ts'
+import { email as emailSchema, ResourceNotFound } from '@bursar/contract'
+import type { Mishap } from '@bursar/views'
+import { readHtml, readLetters } from '../../gateways/mail/mail.ts'
+import { isId } from '../../kernel/ids.ts'
 import { readCode, Secret } from '../../kernel/secrets.ts'
 import type { Page, PageAnswer, PageCall } from '../../modules/handlers.ts'
 import {
@@ -8,6 +9,7 @@ import {
   hostCookie,
   isPending,
   keepCodeBrowser,
+  preferenceCookies,
   pendingCookieName,
   readCodeBrowser,
   readCookie,
@@ -23,6 +25,7 @@ import {
 import { seconds } from '../../platform/clock.ts'
 import { isLocal, MailboxNotLocal } from '../../platform/hosts.ts'
 import { placeOf, type PageDeps } from './deps.ts'
+import { framing, galleryPages } from './gallery.page.ts'
 
 /** Returns the path if it leads to our own host, otherwise the fallback. Rejects values that a browser could read as another host. */
 export const ownPath = (given: string | null, otherwise: string): string =>
@@ -34,13 +37,18 @@ export const signInPages = ({ oauth, platform, postgres }: PageDeps): Page[] => 
   const { config } = platform
   const { db } = postgres
 
+  /** Returns the app that waits for this sign-in, if any. */
+  const waitingAt = async (return_to: string) => {
+    const [, uid] = /^\/oauth2\/interaction\/([\w-]+)$/.exec(return_to) ?? []
+    return uid === undefined ? undefined : oauth.waitingApp(uid)
+  }
+
   const view = async (
     step: 'email' | 'code' | 'factor',
     more: { email: string; return_to: string; mishap?: Mishap; resent?: boolean; tries_left?: number | null },
     rest: { status?: number; cookies?: readonly string[] } = {},
   ): Promise<PageAnswer> => {
-    const [, uid] = /^\/oauth2\/interaction\/([\w-]+)$/.exec(more.return_to) ?? []
-    const waiting = uid === undefined ? undefined : await oauth.waitingApp(uid)
+    const waiting = await waitingAt(more.return_to)
     return {
       ...rest,
       // The content security policy must allow the app's redirect URI. If all scopes are granted already, submitting
@@ -125,7 +133,8 @@ export const signInPages = ({ oauth, platform, postgres }: PageDeps): Page[] => 
           await leaveOld(call)
           return enter(done, return_to)
         }
-        const cookie = await call.transact((tx) => requestCode(tx, platform, callerOf(call), email))
+        const language = call.locale((await waitingAt(return_to))?.locales)
+        const cookie = await call.transact((tx) => requestCode(tx, platform, callerOf(call), email, language))
         return view('code', { email, return_to, resent: form.has('resend') }, { cookies: [cookie] })
       },
     },
@@ -144,15 +153,10 @@ export const signInPages = ({ oauth, platform, postgres }: PageDeps): Page[] => 
       path: '/preferences',
       signedIn: false,
       handle: async ({ form }) => {
-        const year = 365 * 24 * 3600
-        const chosen = (name: string, values: readonly string[]) => {
-          const value = form.get(name)
-          return value !== null && values.includes(value) ? [setCookie(config, hostCookie(config, name), value, year)] : []
-        }
         // Drops the locale from the URL, because it would override the new choice.
         const back = new URL(ownPath(form.get('return_to'), home), config.public_url)
         back.searchParams.delete('locale')
-        return { redirect: back.pathname + back.search, cookies: [...chosen('theme', themes), ...chosen('locale', locales)] }
+        return { redirect: back.pathname + back.search, cookies: preferenceCookies(platform, form) }
       },
     },
     ...(!config.mail.readable
@@ -165,9 +169,23 @@ export const signInPages = ({ oauth, platform, postgres }: PageDeps): Page[] => 
             // The mailbox page answers only requests from this machine, because the mailbox contains sign-in codes.
             handle: async ({ request }: PageCall): Promise<PageAnswer> => {
               if (!isLocal(request)) throw new MailboxNotLocal()
-              return { view: { kind: 'mailbox', letters: await readLetters(config.mail.directory!, 50) } }
+              const letters = await readLetters(config.mail.directory!, 50)
+              const shown = letters.map(({ id, has_html, ...letter }) => ({ ...letter, html_path: has_html ? `/mailbox/mails/${id}` : null }))
+              return { view: { kind: 'mailbox', letters: shown }, outside: framing }
             },
           },
+          {
+            method: 'GET' as const,
+            path: '/mailbox/mails/:id' as const,
+            signedIn: false,
+            handle: async ({ request, params }: PageCall): Promise<PageAnswer> => {
+              if (!isLocal(request)) throw new MailboxNotLocal()
+              const html = isId(params.id) ? await readHtml(config.mail.directory!, params.id) : undefined
+              if (html === undefined) throw new ResourceNotFound()
+              return { mail: html }
+            },
+          },
+          ...galleryPages(platform),
         ]),
   ]
 }

@@ -2,7 +2,7 @@ import { claimSeat, getPortalUser, getSeatClaimInfo, listPortalBenefitGrants, re
 import type { ClaimState } from '@bursar/views'
 import type { Page, PageAnswer, PageCall, Platform } from '../../modules/handlers.ts'
 import { inPortal } from '../portal/entering.ts'
-import { found, keepPortal, keptSecret, portalOf, portalToken, problem, sellerOf, type Seller } from '../visits.ts'
+import { branded, found, isPreview, keepPortal, keptSecret, picturesOf, portalOf, portalToken, problem, sellerOf, showing, type Seller } from '../visits.ts'
 
 type Info = Received<typeof getSeatClaimInfo>
 
@@ -29,7 +29,7 @@ export const claimPages = (platform: Platform): Page[] => {
     const here = `/${seller.slug}/portal/claim`
     const info = await informed(call, seller)
     if (!info) return { status: 404, view: { kind: 'claim-unknown', seller }, here }
-    const { product_name, customer_email: email, invited_by, benefits, status, can_claim } = info
+    const { product_name, product_cover_url, customer_email: email, invited_by, benefits, status, can_claim } = info
     const reader = await present(call, seller)
     const mine = reader?.toLowerCase() === email.toLowerCase()
     const states: Record<Info['status'], ClaimState> = {
@@ -40,14 +40,15 @@ export const claimPages = (platform: Platform): Page[] => {
     }
     const state = states[status]
     const other = mine ? null : reader
-    return { view: { kind: 'claim', seller, state, product_name, email, invited_by, benefits, other }, here }
+    const [cover = null] = product_cover_url === null ? [] : picturesOf([{ public_url: product_cover_url }])
+    return { view: { kind: 'claim', seller, state, product_name, cover, email, invited_by, benefits, other }, here, ...showing([cover]) }
   }
 
   const withSeller =
     (handle: (call: PageCall, seller: Seller) => Promise<PageAnswer>) =>
     async (call: PageCall): Promise<PageAnswer> => {
       const seller = await sellerOf(call)
-      return seller ? handle(call, seller) : problem(404, 'not_found')
+      return seller ? branded(await handle(call, seller), seller) : problem(404, 'not_found')
     }
 
   return [
@@ -58,7 +59,10 @@ export const claimPages = (platform: Platform): Page[] => {
       handle: async (call) => {
         // Moves the invitation token from the URL to a cookie before it is checked. No token stays in the address bar.
         const token = call.query.get('token')
-        return token === null ? withSeller(show)(call) : { redirect: `${portalOf(call)}/claim`, cookies: [link.keep(token, keptFor)] }
+        if (token === null) return withSeller(show)(call)
+        const [to, cookies] = [`${portalOf(call)}/claim`, [link.keep(token, keptFor)]]
+        if (!isPreview(call.request)) return { redirect: to, cookies }
+        return withSeller(async (_, { name }) => ({ view: { kind: 'link-preview', seller: name, product: null, to }, refresh: to, cookies }))(call)
       },
     },
     {

@@ -1,6 +1,7 @@
 import { exponentsOf, type CheckoutConfirm } from '@bursar/contract'
-import type { Complaint, Offer } from '@bursar/views'
+import type { Complaint, Locale, Offer } from '@bursar/views'
 import type { z } from 'zod'
+import { languageOf } from '../../kernel/languages.ts'
 
 type ConfirmationForm = z.input<typeof CheckoutConfirm>
 type Draft = Readonly<Record<string, string>>
@@ -22,15 +23,18 @@ export const draftOf = (offer: Offer): Draft => {
     ['customer_name', offer.customer_name],
     ['customer_billing_name', offer.customer_billing_name],
     ['customer_tax_id', offer.customer_tax_id],
-    ['is_business_customer', offer.is_business_customer ? 'on' : ''],
+    ['is_business_customer', offer.is_business_customer || offer.customer_tax_id !== null ? 'on' : ''],
     ...(address as [string, unknown][]),
     ...(answers as [string, unknown][]),
   ]
   return Object.fromEntries(known.flatMap(([name, value]) => (typeof value === 'string' || typeof value === 'number' ? [[name, String(value)]] : [])))
 }
 
+/** Fields of the form that are no input of the buyer. */
+const others: readonly string[] = ['csrf', 'shown', 'locale', 'theme']
+
 /** Returns the submitted fields as typed. */
-export const typed = (form: URLSearchParams): Draft => Object.fromEntries([...form].filter(([name]) => name !== 'csrf' && name !== 'shown'))
+export const typed = (form: URLSearchParams): Draft => Object.fromEntries([...form].filter(([name]) => !others.includes(name)))
 
 const said = (form: URLSearchParams, name: string): string | null => form.get(name)?.trim() || null
 
@@ -57,16 +61,19 @@ export const priceChanges = (form: URLSearchParams, offer: Offer): Partial<Confi
   const product_id = said(form, 'product_id')
   const switched = product_id !== null && product_id !== offer.product_id
   if (switched) wish.product_id = product_id
+  const currency = said(form, 'currency')
+  if (!switched && currency !== null && currency !== offer.currency) wish.currency = currency as NonNullable<ConfirmationForm['currency']>
   const seats = said(form, 'seats')
   if (!switched && seats !== null && seats !== String(offer.seats)) wish.seats = whole(seats)
   const amount = said(form, 'amount')
-  if (!switched && amount !== null && minorUnits(amount, offer.currency) !== offer.amount) wish.amount = minorUnits(amount, offer.currency)
+  if (!switched && wish.currency === undefined && amount !== null && minorUnits(amount, offer.currency) !== offer.amount)
+    wish.amount = minorUnits(amount, offer.currency)
   const code = said(form, 'discount_code')
   if (form.has('without_discount')) wish.discount_code = null
   else if (code !== null && code !== offer.discount?.code) wish.discount_code = code
   if (form.get('allow_trial') === 'false') wish.allow_trial = false
-  const tax_id = said(form, 'customer_tax_id')
-  const business = form.get('is_business_customer') === 'on' || tax_id !== null
+  const business = form.get('is_business_customer') === 'on'
+  const tax_id = business ? said(form, 'customer_tax_id') : null
   if (business !== offer.is_business_customer) wish.is_business_customer = business
   if (tax_id !== offer.customer_tax_id) wish.customer_tax_id = tax_id
   const address = addressIn(form)
@@ -87,20 +94,27 @@ const addressIn = (form: URLSearchParams): Partial<Record<(typeof addressParts)[
 
 /** Returns the buyer's data and answers, which are sent with the confirmation. */
 export const buyerIn = (form: URLSearchParams, offer: Offer): Partial<ConfirmationForm> => {
+  const saved = said(form, 'payment_method_id')
   const answers = (offer.attached_custom_fields ?? []).map(({ custom_field: { slug, type } }): [string, string | number | boolean | null] => {
     const name = `custom_field_data.${slug}`
-    const value = said(form, name)
+    // Forms send line breaks as CRLF. The length limits count a line break as one character, as browsers do.
+    const value = said(form, name)?.replaceAll('\r\n', '\n') ?? null
     if (type === 'checkbox') return [slug, value === 'on']
     return [slug, type === 'number' && value !== null && /^-?\d{1,10}$/.test(value) ? Number(value) : value]
   })
   return {
     ...(offer.customer_id === null ? { customer_email: said(form, 'customer_email') } : {}),
     customer_name: said(form, 'customer_name'),
-    customer_billing_name: said(form, 'customer_billing_name'),
+    ...(form.get('is_business_customer') === 'on' ? { customer_billing_name: said(form, 'customer_billing_name') } : {}),
     ...(answers.length > 0 ? { custom_field_data: Object.fromEntries(answers) } : {}),
-    confirmation_token_id: said(form, 'confirmation_token_id'),
+    // The form of a new method may be filled although a saved one was chosen last.
+    ...(saved === null ? { confirmation_token_id: said(form, 'confirmation_token_id') } : { payment_method_id: saved }),
   }
 }
+
+/** Returns the language of the page, in which the buyer is then mailed. Keeps a locale of the checkout with this language, for example `de-CH`. */
+export const languageFor = (page: Locale, { locale }: Offer): Partial<ConfirmationForm> =>
+  locale !== null && languageOf(locale, null) === page ? {} : { locale: page }
 
 /** Encodes the displayed price for the form: total, currency, amount due today and product. */
 export const shownOf = ({ total_amount, currency, product_id }: Offer, today: number): string => [total_amount, currency, today, product_id ?? ''].join(' ')

@@ -4,7 +4,7 @@ import type { Client } from '@bursar/contract/client'
 import type { PageAnswer, PageCall, Platform } from '../../modules/handlers.ts'
 import { minutes, seconds } from '../../platform/clock.ts'
 import { inviteAll } from '../inviting.ts'
-import { portalToken } from '../visits.ts'
+import { picturesOf, portalToken, showing } from '../visits.ts'
 
 type Shown = Extract<View, { kind: 'purchase' }>
 
@@ -42,8 +42,10 @@ export const showPurchase = async (platform: Platform, call: PageCall, offer: Of
     const isOthers = own.length === 0 && offer.seats !== null && !isFresh
     const state =
       !entered || isOthers ? 'unknown' : own.some(({ is_granted }) => is_granted) ? 'granted' : own.some(({ error }) => error !== null) ? 'failed' : 'coming'
-    return { description, state }
+    const note = own.find(({ is_granted, benefit }) => is_granted && benefit.type === 'custom')?.benefit
+    return { description, note: note?.type === 'custom' ? note.properties.note : null, state }
   })
+  const cover = picturesOf(offer.product?.medias ?? [])[0] ?? null
   const coming = benefits.some(({ state }) => state === 'coming')
   return {
     view: {
@@ -51,9 +53,11 @@ export const showPurchase = async (platform: Platform, call: PageCall, offer: Of
       id: offer.id,
       seller: { name: offer.organization.name, slug: offer.organization.slug },
       product: offer.product?.name ?? '',
+      cover,
       paid: offer.is_payment_required ? offer.total_amount : 0,
       currency: offer.currency,
       email: offer.customer_email,
+      at_bank: !done && offer.payment_processor_metadata.intent_status === 'processing',
       number: order?.receipt_number ?? order?.invoice_number ?? null,
       steps: { payment: done ? 'done' : 'doing', order: done ? 'done' : 'waiting', access: !done ? 'waiting' : coming ? 'doing' : 'done' },
       benefits,
@@ -63,6 +67,7 @@ export const showPurchase = async (platform: Platform, call: PageCall, offer: Of
       refresh: !done || (coming && isFresh && invited === null) ? paceOf(age) : null,
     },
     script: true,
+    ...showing([cover]),
     here: `/checkout/${offer.id}`,
     locales: offer.locale ?? '',
   }

@@ -2,8 +2,8 @@ import { authenticatePortalCode, checkEmailUpdate, exchangePortalCode, requestPo
 import type { Flow, View } from '@bursar/views'
 import type { Page, PageAnswer, PageCall, Platform } from '../../modules/handlers.ts'
 import { portalCookiePrefix, readCookie } from '../../modules/identity/index.ts'
-import { found, keepPortal, keptSecret, portalOf, portalToken, problem, sellerOf, settled, type Seller } from '../visits.ts'
-import { beginning, flowIn, inPortal, withFlow } from './entering.ts'
+import { branded, found, keepPortal, keptSecret, leaveFor, portalOf, portalToken, problem, sellerOf, settled, type Seller } from '../visits.ts'
+import { beginning, flowIn, inPortal, wantedPage, withFlow } from './entering.ts'
 
 type SignIn = Extract<View, { kind: 'portal-sign-in' }>
 
@@ -21,7 +21,7 @@ export const entryPages = (platform: Platform): Page[] => {
     (handle: (call: PageCall, seller: Seller, base: string) => Promise<PageAnswer>) =>
     async (call: PageCall): Promise<PageAnswer> => {
       const seller = await sellerOf(call)
-      return seller ? handle(call, seller, `/${seller.slug}/portal`) : problem(404, 'not_found')
+      return seller ? branded(await handle(call, seller, `/${seller.slug}/portal`), seller) : problem(404, 'not_found')
     }
 
   const signIn = (seller: Seller, flow: Flow | null, changes: Partial<SignIn> = {}): PageAnswer => ({
@@ -35,7 +35,6 @@ export const entryPages = (platform: Platform): Page[] => {
   const askForCode = async (call: PageCall, seller: Seller): Promise<PageAnswer> => {
     const [email, flow] = [(call.form.get('email') ?? '').trim(), flowIn(call.form)]
     const answer = await call.api().send(requestPortalCode, { body: { organization_id: seller.id, email }, headers: withCookies(call) })
-    if (answer.status === 429) return { ...signIn(seller, flow, { email, mishap: 'wait' }), status: 429 }
     if (settled(answer).status === 202)
       return { ...signIn(seller, flow, { step: 'code', email, resent: call.form.get('resend') === '1' }), cookies: answer.headers.getSetCookie() }
     return { ...signIn(seller, flow, { email, mishap: 'email' }), status: answer.status }
@@ -48,9 +47,7 @@ export const entryPages = (platform: Platform): Page[] => {
     const flow = flowIn(call.form)
     const body = { organization_id: seller.id, email: email!, code: code ?? '', ...(customer_id === '' ? {} : { customer_id: customer_id! }) }
     const answer = await call.api().send(authenticatePortalCode, { body, headers: withCookies(call) })
-    const again = (mishap: 'wait' | 'code'): PageAnswer => ({ ...signIn(seller, flow, { step: 'code', email: email!, mishap }), status: answer.status })
-    if (answer.status === 429) return again('wait')
-    if (settled(answer).status !== 200) return again('code')
+    if (settled(answer).status !== 200) return { ...signIn(seller, flow, { step: 'code', email: email!, mishap: 'code' }), status: answer.status }
     const { token, expires_at, customers } = answer.body
     if (token === null || expires_at === null)
       return { ...signIn(seller, flow, { step: 'choose', email: email!, customers }), cookies: [proved.keep(code ?? '', 900)] }
@@ -64,7 +61,15 @@ export const entryPages = (platform: Platform): Page[] => {
     return { view: { kind: 'portal-email', seller, state: works ? 'open' : 'over' } }
   })
 
-  const begin = inPortal(platform, async ({ shell, call }) => ({ redirect: beginning(shell, flowIn(call.query)) }))
+  const wanted = wantedPage(platform)
+  const begin = inPortal(platform, async ({ shell, call, seller }) => {
+    const flow = flowIn(call.query)
+    const page = flow === null ? wanted.read(call, seller, shell.reader.manages) : undefined
+    if (page === undefined) return { redirect: beginning(shell, flow) }
+    // A file may be on another host, to which the content security policy of the sign-in form allows no redirect.
+    const answer = page.isFile ? leaveFor(new URL(page.path, platform.config.public_url).href) : { redirect: page.path }
+    return { ...answer, cookies: [wanted.forget()] }
+  })
 
   return [
     {

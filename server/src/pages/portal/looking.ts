@@ -1,15 +1,16 @@
-import { getPortalOrganization, listPortalSeats, listPortalSubscriptions, previewPortalSubscription } from '@bursar/contract'
-import type {
-  Complaint,
-  Flow,
-  PortalPlan,
-  PortalPrice,
-  PortalProduct,
-  PortalRights,
-  PortalSeat,
-  PortalSeatCount,
-  PortalSubscription,
-  PortalWish,
+import { getPortalOrganization, listPortalSeats, listPortalSubscriptions, previewPortalSubscription, revokePortalSeat } from '@bursar/contract'
+import {
+  mostRemovable,
+  type Complaint,
+  type Flow,
+  type PortalPlan,
+  type PortalPrice,
+  type PortalProduct,
+  type PortalRights,
+  type PortalSeat,
+  type PortalSeatCount,
+  type PortalSubscription,
+  type PortalWish,
 } from '@bursar/views'
 import type { Client } from '@bursar/contract/client'
 import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
@@ -58,13 +59,14 @@ export const subscriptionsOf = (api: Client): Promise<PortalSubscription[]> =>
 export const isOver = ({ status }: PortalSubscription): boolean => status === 'canceled' || status === 'unpaid' || status === 'incomplete_expired'
 
 /** Loads the changes that the seller lets customers make, and the products they can change to. */
-export const offerOf = async ({ call, shell }: Visit): Promise<{ rights: PortalRights; products: PortalProduct[] }> => {
+export const offerOf = async ({ call, shell }: Visit): Promise<{ rights: PortalRights; products: PortalProduct[]; behavior: string }> => {
   const { organization, products } = await call.api().call(getPortalOrganization, { params: { slug: shell.seller.slug } })
   const { update_seats, update_plan, pause } = organization.customer_portal_settings.subscription
   const open = organization.allow_customer_updates
   return {
     rights: { seats: open && update_seats, plan: open && update_plan, pause: pause === true },
     products: products.filter(({ recurring_interval }) => recurring_interval !== null),
+    behavior: organization.proration_behavior,
   }
 }
 
@@ -77,6 +79,29 @@ export const countOf = (seats: readonly PortalSeat[], total: number, now: Date):
   active: seats.filter(({ status }) => status === 'claimed').length,
   invited: seats.filter((seat) => seat.status === 'pending' && !isExpired(seat, now)).length,
 })
+
+/** Returns the seats that can be taken back, in the order in which the portal suggests them: invitations first, then the latest. */
+export const removableOf = (seats: readonly PortalSeat[], now: Date): PortalSeat[] =>
+  seats
+    .filter((seat) => seat.status === 'claimed' || (seat.status === 'pending' && !isExpired(seat, now)))
+    .toSorted((a, b) => Number(a.status === 'claimed') - Number(b.status === 'claimed') || b.created_at.localeCompare(a.created_at))
+
+/**
+ * Takes the selected seats back. Then redirects to the page of the form, which shows the price of the number of seats
+ * that was asked for.
+ */
+export const freeSeats = async (visit: Visit, form: URLSearchParams, path: string): Promise<PageAnswer | Complaint[]> => {
+  const ids = [...new Set(form.getAll('seat_id'))].slice(0, mostRemovable)
+  if (ids.length === 0) return [{ loc: [], type: 'no_seat_selected', msg: '' }]
+  for (const seat_id of ids) {
+    const answer = settled(await visit.api.send(revokePortalSeat, { params: { seat_id } }))
+    if (answer.status >= 300) return complaintsOf(answer).map((one) => ({ ...one, loc: [] }))
+  }
+  const { id, value } = wantedIn(form)
+  const flow = form.get('flow')
+  const search = new URLSearchParams({ subscription_id: id, what: 'seats', value, ...(flow === null ? {} : { flow }) })
+  return doneAt(visit, `${path}?${search.toString()}`, 'freed')
+}
 
 /** Loads the seats of one purchase. Undefined if the purchase has no seats or the reader may not see them. */
 export const seatsOf = async (
@@ -101,6 +126,7 @@ export const planOf = async (api: Client, subscription: PortalSubscription, now:
     next: next?.status === 200 ? next.body.next : null,
     paying: next !== undefined && next.status !== 200 && complaintsOf(next)[0]?.type === 'SubscriptionLocked',
     seats: seats ? countOf(seats.seats, seats.total, now) : null,
+    removable: seats ? removableOf(seats.seats, now) : [],
   }
 }
 
@@ -110,6 +136,10 @@ export interface Wanted {
   readonly what: 'seats' | 'plan'
   readonly value: string
 }
+
+/** Returns the change that an address asks for. The page that took seats back leads to it. */
+export const wantedAt = ({ query, request }: Visit['call']): Wanted | undefined =>
+  request.method === 'GET' && query.has('value') ? wantedIn(query) : undefined
 
 export const wantedIn = (form: URLSearchParams): Wanted => ({
   id: form.get('subscription_id') ?? '',

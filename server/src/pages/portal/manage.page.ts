@@ -5,9 +5,10 @@ import { ordersPages } from './orders.page.ts'
 import { overviewPages } from './overview.page.ts'
 import { subscriptionsPages } from './subscriptions.page.ts'
 import { teamPages } from './team.page.ts'
+import { usagePages } from './usage.page.ts'
 
-/** The pages for managers: team, subscriptions, orders and billing. */
+/** The pages for managers: team, subscriptions, usage, orders and billing. */
 export const managePages = (platform: Platform, payments: Payments): Page[] => [
-  ...[overviewPages, teamPages, subscriptionsPages].flatMap((pages) => pages(platform)),
+  ...[overviewPages, teamPages, subscriptionsPages, usagePages].flatMap((pages) => pages(platform)),
   ...[ordersPages, billingPages].flatMap((pages) => pages(platform, payments)),
 ]

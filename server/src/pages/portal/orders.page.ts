@@ -5,6 +5,7 @@ import {
   getPortalCustomer,
   getPortalInvoice,
   getPortalOrder,
+  getPortalPaymentForm,
   getPortalPaymentStatus,
   getPortalReceipt,
   listPortalOrders,
@@ -16,6 +17,8 @@ import type { Complaint, PortalOrder } from '@bursar/views'
 import type { Client, Reply } from '@bursar/contract/client'
 import type { Payments } from '../../gateways/payments/payments.ts'
 import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
+import { stripe } from '../processor.ts'
+import { testCards } from '../test-cards.ts'
 import { complaintsOf, problem, settled } from '../visits.ts'
 import { bankPages, toBank } from './bank.ts'
 import type { Visit } from './entering.ts'
@@ -34,18 +37,23 @@ const howItGoes = async (api: Client, order: PortalOrder): Promise<{ done: strin
 
 /** The pages for orders and their details, and for paying open ones. */
 export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
+  const sandbox = platform.config.environment === 'sandbox'
+
   const showOne = async (
     { api, shell, call }: Visit,
     complaints: readonly Complaint[] = [],
     waits: (order: PortalOrder) => boolean = () => false,
   ): Promise<PageAnswer> => {
     const at = { params: { id: call.params.id! } }
-    const [order, refunds, methods] = await Promise.all([
+    const [order, refunds, methods, { publishable_key: key }] = await Promise.all([
       api.send(getPortalOrder, at),
       api.send(listPortalRefunds, at),
       api.call(listPortalPaymentMethods, { query: { limit: 100 } }),
+      api.call(getPortalPaymentForm, {}),
     ])
-    if (settled(order).status !== 200 || settled(refunds).status !== 200) return problem(404, 'not_found')
+    if (settled(order).status !== 200 || settled(refunds).status !== 200) return problem(404, 'not_found', shell.seller)
+    const { status, currency, due_amount, subscription_id } = order.body
+    const open = status === 'pending'
     const told = shell.done === 'order_paying' ? await howItGoes(api, order.body) : { done: shell.done, complaints: [] }
     return {
       view: {
@@ -54,9 +62,13 @@ export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
         order: order.body,
         refunds: refunds.body.items,
         methods: methods.items,
+        cards: open && sandbox && key === null ? testCards('tok_visa', 'tok_mastercard', 'tok_3ds', 'tok_do_not_honor') : null,
+        // The processor saves the card of a subscription, because renewals are charged to it.
+        form: open && key !== null ? { key, currency, amount: due_amount, reusable: subscription_id !== null } : null,
         waits: waits(order.body),
       },
       script: true,
+      ...(open && key !== null ? { outside: stripe } : {}),
     }
   }
   /** Redirects to a document once it exists. Until then a requested or regenerated invoice shows a waiting page. */
@@ -69,9 +81,14 @@ export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
     return showOne(visit, found.status === 404 ? complaintsOf(found) : [], (order) => found.status === 202 || asked || isMade(order))
   }
 
+  /** Leads to the page that waits for a requested invoice, and opens it. */
+  const waitForInvoice = ({ shell, call }: Visit): PageAnswer => ({
+    redirect: `/${shell.seller.slug}/portal/orders/${call.params.id!}/invoice?asked=1`,
+  })
+
   /** Requests the invoice. If the order has no billing details, they are copied from the customer. */
   const askInvoice = async (visit: Visit): Promise<PageAnswer> => {
-    const { api, shell, call } = visit
+    const { api, call } = visit
     const params = { id: call.params.id! }
     let answer = await api.send(generatePortalInvoice, { params })
     if (answer.status === 422) {
@@ -82,7 +99,8 @@ export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
         answer = await api.send(generatePortalInvoice, { params })
       }
     }
-    return answer.status === 202 ? { redirect: `/${shell.seller.slug}/portal/orders/${params.id}/invoice?asked=1` } : showOne(visit, complaintsOf(answer))
+    if (answer.status === 202) return waitForInvoice(visit)
+    return showOne(visit, answer.status === 422 ? [{ loc: [], type: 'invoice_details', msg: '' }] : complaintsOf(answer))
   }
   return [
     ...pagesAt(platform, '/orders', async ({ api, shell, call }) => {
@@ -96,7 +114,9 @@ export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
       async (visit, form) => {
         const { api, call } = visit
         if (form.get('do') === 'invoice') return askInvoice(visit)
-        const answer = await api.send(confirmPortalPayment, { params: { id: call.params.id! }, body: { payment_method_id: form.get('payment_method_id') } })
+        const saved = form.get('payment_method_id')
+        const body = saved === null ? { confirmation_token_id: form.get('confirmation_token_id') } : { payment_method_id: saved }
+        const answer = await api.send(confirmPortalPayment, { params: { id: call.params.id! }, body })
         if (answer.status !== 200) return showOne(visit, complaintsOf(answer))
         const { status, error, client_secret, publishable_key } = answer.body
         // A declined card is a regular response. Its message is shown as an error.
@@ -113,9 +133,13 @@ export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
       },
       answered: async (visit) => doneAt(visit, `/orders/${visit.call.params.id!}`, 'order_paying'),
     }),
-    ...pagesAt(platform, '/orders/:id/invoice', async (visit) =>
-      leadTo(visit, await visit.api.send(getPortalInvoice, { params: { id: visit.call.params.id! } }), ({ is_invoice_generated }) => is_invoice_generated),
-    ),
+    ...pagesAt(platform, '/orders/:id/invoice', async (visit) => {
+      const params = { id: visit.call.params.id! }
+      const found = await visit.api.send(getPortalInvoice, { params })
+      // Mails link here before the invoice was requested. The request is idempotent, and needs the session of the buyer.
+      if (settled(found).status === 404 && !visit.call.query.has('asked')) return askInvoice(visit)
+      return leadTo(visit, found, ({ is_invoice_generated }) => is_invoice_generated)
+    }),
     ...pagesAt(platform, '/orders/:id/receipt', async (visit) =>
       leadTo(visit, await visit.api.send(getPortalReceipt, { params: { id: visit.call.params.id! } })),
     ),

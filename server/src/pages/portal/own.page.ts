@@ -90,7 +90,7 @@ const act = async (visit: Visit): Promise<PageAnswer> => {
   const { api, call, shell } = visit
   const id = call.form.get('key') ?? ''
   // The API lets managers see the keys of their team, but this page changes only the reader's own keys.
-  if (!(await ownGrants(visit)).some((grant) => keyIn(grant) === id)) return problem(404, 'not_found')
+  if (!(await ownGrants(visit)).some((grant) => keyIn(grant) === id)) return problem(404, 'not_found', visit.shell.seller)
   const action = call.form.get('action')
   if (action === 'reveal') return access(visit, id)
   const done = (what: string): PageAnswer => ({ redirect: `/${shell.seller.slug}/portal/access?done=${what}` })
@@ -98,7 +98,7 @@ const act = async (visit: Visit): Promise<PageAnswer> => {
     const answer = await api.send(rotatePortalLicenseKey, { params: { id } })
     return answer.status === 200 ? done('key_rotated') : access({ ...visit, shell: { ...shell, complaints: complaintsOf(answer) } })
   }
-  if (action !== 'deactivate') return problem(404, 'not_found')
+  if (action !== 'deactivate') return problem(404, 'not_found', visit.shell.seller)
   const { key } = await api.call(getPortalLicenseKey, { params: { id } })
   const body = { key, organization_id: shell.seller.id, activation_id: call.form.get('activation') ?? '' }
   const answer = await call.api().send(deactivatePortalLicenseKey, { body })
@@ -107,12 +107,12 @@ const act = async (visit: Visit): Promise<PageAnswer> => {
 }
 
 const account = async ({ api, shell, seller, session }: Visit, wished = ''): Promise<PageAnswer> => {
-  const { name, email, type } = await api.call(getPortalCustomer, {})
+  const { name, billing_name, email, type } = await api.call(getPortalCustomer, {})
   return {
     view: {
       kind: 'portal-account',
       shell,
-      customer: { name, email, team: type === 'team' },
+      customer: { name: billing_name ?? name, email, team: type === 'team' },
       can_change_email: shell.reader.manages && seller.customer_portal_settings.customer?.allow_email_change === true,
       wished,
       expires_at: session.expires_at,
@@ -134,7 +134,7 @@ export const ownPages = (platform: Platform): Page[] => [
     handle: inPortal(platform, async (visit) => {
       const { query } = visit.call
       const file = (await filesOf(visit, [query.get('benefit') ?? ''])).find(({ id }) => id === query.get('id'))
-      return file ? { redirect: file.file.download.url } : problem(404, 'not_found')
+      return file ? { redirect: file.file.download.url } : problem(404, 'not_found', visit.shell.seller)
     }),
   },
   { method: 'GET', path: '/:slug/portal/account', signedIn: false, handle: inPortal(platform, (visit) => account(visit)) },

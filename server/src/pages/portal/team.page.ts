@@ -1,5 +1,6 @@
 import {
   assignPortalSeat,
+  getPortalCustomer,
   listPortalMembers,
   listPortalOrders,
   removePortalMember,
@@ -13,7 +14,23 @@ import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
 import { inviteAll } from '../inviting.ts'
 import { complaintsOf, settled } from '../visits.ts'
 import type { Visit } from './entering.ts'
-import { countOf, doneAt, everyPage, isExpired, isOver, offerOf, pagesAt, priceOf, seatsOf, subscriptionsOf, wantedIn, type Wanted } from './looking.ts'
+import {
+  countOf,
+  doneAt,
+  everyPage,
+  freeSeats,
+  isExpired,
+  isOver,
+  offerOf,
+  pagesAt,
+  priceOf,
+  removableOf,
+  seatsOf,
+  subscriptionsOf,
+  wantedAt,
+  wantedIn,
+  type Wanted,
+} from './looking.ts'
 import { changeAsSeen } from './subscriptions.page.ts'
 
 interface Showing {
@@ -30,7 +47,13 @@ export const teamPages = (platform: Platform): Page[] => {
     const { api, call } = visit
     const now = platform.clock.wall()
     const filter = filterIn(call.query)
-    const [sources, members, wish] = await Promise.all([purchasesOf(visit), membersOf(visit), more.wanted ? priceOf(api, more.wanted) : null])
+    const wanted = more.wanted ?? wantedAt(call)
+    const [sources, members, customer, wish] = await Promise.all([
+      purchasesOf(visit),
+      membersOf(visit),
+      api.call(getPortalCustomer, {}),
+      wanted ? priceOf(api, wanted) : null,
+    ])
     const everybody: PortalSeat[] = []
     const pools: PortalPool[] = []
     for (const { id, key, bounds, ...rest } of sources) {
@@ -45,7 +68,8 @@ export const teamPages = (platform: Platform): Page[] => {
         key,
         bounds,
         count: countOf(found.seats, found.total, now),
-        wish: more.wanted?.id === id ? wish : null,
+        wish: wanted?.id === id ? wish : null,
+        removable: removableOf(found.seats, now),
         people: people.slice((page - 1) * rows, page * rows),
         page,
         pages,
@@ -55,7 +79,14 @@ export const teamPages = (platform: Platform): Page[] => {
     const seated = new Set(everybody.filter(({ status }) => status !== 'revoked').map(({ member_id }) => member_id))
     const shell: PortalShell = { ...visit.shell, complaints: more.complaints ?? [] }
     return {
-      view: { kind: 'portal-team', shell, pools, others: members && members.filter(({ id }) => !seated.has(id)), filter },
+      view: {
+        kind: 'portal-team',
+        shell,
+        company: customer.billing_name ?? customer.name,
+        pools,
+        others: members && members.filter(({ id }) => !seated.has(id)),
+        filter,
+      },
       script: true,
       ...(more.complaints?.length ? { status: 422 } : {}),
       here: `/${shell.seller.slug}/portal/team`,
@@ -88,6 +119,10 @@ export const teamPages = (platform: Platform): Page[] => {
         const wanted = wantedIn(form)
         const changed = await changeAsSeen(visit, wanted)
         return changed === true ? doneAt(visit, '/team', 'seats_changed') : show(visit, { wanted, ...(changed ? { complaints: changed } : {}) })
+      }
+      case 'free': {
+        const freed = await freeSeats(visit, form, '/team')
+        return Array.isArray(freed) ? show(visit, { wanted: wantedIn(form), complaints: freed }) : freed
       }
       case 'invite':
         return invite(visit, form)

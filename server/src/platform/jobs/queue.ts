@@ -9,6 +9,7 @@ import { outageOf, untilAvailable } from '../postgres/outage.ts'
 import { openPool, type Postgres } from '../postgres/postgres.ts'
 import { eventsChannel } from '../outbox/outbox.sql.ts'
 import { catalogue, daemons, periodicTasks, sweeps, type DaemonName, type JobName, type Payload, type PeriodicTaskName, type SweepName } from './catalogue.ts'
+import { RunLater } from './later.ts'
 import { enterLife, findDueTables, leaseHolders, releaseLeases } from './leases.sql.ts'
 import { concurrency, openSlots } from './slots.ts'
 import { openClaimer, type Sweeping } from './sweeping.ts'
@@ -153,6 +154,11 @@ const live = async (options: WorkerOptions): Promise<Life> => {
           await (options.jobs[name] as (payload: unknown) => Promise<void>)(catalogue[name].payload.parse(payload))
           telemetry.job(name, 'done', elapsed())
         } catch (error) {
+          if (error instanceof RunLater) {
+            telemetry.job(name, 'done', elapsed())
+            log.debug('job_postponed', { job: name, job_id: job.id, attempt: job.attempts, error })
+            throw error
+          }
           telemetry.job(name, 'failed', elapsed())
           log.warn('job_failed', { job: name, job_id: job.id, attempt: job.attempts, error })
           throw error

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { Kysely, PostgresDialect, sql } from 'kysely'
 import pg from 'pg'
+import { bursar } from '../../kernel/command-name.ts'
 import { newId } from '../../kernel/ids.ts'
 import type { Environment, Secret } from '../../kernel/secrets.ts'
 import type { Clock } from '../clock.ts'
@@ -38,7 +39,11 @@ export class DatabaseRefused extends Error {}
  * Migrates the database to this version of the software, and stamps a new one with its environment. `login` is the
  * login of the serving processes. The login is granted the serving roles and nothing else. Idempotent.
  */
-export const migrate = async (url: Secret, environment: Environment, { clock, log, login }: { clock: Clock; log: Log; login?: Secret }): Promise<string[]> => {
+export const migrate = async (
+  url: Secret,
+  environment: Environment,
+  { clock, log, login, told }: { clock: Clock; log: Log; login?: Secret; told?: (done: number, of: number) => void },
+): Promise<string[]> => {
   const client = new pg.Client({ connectionString: url.reveal(), application_name: 'bursar_migrate' })
   await client.connect()
   try {
@@ -63,7 +68,9 @@ export const migrate = async (url: Secret, environment: Environment, { clock, lo
     const problems = compare(all, rows).filter((problem) => !problem.startsWith('not applied'))
     if (problems.length > 0) throw new DatabaseRefused(problems.join('; '))
     const applied: string[] = []
-    for (const migration of all.filter(({ version }) => !rows.some((row) => row.version === version))) {
+    const missing = all.filter(({ version }) => !rows.some((row) => row.version === version))
+    for (const migration of missing) {
+      told?.(applied.length, missing.length)
       await client.query('begin')
       await client.query(migration.text)
       await client.query('insert into schema_migrations values ($1, $2, $3)', [migration.version, migration.checksum, clock.wall()])
@@ -263,6 +270,5 @@ export const probe = async (db: Db): Promise<void> => {
 /** Rejects a database that is not at this version of the software. */
 export const checkFit = async (db: Db): Promise<void> => {
   const problems = await unfit(db)
-  if (problems.length > 0)
-    throw new DatabaseRefused(`The schema of the database does not match this version (${problems.join('; ')}). Run: pnpm bursar migrate`)
+  if (problems.length > 0) throw new DatabaseRefused(`The schema of the database does not match this version (${problems.join('; ')}). Run: ${bursar} migrate`)
 }

@@ -151,6 +151,26 @@ export const sequence = async (tx: Tx, organization_id: string, most = 500): Pro
   return { after, upto: after + rows.length, full: rows.length === most }
 }
 
+/** A numbered event without its content. */
+export interface EventHint {
+  readonly sequence: number
+  readonly kind: string
+  readonly resource_id: string
+  readonly customer_id: string | null
+}
+
+/** Returns the hints of up to `most` events after a number, in the order of their numbers. */
+export const hintsAfter = async (db: Db, organization_id: string, after: number, most: number): Promise<EventHint[]> => {
+  const { rows } = await sql<EventHint>`
+    select sequence, kind, resource_id, customer_id from events
+    where organization_id = ${organization_id} and sequence > ${after} order by sequence limit ${most}`.execute(db.q)
+  return rows
+}
+
+/** Returns the last assigned event number of an organization, or 0. */
+export const lastSequence = async (db: Db, organization_id: string): Promise<number> =>
+  (await db.q.selectFrom('event_heads').select('last_sequence').where('organization_id', '=', organization_id).executeTakeFirst())?.last_sequence ?? 0
+
 /** Lists organizations that have events without a sequence number. Finds events whose notification was missed. */
 export const findUnnumbered = async (db: Db): Promise<string[]> => {
   const { rows } = await sql<{ organization_id: string }>`

@@ -1,8 +1,5 @@
 import { accountLimits } from '@bursar/contract'
-import type { Secret } from '../../kernel/secrets.ts'
-import type { Log } from '../log.ts'
-import { openListener, type Listener } from '../postgres/listening.ts'
-import { numberedChannel } from './outbox.sql.ts'
+import type { Numbered } from './numbered.ts'
 
 /** Maximum number of requests of one process that wait for events of one organization. */
 export const waitersPerOrganization = accountLimits.waiting_event_requests_per_organization
@@ -23,15 +20,14 @@ export interface Waiters {
   readonly join: (organization_id: string, onGone: (leave: () => void) => void) => Waiter | undefined
   /** Number of requests that wait now. */
   readonly count: () => number
-  readonly close: () => Promise<void>
+  /** Ends the waiting of all requests. */
+  readonly close: () => void
 }
 
-/** Opens the listener of this process for numbered events. It connects with the first waiter, and serves all of them. */
-export const openWaiters = ({ url, timeout_ms, log }: { url: Secret; timeout_ms: number; log: Log }): Waiters => {
+/** Opens the waiters of this process. */
+export const openWaiters = (numbered: Pick<Numbered, 'subscribe'>): Waiters => {
   const waiting = new Map<string, Set<() => void>>()
   const closing = new AbortController()
-  let listener: Listener | undefined
-  const wakeAll = () => waiting.forEach((rings) => rings.forEach((ring) => ring()))
 
   return {
     join: (organization_id, onGone) => {
@@ -45,17 +41,10 @@ export const openWaiters = ({ url, timeout_ms, log }: { url: Secret; timeout_ms:
         wake()
       }
       waiting.set(organization_id, rings.add(ring))
-      listener ??= openListener({
-        url,
-        timeout_ms,
-        log,
-        channel: numberedChannel,
-        onNotification: (payload) => waiting.get(payload)?.forEach((wake) => wake()),
-        // Events may have been numbered while no connection listened. The waiters look again.
-        onConnected: wakeAll,
-      })
+      const unsubscribe = numbered.subscribe(organization_id, ring)
       const leave = () => {
         left = true
+        unsubscribe()
         rings.delete(ring)
         if (rings.size === 0 && waiting.get(organization_id) === rings) waiting.delete(organization_id)
         wake()
@@ -78,10 +67,9 @@ export const openWaiters = ({ url, timeout_ms, log }: { url: Secret; timeout_ms:
       }
     },
     count: () => [...waiting.values()].reduce((sum, rings) => sum + rings.size, 0),
-    close: async () => {
+    close: () => {
       closing.abort()
-      wakeAll()
-      await listener?.close()
+      waiting.forEach((rings) => rings.forEach((ring) => ring()))
     },
   }
 }

@@ -1,5 +1,6 @@
 import Pdf from 'pdfkit'
 import type { Pair, Sheet, Table } from '../../kernel/layout.ts'
+import { printable, type Printable } from './logo.ts'
 import { leading, openType, type Style, type Type } from './type.ts'
 
 const page = { width: 595.28, height: 841.89, side: 54, top: 54, bottom: 72 }
@@ -9,6 +10,10 @@ const rule = '#d5d7da'
 const body: Style = { size: 9.5 }
 const small: Style = { size: 8.5, color: grey }
 const label: Style = { size: 8.5, color: grey }
+/** Maximum size of a logo in points. It is not higher than the heading, so it moves nothing. Small logos keep 96 pixels for an inch. */
+const logoBox = { width: 150, height: 40, of_pixel: 0.75, gap: 16 }
+/** Maximum width of one link in points. Longer texts are cut, so that all links fit on one line. */
+const longestLink = 170
 
 /**
  * Renders a document as A4 PDF, with language, title and structure tags for screen readers. The same document always
@@ -70,8 +75,16 @@ const compose = (doc: Doc, sheet: Sheet): void => {
     return heightOf(lines, style)
   }
 
+  const { accent } = sheet
+  if (accent !== null)
+    paint(() =>
+      doc
+        .rect(page.side, page.top - 22, inner, 3)
+        .fillColor(accent)
+        .fill(),
+    )
   const heading: Style = { weight: 'bold', size: 22 }
-  y += write(root, 'H1', sheet.heading, page.side, y, inner, heading) + 10
+  y += write(root, 'H1', sheet.heading, page.side, y, inner - logo(), heading) + 10
   y += pairs(sheet.facts)
   y += 18
 
@@ -98,8 +111,41 @@ const compose = (doc: Doc, sheet: Sheet): void => {
     need(heightOf(type.wrap(note, inner, body), body))
     y += write(root, 'P', note, page.side, y, inner, body) + 3
   }
+  links()
   root.end()
   footers(doc, type, sheet)
+
+  /** Draws the logo at the right edge, beside the heading. Returns the width that it takes from the heading. */
+  function logo(): number {
+    const picture = sheet.logo === null ? undefined : printable(sheet.logo)
+    if (!picture) return 0
+    const scale = Math.min(logoBox.width / picture.width, logoBox.height / picture.height, logoBox.of_pixel)
+    const [width, height] = [picture.width * scale, picture.height * scale]
+    const left = page.side + inner - width
+    const figure = doc.struct('Figure', { alt: sheet.author, bbox: [left, page.top, left + width, page.top + height] } as never, () =>
+      doc.image(embedded(picture) as never, left, page.top, { width, height }),
+    )
+    root.add(figure)
+    return width + logoBox.gap
+  }
+
+  /** Draws the links between the content and the footer of the last page. The margin has room for one line. */
+  function links(): void {
+    let x = page.side
+    const top = page.height - page.bottom + 7
+    for (const { text, url } of sheet.links) {
+      const [shown = '', more] = type.wrap(text, longestLink, small)
+      const cut = more === undefined ? shown : `${shown.slice(0, -1)}…`
+      const width = type.widthOf(cut, small)
+      const link = doc.struct('Link', { alt: url })
+      root.add(link)
+      const left = x
+      link.add(() => type.draw(cut, left, top, width, small))
+      doc.link(left, top, width, small.size * leading, url, { structParent: link } as never)
+      link.end()
+      x += width + 14
+    }
+  }
 
   function pairs(all: readonly Pair[]): number {
     const wide = Math.min(inner / 2, Math.max(...all.map((pair) => type.widthOf(pair.label, body))) + 18)
@@ -185,6 +231,19 @@ const compose = (doc: Doc, sheet: Sheet): void => {
     }
   }
 }
+
+/** Returns a picture in the form in which pdfkit draws it. */
+const embedded = ({ width, height, color, filter, data }: Printable) => ({
+  label: 'Logo',
+  width,
+  height,
+  obj: null as unknown,
+  embed(doc: Doc) {
+    const object = doc.ref({ Type: 'XObject', Subtype: 'Image', BitsPerComponent: 8, Width: width, Height: height, ColorSpace: color, Filter: filter })
+    object.end(data)
+    this.obj = object
+  },
+})
 
 /** Draws the footer of every page: the seller, and the page number if there are several pages. */
 const footers = (doc: Doc, type: Type, { footer, paging }: Sheet): void => {

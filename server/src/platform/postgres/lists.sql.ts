@@ -11,11 +11,13 @@ declare module './postgres.ts' {
 /** A sort key of a list: an SQL expression that is never null, and its type. */
 export interface SortKey {
   readonly expression: string
-  readonly type: 'timestamptz' | 'text' | 'bigint' | 'uuid'
+  readonly type: 'timestamptz' | 'text' | 'bigint' | 'numeric' | 'uuid'
 }
 
 export interface ListSpec<K extends string> {
   readonly table: string
+  /** A subquery with an alias that replaces the table, for lists of computed rows. */
+  readonly rows?: RawBuilder<unknown>
   /** The column of the owning tenant, and the id column. */
   readonly tenant: string
   readonly id: string
@@ -27,6 +29,10 @@ export interface ListSpec<K extends string> {
    * it the rows are counted for each request.
    */
   readonly counted?: string | ((tenant: string) => readonly string[])
+  /** Returns an expression that is added to the stored counter, for a list of several tables. */
+  readonly besides?: (tenants: readonly string[]) => RawBuilder<unknown>
+  /** Returns a statement for the number of rows of one tenant that match the filters, from stored counts. Without it they are counted for each request. */
+  readonly matching?: (tenant: string) => RawBuilder<unknown>
   /** True if the filters of the list always select few rows, such as the rows of one customer. */
   readonly few?: boolean
 }
@@ -107,7 +113,8 @@ const listPage = async <K extends string>(
   const find = (among: readonly string[], sought: Pick<Sought, 'whole' | 'total'>) =>
     findKeys(db, spec, among, request, orders, { filters, after, records, ...sought })
   if (spec.counted !== undefined && filters.length === 0) {
-    const { seen, total, ...found } = await find(tenants, { whole: false, total: sumUp(spec.counted, tenants) })
+    const counter = sumUp(spec.counted, tenants)
+    const { seen, total, ...found } = await find(tenants, { whole: false, total: spec.besides ? sql`(${counter} + ${spec.besides(tenants)})` : counter })
     return { ...found, total: Math.max(total, seen) }
   }
   if (spec.few) {
@@ -116,7 +123,8 @@ const listPage = async <K extends string>(
   }
   const counts = await countEach(db, spec, tenants, filters)
   const total = counts.reduce((sum, { rows }) => sum + rows, 0)
-  const having = counts.filter(({ rows }) => rows > 0).map(({ tenant }) => tenant)
+  // A stored count decides only how the page is read. If it were wrong, no row would be missing.
+  const having = spec.matching ? tenants : counts.filter(({ rows }) => rows > 0).map(({ tenant }) => tenant)
   if (having.length === 0) return { keys: [], rows: [], total, next_cursor: null }
   const { seen, total: _, ...found } = await find(having, { whole: filters.length > 0 && total <= pageSizeLimit, total: sql`0::bigint` })
   return { ...found, total: Math.max(total, seen) }
@@ -130,6 +138,8 @@ const and = (conditions: readonly RawBuilder<unknown>[]) =>
         conditions.map((condition) => sql`(${condition})`),
         sql` and `,
       )
+
+const rowsOf = (spec: ListSpec<string>): RawBuilder<unknown> => spec.rows ?? sql`${sql.table(spec.table)}`
 
 /** Returns the condition for the matching rows of one tenant. */
 const within = (spec: ListSpec<string>, tenant: string, filters: readonly Filter[], besides: readonly RawBuilder<unknown>[] = []): RawBuilder<unknown> => {
@@ -170,7 +180,7 @@ const findKeys = async (
   const ordering = (name: (order: Order, at: number) => RawBuilder<unknown>) =>
     sql.join(orders.map((order, at) => sql`${name(order, at)} ${sql.raw(order.descending ? 'desc' : 'asc')}`))
   const matching = (tenant: string, besides: readonly RawBuilder<unknown>[] = []) =>
-    sql`select ${sql.ref(spec.tenant)} as list_tenant, ${values} from ${sql.table(spec.table)} where ${within(spec, tenant, filters, besides)}`
+    sql`select ${sql.ref(spec.tenant)} as list_tenant, ${values} from ${rowsOf(spec)} where ${within(spec, tenant, filters, besides)}`
   const named = orders.map((order, at): Order => ({ ...order, expression: `list_${at}` }))
   const ordered = ordering((_, at) => sql.ref(`list_${at}`))
   const cut = (rows: RawBuilder<unknown>, most: number, skip: number) =>
@@ -233,14 +243,17 @@ const firstPages = [2, 6, 11, 21, 31, 51, pageSizeLimit + 1]
  */
 const first = (most: number): RawBuilder<unknown> => sql`limit ${sql.lit(firstPages.find((rows) => rows >= most)!)}`
 
-/** Counts the matching rows of each tenant. */
+/** Counts the matching rows of each tenant, or reads their stored count. */
 const countEach = async (
   db: Db,
   spec: ListSpec<string>,
   tenants: readonly string[],
   filters: readonly Filter[],
 ): Promise<{ tenant: string; rows: number }[]> => {
-  const one = (tenant: string) => sql`select ${tenant}::uuid as tenant, count(*) as rows from ${sql.table(spec.table)} where ${within(spec, tenant, filters)}`
+  const one = (tenant: string) =>
+    spec.matching
+      ? sql`select ${tenant}::uuid as tenant, (${spec.matching(tenant)}) as rows`
+      : sql`select ${tenant}::uuid as tenant, count(*) as rows from ${rowsOf(spec)} where ${within(spec, tenant, filters)}`
   const { rows } = await sql<{ tenant: string; rows: number }>`${sql.join(tenants.map(one), sql` union all `)}`.execute(db.q)
   return rows
 }
@@ -296,10 +309,12 @@ const beyond = (orders: readonly Order[], values: readonly string[]): RawBuilder
   )})`
 }
 
-const writeCursor = (sorting: readonly string[], values: readonly unknown[]): string =>
+/** Writes the cursor of a page from the sort keys of its last row. */
+export const writeCursor = (sorting: readonly string[], values: readonly unknown[]): string =>
   Buffer.from(JSON.stringify([sorting.join(), ...values.map((value) => (value instanceof Date ? value.toISOString() : String(value)))])).toString('base64url')
 
-const readCursor = (cursor: string, sorting: readonly string[], orders: readonly Order[]): string[] => {
+/** Reads the sort keys of a cursor. Throws if it is not a cursor of this list with this sorting. */
+export const readCursor = (cursor: string, sorting: readonly string[], orders: readonly Pick<SortKey, 'type'>[]): string[] => {
   try {
     const [order, ...values] = JSON.parse(Buffer.from(cursor, 'base64url').toString()) as string[]
     if (order === sorting.join() && values.length === orders.length && values.every((value, at) => typeof value === 'string' && fits[orders[at]!.type](value)))
@@ -320,6 +335,7 @@ const fits: Record<SortKey['type'], (value: string) => boolean> = {
   timestamptz: (value) => /^[1-9]\d{3}-/.test(value) && !Number.isNaN(Date.parse(value)) && new Date(value).toISOString() === value,
   text: (value) => !value.includes('\0') && value.isWellFormed(),
   bigint: (value) => /^-?\d{1,18}$/.test(value),
+  numeric: (value) => /^-?\d{1,400}(\.\d{1,400})?$/.test(value),
   uuid: (value) => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(value),
 }
 

@@ -36,6 +36,9 @@ export const outageOf = (error: unknown): string | undefined => {
  */
 export const isUnavailable = (error: unknown): boolean => outageOf(error) !== undefined || (error as { severity?: string }).severity === 'FATAL'
 
+/** True if a statement or its wait for a lock took too long. The same work in smaller transactions may succeed. */
+export const tookTooLong = (error: unknown): boolean => ['55P03', '57014'].includes((error as { code?: string }).code ?? '')
+
 const leftByQueue = /^This batcher has been released|^Release called on client which has already been released/
 
 /**

@@ -59,6 +59,3 @@ export const kept: Readonly<Record<string, readonly string[]>> = {
     'PATCH /v1/benefits/{} body properties.team_invitees default',
   ],
 }
-
-/** Operations of the public contract that are not built yet: usage and metrics. */
-export const notBuilt = /^[A-Z]+ \/v1\/(metrics|events|event-types|customer-meters|customer-portal\/meters|meters\/\{\}\/quantities)(\/|$)/

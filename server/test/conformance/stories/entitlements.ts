@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { webhookKinds } from '@bursar/contract'
+import { contractKinds } from '@bursar/contract'
 import { webhooks as currentWebhooks } from 'polar-sdk/2026-04'
 import { validateEvent } from 'polar-sdk-strict/webhooks'
 import { openSink, type Sink } from '../../harness/sink.ts'
@@ -31,7 +31,7 @@ const tell = async (stage: Stage, sink: Sink): Promise<void> => {
   const { world, clients } = stage
   const { organization } = await world.shop()
   const token = (await organization.token()).secret.reveal()
-  const { secret } = await clients.current(token).webhooks.createWebhookEndpoint({ url: sink.url('/team'), format: 'raw', events: [...webhookKinds] })
+  const { secret } = await clients.current(token).webhooks.createWebhookEndpoint({ url: sink.url('/team'), format: 'raw', events: [...contractKinds] })
   const lives = [await withCurrent(stage, token), await withStrict(stage, token)]
 
   const heard: { type: string; data: Record<string, unknown> }[] = []

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { updateTaxSettings, webhookKinds } from '@bursar/contract'
+import { updateTaxSettings, contractKinds } from '@bursar/contract'
 import { webhooks as currentWebhooks } from 'polar-sdk/2026-04'
 import { validateEvent } from 'polar-sdk-strict/webhooks'
 import { openSales } from '../../harness/sales.ts'
@@ -57,7 +57,7 @@ const sell = async ({ world, clients }: Stage, sink: Sink): Promise<void> => {
   const { organization, api } = await world.shop()
   await api.call(updateTaxSettings, { body: { provider: 'rates', rates: [{ country: 'DE', rate: '19', reverse_charge: false }] } })
   const token = (await organization.token()).secret.reveal()
-  const { secret } = await clients.current(token).webhooks.createWebhookEndpoint({ url: sink.url('/money'), format: 'raw', events: [...webhookKinds] })
+  const { secret } = await clients.current(token).webhooks.createWebhookEndpoint({ url: sink.url('/money'), format: 'raw', events: [...contractKinds] })
 
   const owed = new Set<string>()
   /** Inserts a pending order. A checkout never creates a pending order, because the payment comes before the order. */

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { webhookKinds } from '@bursar/contract'
+import { contractKinds } from '@bursar/contract'
 import { webhooks as currentWebhooks } from 'polar-sdk/2026-04'
 import { validateEvent } from 'polar-sdk-strict/webhooks'
 import { openSink, type Sink } from '../../harness/sink.ts'
@@ -52,7 +52,7 @@ const subscribe = async ({ world, clients }: Stage, sink: Sink): Promise<void> =
   const { organization } = await world.shop()
   const token = (await organization.token()).secret.reveal()
   const seller = clients.current(token)
-  const { secret } = await seller.webhooks.createWebhookEndpoint({ url: sink.url('/subscriptions'), format: 'raw', events: [...webhookKinds] })
+  const { secret } = await seller.webhooks.createWebhookEndpoint({ url: sink.url('/subscriptions'), format: 'raw', events: [...contractKinds] })
   await world.database.owner((owner) =>
     owner.query(
       `update organizations set customer_portal_settings = jsonb_set(customer_portal_settings, '{subscription}', '{"update_plan": true, "update_seats": true, "pause": true}') where id = $1`,

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { webhookKinds } from '@bursar/contract'
+import { contractKinds } from '@bursar/contract'
 import { webhooks as currentWebhooks } from 'polar-sdk/2026-04'
 import { validateEvent } from 'polar-sdk-strict/webhooks'
 import { openSink } from '../../harness/sink.ts'
@@ -14,7 +14,7 @@ export const webhooks: Story = async ({ world, clients }) => {
   const current = clients.current(token)
   const strict = clients.strict(token)
 
-  const endpoint = await current.webhooks.createWebhookEndpoint({ url: sink.url('/current'), format: 'raw', events: [...webhookKinds] })
+  const endpoint = await current.webhooks.createWebhookEndpoint({ url: sink.url('/current'), format: 'raw', events: [...contractKinds] })
   assert.match(endpoint.secret, /^whsec_/)
   assert.equal((await current.webhooks.getWebhookEndpoint(endpoint.id)).url, sink.url('/current'))
   assert.equal((await current.webhooks.updateWebhookEndpoint(endpoint.id, { name: 'Mine' })).name, 'Mine')

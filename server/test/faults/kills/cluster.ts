@@ -67,6 +67,13 @@ export const openCluster = async () => {
         return false
       }
     },
+    /** Describes the server: whether it runs, and its processes. */
+    describe: () =>
+      hasEnded()
+        ? `ended with ${running.child.exitCode ?? running.child.signalCode}`
+        : childrenOf(running.child.pid!)
+            .map(({ pid, command }) => `\n    ${pid} ${command.trim()}`)
+            .join(''),
     close: async () => {
       if (!hasEnded()) running.child.kill('SIGQUIT')
       await running.exited

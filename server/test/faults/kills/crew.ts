@@ -9,10 +9,12 @@ export interface Post {
   /** The running process and the data of its startup log line. Undefined while no process is ready. */
   ready: { readonly program: Program; readonly port: number; readonly worker: string } | undefined
   stopped: boolean
+  /** The last process that was started, ready or not. */
+  program: Program | undefined
 }
 
 export interface Tally {
-  /** Processes that ended without being killed: their role, their exit code and the end of their output. */
+  /** Processes that ended without being killed or that did not start: their role, their exit code and the end of their output. */
   readonly quit: string[]
   leases_lost: number
   reaped: number
@@ -20,11 +22,21 @@ export interface Tally {
   readonly errors: Map<string, { count: number; example: string }>
 }
 
-/** Runs one API and two workers, and restarts them when they end. */
-export const openCrew = (settings: Record<string, string>, lease_ms: number) => {
+/** Returns the last lines of a program's output. */
+const endOf = (program: Program): string[] =>
+  program
+    .output()
+    .trimEnd()
+    .split('\n')
+    .slice(-5)
+    .map((line) => line.slice(0, 600))
+
+/** Runs one API and two workers, or the given processes, and restarts them when they end. */
+export const openCrew = (settings: Record<string, string>, lease_ms: number, roles: readonly Post['role'][] = ['api', 'worker', 'worker']) => {
   const tally: Tally = { quit: [], leases_lost: 0, reaped: 0, errors: new Map() }
-  const posts: Post[] = (['api', 'worker', 'worker'] as const).map((role) => ({ role, ready: undefined, stopped: false }))
+  const posts: Post[] = roles.map((role) => ({ role, ready: undefined, stopped: false, program: undefined }))
   const life = { closing: false }
+  let turn = 0
   const alive = new Set<Program>()
 
   const read = (text: string) => {
@@ -43,20 +55,25 @@ export const openCrew = (settings: Record<string, string>, lease_ms: number) => 
       const program =
         post.role === 'api' ? launch(['serve', '--roles', 'api'], settings) : launch(['serve', String(lease_ms)], settings, undefined, workerProgram)
       alive.add(program)
+      post.program = program
       const ready = post.role === 'api' ? program.line('listening') : program.line('worker_started')
       ready.then(
         (line) => void (post.ready = { program, port: post.role === 'api' ? portOf(line) : 0, worker: String(line.worker) }),
         () => {},
       )
+      // The longest interruption of the database takes seconds, so a start that takes two minutes hangs.
+      const late = setTimeout(() => {
+        if (post.ready?.program === program) return
+        tally.quit.push([`${post.role}, not ready after two minutes`, ...endOf(program)].join('\n    '))
+        program.signal('SIGKILL')
+      }, 120_000)
       await program.exited
+      clearTimeout(late)
       // Waits for the last output of the process, which can arrive after its exit.
       await new Promise((resolve) => setImmediate(resolve))
       alive.delete(program)
       if (program.child.signalCode !== 'SIGKILL') {
-        const last = program.output().trimEnd().split('\n').slice(-5)
-        tally.quit.push(
-          [`${post.role}, exit code ${program.child.exitCode ?? program.child.signalCode}`, ...last.map((line) => line.slice(0, 600))].join('\n    '),
-        )
+        tally.quit.push([`${post.role}, exit code ${program.child.exitCode ?? program.child.signalCode}`, ...endOf(program)].join('\n    '))
       }
       post.ready = undefined
       post.stopped = false
@@ -78,7 +95,20 @@ export const openCrew = (settings: Record<string, string>, lease_ms: number) => 
         await pause(20)
       }
     },
-    port: () => posts[0]!.ready?.port,
+    /** Returns the port of an API process that is ready, of each in turn. */
+    port: () => {
+      const ports = posts.flatMap(({ role, ready }) => (role === 'api' && ready ? [ready.port] : []))
+      return ports[turn++ % ports.length]
+    },
+    /** Describes every process with the end of its output. */
+    describe: () =>
+      posts
+        .map(({ role, ready, stopped, program }) =>
+          [`${role}, process ${program?.child.pid}, ${ready ? 'ready' : 'not ready'}${stopped ? ', stopped' : ''}`, ...(program ? endOf(program) : [])].join(
+            '\n    ',
+          ),
+        )
+        .join('\n'),
     close: async () => {
       life.closing = true
       for (const program of alive) {

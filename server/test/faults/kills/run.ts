@@ -41,14 +41,16 @@ const closing: (() => Promise<unknown>)[] = [cluster.close]
 const close = async () => {
   for (const one of closing.splice(0).toReversed()) await one()
 }
-let doing = 'beginning'
+let doing = 'starting the system'
+/** Describes the processes of the run, to find out why it does not go on. */
+let describe: () => string = () => 'no processes yet'
 const giveUp = (reason: unknown) => {
-  console.error(`${elapsed()} (${doing}):`, reason)
+  console.log(`  FAIL ${elapsed()}, while ${doing}: ${reason instanceof Error ? reason.stack : String(reason)}\n${describe()}`)
   setTimeout(() => process.exit(1), 60_000)
   void close().finally(() => process.exit(1))
 }
 // Ends a run that hangs. The limit is several times the expected duration.
-setTimeout(() => giveUp(new Error(`nothing has come of this for too long: ${doing}`)), 900_000 + kills * 25_000 + renewals * 300).unref()
+setTimeout(() => giveUp('the run takes too long'), 300_000 + kills * 10_000 + renewals * 300).unref()
 for (const event of ['SIGINT', 'SIGTERM']) process.once(event, giveUp)
 // The connections of this process break when PostgreSQL is killed. A running query reports the error to its caller. The
 // error of an idle connection is ignored.
@@ -78,6 +80,7 @@ const shop = await writeSubscriptions(world, dice, { count: renewals, from, over
 console.log(`${elapsed()}: the subscriptions are written`)
 const crew = openCrew(world.environmentVariables, lease_ms)
 closing.push(crew.close)
+describe = () => `PostgreSQL: ${cluster.describe()}\n${crew.describe()}`
 await crew.pick('worker', () => 0)
 await pause(Math.max(0, from.getTime() - Date.now()))
 console.log(`${elapsed()}: the first are due`)
@@ -100,7 +103,7 @@ const safety = (async () => {
 
 /** Waits `after` milliseconds, then kills a process that has run all that time. */
 const kill = async (victim: Victim, after: number) => {
-  doing = `${JSON.stringify(killed)}, then killing one more: ${victim}`
+  doing = `killing one more ${victim} after ${JSON.stringify(killed)}`
   if (victim === 'server' || victim === 'backend') {
     await pause(after)
     if (victim === 'server') await cluster.killServer()
@@ -136,7 +139,7 @@ const leasesOf = async (worker: string): Promise<number> => {
 
 /** Pauses a worker that holds leases until they have expired. When it continues, other workers have taken over the leases. */
 const stop = async ({ after, longer, meanwhile }: Extract<(typeof acts)[number], { kind: 'stop' }>) => {
-  doing = `${JSON.stringify(killed)}, then making a worker stand still`
+  doing = `pausing a worker after ${JSON.stringify(killed)}`
   await pause(after)
   const post = await crew.pick('worker', dice.below)
   const { program, worker } = post.ready!
@@ -158,30 +161,34 @@ for (const act of acts) {
 }
 const last = performance.now()
 console.log(`${elapsed()}: the last kill`)
-doing = 'settling what is left'
+doing = 'waiting until no work is left'
 const ended = await Promise.race([traffic.end().then(() => true), pause(300_000).then(() => false)])
 if (!ended) problems.push('requests are under way that nobody answers')
 let left: Breach[] = []
-// Waits until no work is left, or until the remaining work has not changed for two minutes.
-for (let [before, moved] = ['', last]; ;) {
+// Waits until no work is left, at most four minutes. Work that is retried again and again counts as left, too.
+for (;;) {
   left = await find(world, unsettled)
-  const now = left.map(({ what, count }) => `${count} ${what}`).join()
-  if (now !== before) [before, moved] = [now, performance.now()]
-  if (left.length === 0 || performance.now() - moved > 120_000) break
+  if (left.length === 0 || performance.now() - last > 240_000) break
   await pause(200)
 }
+if (left.length > 0) console.log(describe())
 const settled = (performance.now() - last) / 1000
 problems.push(...left.map((breach) => `not settled after ${settled.toFixed(1)} s: ${tell(breach)}`), ...traffic.figures.problems)
 watch.on = false
+doing = 'ending the checks'
 await safety
+doing = 'comparing the records'
 const [double, missing, wrong] = [await find(world, always), await find(world, lost), await find(world, atTheEnd)]
 problems.push(...[...double, ...missing, ...wrong].map(tell))
+doing = 'stopping the processes'
 await closing.pop()!()
 // A process that loses its database connection must wait for the database. An exit without a kill is a failure.
 problems.push(...crew.tally.quit.map((words) => `ended by itself: ${words}`))
 for (const [name, { count, example }] of crew.tally.errors)
   console.log(`  logged as an error ${count} times: ${name}${problems.length === 0 ? '' : `\n    ${example}`}`)
+doing = 'closing the system of this process'
 await world.close()
+doing = 'searching the dump for secrets'
 const run = await endRun()
 problems.push(...run.problems)
 await close()

@@ -24,7 +24,11 @@ const lanes = 50
 let world: World
 let sink: Sink
 const programs: Program[] = []
+let analyzing: ReturnType<typeof setInterval>
+let analysis: Promise<void> | undefined
 afterEach(async () => {
+  clearInterval(analyzing)
+  await analysis
   for (const program of programs.splice(0)) {
     program.signal('SIGKILL')
     await program.exited
@@ -194,6 +198,9 @@ const open = async () => {
       BURSAR_LOG_LEVEL: 'info',
     },
   })
+  analyzing = setInterval(() => {
+    analysis = world.database.analyzeGrown()
+  }, 2000)
 }
 
 let calm = 0

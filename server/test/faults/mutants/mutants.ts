@@ -29,7 +29,7 @@ export const mutantName = (file: string): string | undefined => /^server\/test\/
 
 /** True for the files that a mutant may change. */
 export const isSource = (file: string): boolean =>
-  /^(server|contract|views|web)\/src\/.*\.tsx?$|^server\/migrations\/.*\.sql$|^deploy\//.test(file) && !file.endsWith('.test.ts')
+  /^(server|contract|views|web|web\/dashboard)\/src\/.*\.tsx?$|^server\/migrations\/.*\.sql$|^server\/bin\/|^deploy\//.test(file) && !file.endsWith('.test.ts')
 
 export const parseMutant = (name: string, text: string): Mutant => {
   const [head = '', ...parts] = text.split(/^--- find$/m)
@@ -126,8 +126,10 @@ export const mismatches = (mutant: Mutant, tree: ReadonlyMap<string, Code>, cont
   const [, paths, title] = /vitest run ((?:[^-\s]\S*\s*)+)(?:-t (.+))?$/.exec(mutant.check) ?? []
   if (paths === undefined) return problems
   const named = paths.trim().split(/\s+/)
-  const tests = [...contents].filter(([file]) => file.endsWith('.test.ts') && named.some((path) => file.startsWith(path))).map(([, text]) => text)
-  if (tests.length === 0) problems.push(`${mutant.name}: there is no test file ${named.join(', ')}`)
+  // A test file may have a folder of the same name with its cases.
+  const files = [...contents].filter(([file]) => file.endsWith('.ts') && named.some((path) => file.startsWith(path)))
+  const tests = files.map(([, text]) => text)
+  if (!files.some(([file]) => file.endsWith('.test.ts'))) problems.push(`${mutant.name}: there is no test file ${named.join(', ')}`)
   // A pattern may begin with the name of a group, which is not always in the test file.
   if (title !== undefined && !tests.some((text) => new RegExp(title.split('.*').at(-1)!).test(text)))
     problems.push(`${mutant.name}: no test in ${named.join(', ')} has a title with "${title}"`)

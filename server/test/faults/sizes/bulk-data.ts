@@ -15,13 +15,15 @@ const names = Object.keys(shares) as Tenant[]
 
 /** Tables that grow with every sale and every visit. */
 const large = new Set(['products', 'product_prices', 'customers', 'subscriptions', 'subscription_prices', 'orders', 'order_items'])
-for (const table of ['events', 'webhook_attempts', 'webhook_deliveries']) large.add(table)
+for (const table of ['usage_events', 'events', 'webhook_attempts', 'webhook_deliveries']) large.add(table)
 /** Minimum rows of the other tables, which have a tenth of the rows. A full scan must cost more than reading one page of a list. */
 const fewest = 3000
 /** Minimum rows of one tenant in each table, so that each list has enough records. With 100,000 rows, one tenant then has 99 % of them. */
 const least = process.env.BURSAR_TEST_TENANTS === 'one' ? 250 : 40
 /** Age in days of the oldest row of the largest tables, for any number of rows. The log tables then have several partitions. */
 const days = 60
+/** Number of usage events, if there are more of them than orders. `BURSAR_TEST_USAGE_EVENTS=10000000` for the long run. */
+const usageEvents = Number(process.env.BURSAR_TEST_USAGE_EVENTS ?? 0)
 
 export interface Crowd {
   /** Number of orders of a tenant. */
@@ -34,38 +36,56 @@ export interface Crowd {
   readonly at: (n: number) => Date
 }
 
-/** Fills the database with sellers that together have this many orders, and with matching numbers of all other rows. */
-export const gather = async (world: World, rows: number): Promise<Crowd> => {
+/** The share of the largest tenant in all rows. */
+export const shareOfBig = shares.big
+
+/**
+ * Fills the database with sellers that together have this many orders, and with matching numbers of all other rows.
+ * `only` limits it to some tables, for tests that read no others.
+ */
+export const gather = async (world: World, rows: number, only?: ReadonlySet<string>): Promise<Crowd> => {
   const person = await world.person()
   const organizations = {} as Record<Tenant, Awaited<ReturnType<World['organization']>>>
   for (const name of names) organizations[name] = await world.organization(name === 'other' ? {} : { owner: person.id })
-  const totalOf = (table: string) => (large.has(table) ? rows : Math.max(Math.ceil(rows / 10), Math.min(rows, fewest)))
+  // Number of usage events in the time between two orders, so that both cover the same days.
+  const density = Math.max(1, Math.floor(usageEvents / rows))
+  const densityOf = (table: string) => (table === 'usage_events' ? density : 1)
+  const totalOf = (table: string) => (large.has(table) ? rows * densityOf(table) : Math.max(Math.ceil(rows / 10), Math.min(rows, fewest)))
   const countOf = (table: string, tenant: Tenant) => Math.max(least, Math.floor(totalOf(table) * shares[tenant]))
   const now = world.clock.wall()
   const step = Math.floor((days * 86_400_000) / (rows * shares.big))
-  const at = (n: number) => new Date(now.getTime() - n * step)
+  const at = (n: number, density = 1) => new Date(now.getTime() - Math.floor(n / density) * step)
 
   await world.database.owner(async (owner) => {
     // Disables triggers. The inserted rows satisfy the foreign keys, and the counts are updated once at the end.
     await owner.query('set session_replication_role = replica')
+    await owner.query(`set maintenance_work_mem = '512MB'`)
     await owner.query(`
       create schema crowd;
-      create function crowd.at(n bigint) returns timestamptz language sql immutable as $$
+      create function crowd.at(n bigint) returns timestamptz language sql stable as $$
         select timestamptz '${now.toISOString()}' - n * interval '${step} milliseconds' $$;
-      create function crowd.id("table" text, tenant text, n bigint) returns uuid language sql immutable as $$
-        select overlay(overlay(md5("table" || tenant || n) placing lpad(to_hex((extract(epoch from crowd.at(n)) * 1000)::bigint), 12, '0') || '4' from 1 for 13) placing '8' from 17 for 1)::uuid $$;`)
+      create function crowd.at_event(n bigint) returns timestamptz language sql stable as $$ select crowd.at(n / ${density}) $$;
+      create function crowd.id("table" text, tenant text, n bigint) returns uuid language sql stable as $$
+        select overlay(overlay(md5("table" || tenant || n) placing lpad(to_hex(${now.getTime()} - ${step} * (case "table" when 'usage_events' then n / ${density} else n end)), 12, '0') || '4' from 1 for 13) placing '8' from 17 for 1)::uuid $$;`)
     const indexes = await dropIndexes(owner)
     await strangers(owner, totalOf('users'))
-    for (const [table, columns] of Object.entries(contents))
+    const isFilled = ([table]: readonly [string, Contents]) => only?.has(table) ?? true
+    for (const [table, columns] of Object.entries(contents).filter(isFilled))
       for (const tenant of names) await fill(owner, table, columns, { tenant, owner: organizations[tenant].id, count: countOf(table, tenant) })
-    for (const [table, columns] of Object.entries(personal))
+    for (const [table, columns] of Object.entries(personal).filter(isFilled))
       for (const tenant of ['big', 'other'] as const)
         await fill(owner, table, columns, { tenant, owner: organizations[tenant].owner, count: countOf(table, tenant) })
     await finish(owner, world, organizations)
     for (const index of indexes) await owner.query(index)
-    await describe(owner, rows)
+    await describe(owner, rows, density)
   })
-  return { organizations, person, at, orders: (tenant) => countOf('orders', tenant), id: (table, n, tenant = 'big') => idOf(table, tenant, n, at(n)) }
+  return {
+    organizations,
+    person,
+    at,
+    orders: (tenant) => countOf('orders', tenant),
+    id: (table, n, tenant = 'big') => idOf(table, tenant, n, at(n, densityOf(table))),
+  }
 }
 
 /** Builds an id like the server's: creation time first, then pseudorandom digits. Must match the SQL function `crowd.id`. */
@@ -90,7 +110,7 @@ const fill = async (owner: Client, table: string, columns: Contents, { tenant, o
     (_, name: string) => ({ owner: `'${whose}'::uuid`, tenant: `'${tenant}'`, count: String(count) })[name]!,
   )
   // Inserts the oldest row first, as in real use.
-  await owner.query(`insert into ${table} (${all.map(([column]) => column).join(', ')}) select ${said} from generate_series(1, ${count}) n order by n desc`)
+  await owner.query(`insert into ${table} (${all.map(([column]) => column).join(', ')}) select ${said} from generate_series(${count}, 1, -1) n`)
 }
 
 /** Creates people and organizations that are unrelated to each other. */
@@ -113,8 +133,19 @@ const strangers = async (owner: Client, count: number) => {
 const finish = async (owner: Client, { platform }: World, organizations: Crowd['organizations']) => {
   for (const table of counted)
     await owner.query(
-      `insert into collection_deltas (organization_id, collection, delta) select organization_id, '${table}', count(*) from ${table} group by 1`,
+      `insert into collection_deltas (organization_id, collection, delta) select organization_id, '${table}', count(*) from ${table} ${table === 'usage_events' ? 'where corrected_at is null' : ''} group by 1`,
     )
+  // The stored counts of names are the totals of lists that are filtered by name.
+  await owner.query(
+    `update usage_name_counts c set occurrences = e.occurrences from (
+       select organization_id, name, source, count(*) as occurrences from usage_events where corrected_at is null group by 1, 2, 3
+     ) e where c.organization_id = e.organization_id and c.name = e.name and c.source = e.source`,
+  )
+  await owner.query(`delete from usage_name_counts where source = 'system'`)
+  await owner.query(
+    `insert into usage_name_counts (organization_id, name, source, occurrences, first_seen, last_seen)
+       select organization_id, name, 'system', count(*), min(timestamp), max(timestamp) from system_events group by 1, 2`,
+  )
   await owner.query('insert into event_heads select organization_id, max(sequence) from events group by 1')
   await owner.query(`insert into audit_heads select organization_id, max(sequence), 'x' from audit_log group by 1`)
   for (const tenant of names)
@@ -151,11 +182,12 @@ const dropIndexes = async (owner: Client): Promise<string[]> => {
   return rows.map(({ definition }) => definition.replace(' ON ONLY ', ' ON '))
 }
 
-const describe = async (owner: Client, rows: number) => {
+const describe = async (owner: Client, rows: number, density: number) => {
   // Updates the planner's statistics and the visibility map.
   await owner.query('vacuum (analyze)')
   // Scales the statistics as if each table had a million rows. Plans for a few thousand rows prove nothing about large tables.
-  await owner.query(`update pg_class set reltuples = reltuples * $1 where relnamespace = 'public'::regnamespace and reltuples > 0`, [
-    Math.min(10, Math.max(1, 1_000_000 / rows)),
-  ])
+  await owner.query(
+    `update pg_class set reltuples = reltuples * $1 where relnamespace = 'public'::regnamespace and reltuples > 0 and ($2 or relname not like 'usage_events%')`,
+    [Math.min(10, Math.max(1, 1_000_000 / rows)), density === 1],
+  )
 }

@@ -13,6 +13,8 @@ const either = (condition: string, then: string, otherwise: string) => `case whe
 const at = 'crowd.at(n)'
 /** Row number of a customer who has bought more than the others. */
 const buyer = '30'
+/** SQL condition for the benefits that credit a meter. The buyer has credits on each of these meters. */
+const credited = 'n between 30 and 39'
 const amounts = { amount: '1000', discount_amount: '0', net_amount: '1000', tax_amount: '0' }
 
 /**
@@ -67,8 +69,9 @@ export const contents: Record<string, Contents> = {
     metadata,
   },
   benefits: {
-    type: `case n when 4 then 'license_keys' when 5 then 'feature_flag' when 6 then 'downloadables' else ${either(one(7), `'feature_flag'`, `'custom'`)} end`,
-    properties: `case n when 4 then '{"prefix": null, "expires": null, "activations": null, "limit_usage": null}' when 5 then '{}' when 6 then '{"files": [], "archived": {}}' else ${either(one(7), `'{}'`, `'{"note": null}'`)} end::jsonb`,
+    meter_id: either(credited, id('meters'), 'null'),
+    type: `case when ${credited} then 'meter_credit' else case n when 4 then 'license_keys' when 5 then 'feature_flag' when 6 then 'downloadables' else ${either(one(7), `'feature_flag'`, `'custom'`)} end end`,
+    properties: `case when ${credited} then jsonb_build_object('meter_id', ${id('meters')}, 'units', 1, 'rollover', false) else case n when 4 then '{"prefix": null, "expires": null, "activations": null, "limit_usage": null}' when 5 then '{}' when 6 then '{"files": [], "archived": {}}' else ${either(one(7), `'{}'`, `'{"note": null}'`)} end::jsonb end`,
     description: named('Benefit'),
     visibility: `'public'`,
     metadata,
@@ -96,6 +99,34 @@ export const contents: Record<string, Contents> = {
     email: `'member-' || n || '@people.test'`,
     role: `case when ${one(7)} then 'member' when ${one(9)} then 'billing_manager' else 'owner' end`,
   },
+  usage_subjects: { customer_id: id('customers') },
+  usage_events: {
+    batch_id: id('usage_batches'),
+    subject_id: id('usage_subjects', either(one(7), buyer, `1 + n % 40`)),
+    timestamp: 'crowd.at_event(n)',
+    name: `'type ' || n % 40`,
+    source: `'user'`,
+    metadata,
+    parent_id: either(one(7), id('usage_events', '1 + (n / 50) % 20'), 'null'),
+    depth: either(one(7), '1', '0'),
+    corrected_at: either(one(11), 'crowd.at_event(n)', 'null'),
+  },
+  system_events: {
+    timestamp: 'crowd.at_event(n)',
+    name: `(array['customer.created', 'customer.deleted', 'subscription.cycled'])[1 + n % 3]`,
+    customer_id: id('customers', either(one(7), buyer, `1 + n % 40`)),
+    // Fits each of these names.
+    metadata: `'{"customer_id": "c", "subscription_id": "s"}'`,
+    personal: 'null',
+  },
+  usage_corrections: { event_id: id('usage_events'), subject_id: id('usage_subjects', `1 + n % 40`), reason: `'Mistake ' || n` },
+  usage_members: { subject_id: id('usage_subjects'), member_id: id('members') },
+  usage_texts: { id: id('usage_events'), subject_id: id('usage_subjects', `1 + n % 40`) },
+  event_types: { name: `'type ' || n`, label: named('Type') },
+  // One merged row for each parent, as the periodic task leaves them.
+  usage_child_counts: { parent_id: id('usage_events'), children: '1', is_merged: 'true' },
+  usage_depth_changes: { event_id: id('usage_events') },
+  usage_name_counts: { name: `'type ' || n`, source: `'user'`, occurrences: '1', first_seen: at, last_seen: at },
   payment_methods: {
     customer_id: id('customers', either(one(7), buyer, 'n')),
     processor: `'stripe'`,
@@ -230,7 +261,7 @@ export const contents: Record<string, Contents> = {
     metadata: `'{}'`,
   },
   benefit_grants: {
-    benefit_id: id('benefits', `case when ${one(7)} then 1 else 5 + n % 2 end`),
+    benefit_id: id('benefits', `case when ${one(7)} then 1 when n % 100 = 9 then 30 + n / 100 % 10 else 5 + n % 2 end`),
     subscription_id: `case when ${one(13)} or n = 59 then null when ${one(11)} then ${id('subscriptions', '1')} else ${id('subscriptions')} end`,
     order_id: either(`${one(13)} or n = 59`, id('orders', '1'), 'null'),
     buyer_customer_id: id('customers', either(one(9), buyer, 'n')),
@@ -243,6 +274,49 @@ export const contents: Record<string, Contents> = {
     properties: `'{}'`,
     attempts: '0',
   },
+  meter_credits: {
+    grant_id: id('benefit_grants'),
+    meter_id: id('meters'),
+    customer_id: id('customers'),
+    buyer_customer_id: id('customers'),
+    units: '1',
+    rollover: 'false',
+  },
+  usage_holdings: { holder_id: id('customers'), buyer_id: id('customers'), since: `'-infinity'`, until: at },
+  usage_reservations: { customer_id: id('customers'), meter_id: id('meters'), key: `'job ' || n`, units: '1', expires_at: at },
+  usage_meters: { id: id('meters'), version: '1', before_batch: '0', counted_at: at },
+  usage_quarters: {
+    meter_id: id('meters'),
+    version: '1',
+    subject_id: id('usage_subjects'),
+    starts_at: `date_bin('15 minutes', ${at}, '2000-01-01Z')`,
+    count: '1',
+    total: '1',
+    is_merged: 'true',
+  },
+  usage_uniques: {
+    meter_id: id('meters'),
+    version: '1',
+    subject_id: id('usage_subjects'),
+    starts_at: `date_bin('15 minutes', ${at}, '2000-01-01Z')`,
+    hash: 'gen_random_uuid()',
+    is_merged: 'true',
+  },
+  customer_meters: { customer_id: id('customers', either(credited, buyer, 'n')), meter_id: id('meters') },
+  usage_periods: {
+    subscription_id: id('subscriptions'),
+    customer_id: id('customers'),
+    meter_id: id('meters'),
+    price_id: id('product_prices'),
+    unit_amount: `'1'`,
+    currency: `'usd'`,
+    billing_start: at,
+    starts_at: at,
+    ends_at: at,
+    closed_at: at,
+  },
+  usage_settlements: { period_id: id('usage_periods'), order_id: id('orders'), quantity: '1', amount: '1', charged_amount: '1' },
+  usage_credit_uses: { period_id: id('usage_periods'), credit_id: id('meter_credits') },
   license_keys: {
     benefit_id: id('benefits', either(one(7), '4', 'n % 20 + 6')),
     grant_id: id('benefit_grants'),
@@ -270,6 +344,7 @@ export const contents: Record<string, Contents> = {
     sequence: ':count - n + 1',
     kind: either(one(7), `'refund.created'`, `'order.paid'`),
     resource_id: id('orders', either(one(9), '1', 'n')),
+    customer_id: id('customers', 'n % 100 + 1'),
     api_version: `'2026-04'`,
     payload: `'{"type": "order.paid"}'`,
     business_at: at,
@@ -347,4 +422,5 @@ export const counted = [
   'benefit_grants',
   'license_keys',
   'webhook_attempts',
+  'usage_events',
 ]

@@ -99,7 +99,9 @@ test('the database keeps the plans of the most frequent requests, and does not p
     const before = await connections.plans()
     for (let sent = 0; sent < 5; sent++) await send()
     for (const [statement, plans] of await connections.plans())
-      if (plans > (before.get(statement) ?? plans)) planned.push(`${operation}: ${statement}`)
+      // Every process reads its signing keys every five seconds. No request waits for that.
+      if (statement.includes('"signing_keys"')) continue
+      else if (plans > (before.get(statement) ?? plans)) planned.push(`${operation}: ${statement}`)
       else kept++
   }
   connections.end()

@@ -93,7 +93,7 @@ export const workOf = async (client: pg.Client, { text, values }: Statement): Pr
     blocks: root['Shared Hit Blocks'] + root['Shared Read Blocks'],
     swept: scans.filter((node) => node['Node Type'].endsWith('Seq Scan') && lookedAt(node) > 0).map((node) => node['Relation Name']!),
     tables: [...new Set(scans.flatMap((node) => node['Relation Name'] ?? []))],
-    counts: /^\s*select (\$1::uuid as tenant, )?(count|coalesce\(sum)\(/.test(text),
+    counts: /^\s*select (\$1::uuid as tenant, )?(\(\s*select )?(count|coalesce\(sum)\(/.test(text),
     summary: scans
       .filter((node) => lookedAt(node) > 0)
       .map((node) => `${node['Node Type']} ${node['Index Name'] ?? node['Relation Name']} ${lookedAt(node)}`)

@@ -2,9 +2,9 @@ import { spawn } from 'node:child_process'
 import { mkdirSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { createCheckout, createCustomerSession } from '@bursar/contract'
+import { confirmClientCheckout, createCheckout, createCustomerSession, createProduct, getCheckout } from '@bursar/contract'
 import lighthouse from 'lighthouse'
-import { freePort, openWorld } from '../../harness/world.ts'
+import { eventually, freePort, openWorld } from '../../harness/world.ts'
 import { chromiumPath, flags, openBrowser } from '../../harness/browser.ts'
 import { openPortals } from '../../harness/portals.ts'
 import { openTeams } from '../../harness/teams.ts'
@@ -14,6 +14,8 @@ import { openTeams } from '../../harness/teams.ts'
  * `--quick`: 1). Each category below has a minimum score.
  */
 const least: Readonly<Record<string, number>> = { performance: 95, accessibility: 100 }
+/** The dashboard runs a larger script, so its score may be lower. Its content must still appear early and stay in place. */
+const ofDashboard = { performance: 90, largest_paint_ms: 1500, shift: 0.02 }
 const categories = ['performance', 'accessibility', 'best-practices', 'seo'] as const
 const argument = (name: string) => process.argv.find((word) => word.startsWith(`--${name}=`))?.split('=')[1]
 const runs = process.argv.includes('--quick') ? 1 : Number(argument('runs') ?? 3)
@@ -37,18 +39,30 @@ try {
   const team = await openPortals(world, teams, browser).team({ seats: 5 })
   const { api, organization, customer_id, owner, product_id } = team
   const checkout = await api.call(createCheckout, { body: { products: [product_id], seats: 5 } })
+  // The page after a purchase shows the order as soon as the worker has fulfilled the checkout.
+  const guide = await api.call(createProduct, { body: { name: 'Guide', prices: [{ amount_type: 'fixed', price_amount: 2900, price_currency: 'usd' }] } })
+  const bought = await api.call(createCheckout, { body: { products: [guide.id] } })
+  await world.client().call(confirmClientCheckout, {
+    params: { client_secret: bought.client_secret },
+    body: { customer_email: 'ada@people.test', customer_billing_address: { country: 'DE' }, confirmation_token_id: 'tok_visa' },
+  })
+  await eventually('the checkout is fulfilled', async () => (await api.call(getCheckout, { params: { id: bought.id } })).status === 'succeeded')
   const session = await api.call(createCustomerSession, { body: { customer_id, member_id: owner.id } })
   const { origin } = world.config.public_url
   const portal = `${origin}/${organization.slug}/portal`
   // Entry address of each page, and the address after the redirect. Secrets of the entry address are then in cookies.
   const pages: Record<string, { enter: string; at: string; status?: number }> = {
     checkout: { enter: checkout.url, at: `${origin}/checkout/${checkout.id}` },
+    'thank-you': { enter: bought.url, at: `${origin}/checkout/${bought.id}` },
     claim: { enter: `${portal}/claim?token=${await teams.invited(await teams.assign(team))}`, at: `${portal}/claim` },
     portal: { enter: session.customer_portal_url, at: `${portal}/overview` },
     team: { enter: `${portal}/team`, at: `${portal}/team` },
+    dashboard: { enter: `${origin}/dashboard/${organization.slug}/orders`, at: `${origin}/dashboard/${organization.slug}/orders` },
     problem: { enter: `${origin}/checkout/00000000-0000-4000-8000-000000000000`, at: `${origin}/checkout/00000000-0000-4000-8000-000000000000`, status: 403 },
   }
   const [context] = browser.contexts().length > 0 ? browser.contexts() : [await browser.newContext()]
+  const signedIn = await world.signIn(organization.owner)
+  await context!.addCookies([{ name: signedIn.split('=')[0]!, value: signedIn.slice(signedIn.indexOf('=') + 1), url: origin }])
   for (const [name, { enter, at: url, status = 200 }] of Object.entries(pages)) {
     const tab = await context!.newPage()
     await tab.goto(enter)
@@ -58,6 +72,8 @@ try {
     const cookies = (await context!.cookies(origin)).map((cookie) => `${cookie.name}=${cookie.value}`).join('; ')
     await tab.close()
     const points: Record<string, number[]> = {}
+    const paints: number[] = []
+    const shifts: number[] = []
     for (let run = 0; run < runs; run++) {
       const result = await lighthouse(url, {
         port,
@@ -69,12 +85,20 @@ try {
         // A problem page has an error status, which Lighthouse must accept.
         ignoreStatusCode: true,
       })
+      paints.push(result?.lhr.audits['largest-contentful-paint']?.numericValue ?? Infinity)
+      shifts.push(result?.lhr.audits['cumulative-layout-shift']?.numericValue ?? Infinity)
       for (const category of categories) (points[category] ??= []).push(Math.round((result?.lhr.categories[category]?.score ?? 0) * 100))
     }
     const figures = categories.map((category) => [category, median(points[category] ?? [])] as const)
-    const low = figures.filter(([category, figure]) => figure < (least[category] ?? 0))
-    if (low.length > 0) failed = true
-    console.log(`${low.length > 0 ? 'FAIL' : 'ok  '} ${name}: ${figures.map(([category, figure]) => `${category} ${figure}`).join(' · ')}`)
+    const isDashboard = name === 'dashboard'
+    const lowest = isDashboard ? { ...least, performance: ofDashboard.performance } : least
+    const low = figures.filter(([category, figure]) => figure < (lowest[category] ?? 0))
+    const [paint, shift] = [median(paints), median(shifts)]
+    const isLate = isDashboard && (paint > ofDashboard.largest_paint_ms || shift > ofDashboard.shift)
+    const bad = low.length > 0 || isLate
+    if (bad) failed = true
+    const shown = [...figures.map(([category, figure]) => `${category} ${figure}`), `largest paint ${Math.round(paint)} ms`, `shift ${shift.toFixed(3)}`]
+    console.log(`${bad ? 'FAIL' : 'ok  '} ${name}: ${shown.join(' · ')}`)
   }
 } finally {
   measured.kill()

@@ -83,16 +83,17 @@ export const openAttacker = async (world: World, buyers: number) => {
 
   return {
     id: organization.id,
+    slug: organization.slug,
     headers,
     /**
      * Builds the requests of all operations with this cost, grouped by the rate limit that they are charged to. Each group
      * is sent at a share of the rate that its limit allows.
      */
     volleys: async (cost: Cost, { seconds, share, everyLimit }: Pace): Promise<Volley[]> => {
-      const groups = Map.groupBy(operationsOf(cost), (operation) => `${credentialOf(operation)} ${operation.budget ?? 'api'}`)
+      const groups = Map.groupBy(operationsOf(cost), (operation) => `${credentialOf(operation)} ${budgetOf(operation)}`)
       const volleys: Volley[] = []
       for (const [name, group] of groups) {
-        const [{ limit, seconds: window }] = rateLimits[group[0]!.budget ?? 'api'].production as [{ limit: number; seconds: number }]
+        const [{ limit, seconds: window }] = rateLimits[budgetOf(group[0]!)].production as [{ limit: number; seconds: number }]
         // Slow limits allow a burst, so the first requests are sent faster than the limit allows in the long run.
         const allowed = Math.max(limit / window, 0.5) * share
         const same = [...groups.keys()].filter((other) => other.split(' ')[1] === name.split(' ')[1]).length
@@ -114,8 +115,13 @@ export const openAttacker = async (world: World, buyers: number) => {
 }
 export type Attacker = Awaited<ReturnType<typeof openAttacker>>
 
+/** The rate limit that the requests of a credential count for. */
+const budgetOf = (operation: Operation) => operation.budget ?? (credentialOf(operation) === 'session' ? 'dashboard' : 'api')
+
 /** Makes a long poll wait as long as it can: it asks for events that do not exist yet. */
-const waiting = ({ query }: Operation, path: string): string =>
-  query !== undefined && 'shape' in query && 'wait' in (query.shape as object)
-    ? `${path}${path.includes('?') ? '&' : '?'}wait=${longestPoll}&after=1000000000`
-    : path
+const waiting = ({ query, media }: Operation, path: string): string =>
+  media === 'text/event-stream'
+    ? path.replace('wait=0', `wait=${longestPoll}`)
+    : query !== undefined && 'shape' in query && 'wait' in (query.shape as object)
+      ? `${path}${path.includes('?') ? '&' : '?'}wait=${longestPoll}&after=1000000000`
+      : path

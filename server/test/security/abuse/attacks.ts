@@ -1,5 +1,8 @@
 import { connect, type Socket } from 'node:net'
-import { costKinds, costsOf, defaultVersion, operations } from '@bursar/contract'
+import { costKinds, costsOf, defaultVersion, operations, rateLimits } from '@bursar/contract'
+import { openPageBudgets } from '../../../src/http/budget-pages.ts'
+import { portalCookiePrefix } from '../../../src/modules/identity/index.ts'
+import { minutes } from '../../../src/platform/clock.ts'
 import { createWebhookEndpoint } from '../../../src/modules/webhooks/index.ts'
 import { within } from '../../../src/kernel/actors.ts'
 import type { Sink } from '../../harness/sink.ts'
@@ -141,6 +144,42 @@ const withoutCredential: Prepare = async ({ share }, api, tally) => {
   }
 }
 
+/** The page views and their calls that the limit of one address allows, in a second. */
+const unitsOf = (name: 'new_page_sessions' | 'page_address'): number => rateLimits[name].production[0]!.limit / rateLimits[name].production[0]!.seconds
+
+/**
+ * Loads pages as one address may: as browsers that drop their cookie, and in page sessions that were collected before.
+ * The pages are those with the most calls of the API.
+ */
+const pages: Prepare = async ({ world, share, everyLimit }, api, tally) => {
+  const attacker = await openAttacker(world, 0)
+  const token = attacker.headers.portal.authorization!.replace('Bearer ', '')
+  const portal = `${portalCookiePrefix(world.config)}${attacker.id}=${token}`
+  // A page session that began two minutes ago no longer counts as new.
+  const earlier = { wall: () => new Date(world.clock.wall().getTime() - 2 * minutes), business: () => world.clock.business() }
+  const { budgetOf } = openPageBudgets({ ...world.platform, clock: earlier }, undefined as never)
+  const collected = () => budgetOf({ raw: { headers: {} }, ip: '198.51.100.66' } as never).cookie!.split(';')[0]!
+  const get = (path: string, cookie?: string): Shot => ({
+    method: 'GET',
+    path: `/${attacker.slug}/portal${path}`,
+    headers: { ...attackersNetwork, accept: 'text/html', ...(cookie === undefined ? {} : { cookie }) },
+  })
+  const old = Array.from({ length: 40 }, (_, at) => get(at % 2 === 0 ? '/team' : '/subscriptions', `${collected()}; ${portal}`))
+  const fresh = [get('/sign-in'), get('/team', portal)]
+  // A page counts at least five units. Requests above the limit get 429.
+  const rate = (name: Parameters<typeof unitsOf>[0]) => ((unitsOf(name) / 5) * share) / (everyLimit ? 1 : 2)
+  const volleys: Volley[] = [
+    { name: 'new sessions', per_second: rate('new_page_sessions'), burst: 0, shots: fresh },
+    { name: 'older sessions', per_second: rate('page_address'), burst: 0, shots: old },
+  ]
+  return {
+    organization_id: attacker.id,
+    uses: `${old.length} sessions and those without a cookie`,
+    strike: (signal) => fireAll(api, volleys, tally, signal),
+    stop: () => api.agent.destroy(),
+  }
+}
+
 /** Keeps many connections open: half send their headers slowly, half their bodies. The server closes them in time. */
 const slowConnections: Prepare = async ({ sockets }, { port, agent }, tally) => {
   const open = new Set<Socket>()
@@ -179,4 +218,5 @@ export const attacks: Readonly<Record<string, Prepare>> = {
   webhooks: slowEndpoints,
   anonymous: withoutCredential,
   connections: slowConnections,
+  pages,
 }

@@ -39,12 +39,17 @@ export const openBystander = async (world: World, sink: Sink, api: Address) => {
   await shop.api.call(createWebhookEndpoint, { body: { url: sink.url('/bystander'), format: 'raw', events: ['customer.created'] } })
   const token = { authorization: `Bearer ${(await shop.organization.token()).secret.reveal()}` }
 
-  const expected = new Map<string, () => void>()
+  /** The webhooks of customers. A webhook may arrive before the answer to the request that created its customer. */
+  const arrivals = new Map<string, ReturnType<typeof Promise.withResolvers<undefined>>>()
+  const arrivalOf = (id: string) => {
+    const found = arrivals.get(id) ?? Promise.withResolvers<undefined>()
+    arrivals.set(id, found)
+    return found
+  }
   sink.each(({ path, body }) => {
     if (path !== '/bystander') return
     const { data } = JSON.parse(body) as { data: { id: string } }
-    expected.get(data.id)?.()
-    expected.delete(data.id)
+    arrivalOf(data.id).resolve(undefined)
   })
 
   const refusals: number[] = []
@@ -77,7 +82,7 @@ export const openBystander = async (world: World, sink: Sink, api: Address) => {
           ;({ id = '' } = JSON.parse(answer.text) as { id?: string })
           return unless(201, answer)
         })
-        await timed(delays.webhook, () => new Promise<undefined>((resolve) => void expected.set(id, () => resolve(undefined))))
+        await timed(delays.webhook, () => arrivalOf(id).promise)
       })(),
       timed(delays.mail, async () => {
         const wrong = unless(202, await send(api, { method: 'POST', path: '/v1/auth/email-otp', headers: from, body: { email } }))

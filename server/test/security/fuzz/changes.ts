@@ -14,6 +14,8 @@ const declared = {
 const perOperation: Readonly<Record<string, readonly string[]>> = {
   // A wrong code counts as an attempt.
   'auth:verify_code': ['sign_in_codes update'],
+  // The audit log names the person, because the session is known.
+  'auth:renew_session': ['sign_in_codes update', 'second_factors update', 'audit_log insert'],
   'customer_portal:customer-session:authenticate': ['customer_session_codes update'],
   'auth:verify_second_factor': ['pending_sign_ins update', 'second_factors update', 'audit_log insert'],
   // The attempt to save a payment method is stored before the processor is called.

@@ -6,7 +6,13 @@ import type { Answer, Attempt } from './wire.ts'
 /** Size that the body of a refusal must not exceed. */
 export const largestRefusal = 64 * 1024
 /** CPU time that one request may take, in milliseconds. */
-export const longestCpu = 50
+const longestCpu = 50
+/** Bytes of about 500 small elements. An operation that reads its body in slices yields to other requests after each slice. */
+const sliceBytes = 32 * 1024
+
+/** Returns the CPU time that a request may take, in milliseconds. An operation with slices may take this time for each slice. */
+export const allowedCpu = ({ slices }: Operation, { body }: Attempt): number =>
+  slices === undefined ? longestCpu : longestCpu * (1 + Math.floor((body?.length ?? 0) / sliceBytes))
 
 /** Failures of a request that reaches no operation. */
 const unrouted = [RouteNotFound, MethodNotAllowed, BadRequest, HostNotAllowed, TooManyRequests]

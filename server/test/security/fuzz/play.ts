@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import type { Operation } from '@bursar/contract'
 import { openChance, type Chance } from '../../simulation/years/stories.ts'
 import type { watchChanges } from './changes.ts'
-import { isSuccess, largestRefusal, longestCpu, undeclared } from './checks.ts'
+import { isSuccess, allowedCpu, largestRefusal, undeclared } from './checks.ts'
 import { bodyOf, draftOf, pathOf, type Draft } from './drafts.ts'
 import { makeHostile } from './hostile.ts'
 import { enrich, mutateDraft } from './mutations.ts'
@@ -29,11 +29,15 @@ export interface Tools {
 const chanceOf = (seed: number, operation: Operation, number: number): Chance =>
   openChance(Buffer.from(hash('sha256', `${seed} ${operation.id} ${number}`, 'hex'), 'hex').readUInt32LE())
 
-/** A valid wait of the event log would hold up the run for up to thirty seconds. */
-const shortenWait = (draft: Draft): void => {
+/** A valid wait of the event log would hold up the run for up to thirty seconds, and that of a stream for an hour. */
+const shortenWait = (operation: Operation, draft: Draft): void => {
+  const isStream = operation.media === 'text/event-stream'
+  const longest = isStream ? 3600 : 30
   draft.query = draft.query.map(([name, value]) =>
-    name === 'wait' && /^\d+$/.test(value) && Number(value) > 0 && Number(value) <= 30 ? [name, '1'] : [name, value],
+    name === 'wait' && /^\d+$/.test(value) && Number(value) > 0 && Number(value) <= longest ? [name, '1'] : [name, value],
   )
+  // Without a wait, a stream stays open.
+  if (isStream && !draft.query.some(([name]) => name === 'wait')) draft.query.push(['wait', '0'])
 }
 
 /** Sends requests of one operation, from number `first` on, and checks each answer. */
@@ -63,7 +67,7 @@ export const playOperation = async (operation: Operation, source: Source, first:
     if (style === 'hostile') return { attempt: makeHostile(operation, draft, chance), kind, style }
     const { ids } = stage.tenant
     const note = style === 'valid' ? 'none' : style === 'enriched' ? enrich(operation, draft, chance, ids) : mutateDraft(operation, draft, chance, ids)
-    shortenWait(draft)
+    shortenWait(operation, draft)
     const { bytes, type } = bodyOf(draft)
     const body = style === 'valid' && valid.signed !== undefined ? Buffer.from(valid.signed) : bytes
     return { attempt: { method: operation.method, path: pathOf(operation, draft), headers: { ...type, ...draft.headers }, body, note }, kind, style }
@@ -105,7 +109,7 @@ export const playOperation = async (operation: Operation, source: Source, first:
     if (answer.status >= 400 && answer.bytes > largestRefusal) found('oversized', `a refusal of ${answer.bytes} bytes`)
     const changed = await changes.since(operation.id)
     if (answer.status >= 400 && changed.length > 0) found('changed', `a refused request changed ${changed.join(', ')}`)
-    if (answer.cpu > longestCpu) slow.push(() => repeatSlow(number, attempt.note === 'none', answer.cpu))
+    if (answer.cpu > allowedCpu(operation, attempt)) slow.push(() => repeatSlow(number, attempt.note === 'none', answer.cpu))
   }
 
   /**
@@ -117,7 +121,7 @@ export const playOperation = async (operation: Operation, source: Source, first:
     for (let at = 0; at < 9; at++) {
       const { attempt, kind } = await write(number, plain)
       const answer = await send(attempt)
-      if (answer.cpu <= longestCpu) return
+      if (answer.cpu <= allowedCpu(operation, attempt)) return
       times.push(answer.cpu)
       if (at < 8) continue
       const what = `${times.map((time) => Math.round(time)).join(', ')} ms of CPU`

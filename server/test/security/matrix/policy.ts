@@ -5,7 +5,9 @@ import { entitlements } from './policies/entitlements.ts'
 import { customers } from './policies/customers.ts'
 import { billing } from './policies/billing.ts'
 import { webhooks } from './policies/webhooks.ts'
+import { usage } from './policies/usage.ts'
 import { checkout } from './policies/checkout.ts'
+import { insights } from './policies/insights.ts'
 import { migration } from './policies/migration.ts'
 import type { Policy } from './policies/shared.ts'
 
@@ -17,8 +19,10 @@ export const policy: Record<string, Policy> = {
   ...catalog,
   ...entitlements,
   ...customers,
+  ...usage,
   ...billing,
   ...webhooks,
   ...checkout,
   ...migration,
+  ...insights,
 }

@@ -510,6 +510,7 @@ async function plantCanaries(): Promise<string[]> {
       'lease_holder',
       'api_version',
       'tax_id_format',
+      'customer_tax_id_status',
       'tax_id',
       'processor',
       'member_phase',
@@ -525,6 +526,8 @@ async function plantCanaries(): Promise<string[]> {
       'service',
       'problem',
       'public_url',
+      'resource',
+      'measure',
     ]
     const { rows: columns } = await owner.query<{ table: string; column: string; tenant: string }>(
       `select c.table_name as table, c.column_name as column, k.column_name as tenant
@@ -544,7 +547,7 @@ async function plantCanaries(): Promise<string[]> {
       ])
       for (const { ctid } of rows) {
         const texts = own.map(() => `c${randomBytes(16).toString('hex')}`)
-        const set = own.map(({ column }, at) => `"${column}" = $${at + 2}${column === 'email' ? ` || '@people.test'` : ''}`)
+        const set = own.map(({ column }, at) => `"${column}" = $${at + 2}${column === 'email' || column === 'sender_address' ? ` || '@people.test'` : ''}`)
         await owner.query(`update "${table}" set ${set.join(', ')} where ctid = $1`, [ctid, ...texts])
         planted.push(...texts)
       }

@@ -2,6 +2,7 @@ import { sql } from 'kysely'
 import { CheckoutCreate, CheckoutLinkCreate, OAuth2ClientConfiguration, type OrganizationRole } from '@bursar/contract'
 import { issueOrganizationToken, issuePersonalToken } from '../../../src/modules/identity/index.ts'
 import { addMember, createCustomer, createTestClock, openCustomerSession } from '../../../src/modules/customers/index.ts'
+import { ingestEvents } from '../../../src/modules/usage/index.ts'
 import { createWebhookEndpoint } from '../../../src/modules/webhooks/index.ts'
 import { defaultAccount } from '../../../src/modules/billing/index.ts'
 import { assign as assignSeat } from '../../../src/modules/billing/seats/assigning.ts'
@@ -9,11 +10,12 @@ import { createCheckout, createCheckoutLink } from '../../../src/modules/checkou
 import { createBenefit, createCustomField, createDiscount, createMeter, createProduct } from '../../../src/modules/catalog/index.ts'
 import { insertMembership } from '../../../src/modules/organizations/index.ts'
 import { within } from '../../../src/kernel/actors.ts'
+import { createDashboard } from '../../../src/modules/insights/index.ts'
 import { newId } from '../../../src/kernel/ids.ts'
 import { openSales } from '../../harness/sales.ts'
 import { noteSecrets } from '../../harness/secrets.ts'
 import type { World } from '../../harness/world.ts'
-import { activateKey, grantByHand } from '../../../src/modules/entitlements/index.ts'
+import { activateKey, grantByHand, reserveUnits } from '../../../src/modules/entitlements/index.ts'
 import { registerClient } from '../../../src/modules/identity/clients/clients.ts'
 import { allowApp } from '../../../src/modules/identity/grants/grants.ts'
 import { inWallTime } from '../../../src/platform/clocks.sql.ts'
@@ -174,6 +176,19 @@ export const openSeeds = (world: World) => {
     return (await grantByHand(tx, tenant, platform, { customer_id, benefit_id: benefit.id })).grant.id
   }
 
+  /** Credits a new meter of the customer itself, and reserves a unit. */
+  const seedCustomerMeter = async (tx: Tx, organization_id: string, customer_id: string) => {
+    const tenant = inside(organization_id)
+    const filter = { conjunction: 'and', clauses: [] } as const
+    const meter = await createMeter(tx, tenant, { name: 'Credited', unit: 'scalar', filter: { ...filter, clauses: [] }, aggregation: { func: 'count' } })
+    const properties = { meter_id: meter.id, units: 10, rollover: false }
+    const benefit = await createBenefit(tx, tenant, platform, { type: 'meter_credit', description: 'Units', properties })
+    await grantByHand(tx, tenant, platform, { customer_id, benefit_id: benefit.id })
+    const { rows } = await sql<{ customer_meter_id: string }>`select id as customer_meter_id from customer_meters where meter_id = ${meter.id}`.execute(tx.q)
+    const { id: reservation_id } = await reserveUnits(tx, tenant, { customer_id, meter_id: meter.id, units: 1, key: meter.id, expires_in: 86_400 })
+    return { ...rows[0]!, credited_meter_id: meter.id, reservation_id }
+  }
+
   /** Creates a license key of the customer itself, with one activation. */
   const seedKey = async (tx: Tx, organization_id: string, customer_id: string) => {
     const tenant = inside(organization_id)
@@ -237,6 +252,20 @@ export const openSeeds = (world: World) => {
     return { endpoint_id: endpoint.id, event_id, replay_id }
   }
 
+  /** Ingests one event of the customer. */
+  const seedUsage = async (organization_id: string, customer_id: string) => {
+    const name = `target-${customers++}`
+    await transact((tx) => ingestEvents(tx, inside(organization_id), [{ name, customer_id, metadata: {} }], new Map()))
+    const { rows } = await database.owner((owner) =>
+      owner.query<{ usage_event_id: string; event_type_id: string }>(
+        `select e.id as usage_event_id, t.id as event_type_id from usage_events e join event_types t using (organization_id, name)
+         where e.organization_id = $1 and e.name = $2`,
+        [organization_id, name],
+      ),
+    )
+    return rows[0]!
+  }
+
   const seedFile = async (organization_id: string) => {
     const file_id = newId(new Date())
     await database.owner((owner) =>
@@ -268,6 +297,7 @@ export const openSeeds = (world: World) => {
       ],
       [['seated_id', 'seat_id'], () => own((customer_id) => seedSeats(organization_id, customer_id))],
       [['file_id'], () => seedFile(organization_id)],
+      [['usage_event_id', 'event_type_id'], () => own((customer_id) => seedUsage(organization_id, customer_id))],
       one(
         'organization_token_id',
         async (tx) => (await issueOrganizationToken(tx, platform, organization_id, { comment: 'target', scopes: ['orders:read'] })).token.id,
@@ -286,10 +316,15 @@ export const openSeeds = (world: World) => {
         async (tx) => (await createCustomField(tx, tenant, { type: 'text', slug: `target-${fields++}`, name: 'Target', properties: {} })).id,
       ),
       one('personal_token_id', async (tx) => (await issuePersonalToken(tx, platform, actor_id, { comment: 'target', scopes: ['orders:read'] })).token.id),
+      one('dashboard_id', async (tx) => (await createDashboard(tx, tenant, { name: 'Target', metrics: [] })).id),
       one('client_id', (tx) => seedClient(tx, actor_id)),
       one('test_clock_id', async (tx) => (await createTestClock(tx, tenant, {})).id),
       [['payment_method_id'], () => own((customer_id) => seedMethod(organization_id, customer_id))],
       [['grant_id'], () => own((customer_id) => transact(async (tx) => ({ grant_id: await seedGrant(tx, organization_id, customer_id) })))],
+      [
+        ['customer_meter_id', 'credited_meter_id', 'reservation_id'],
+        () => own((customer_id) => transact((tx) => seedCustomerMeter(tx, organization_id, customer_id))),
+      ],
       [['license_key_id', 'license_key', 'activation_id'], () => own((customer_id) => transact((tx) => seedKey(tx, organization_id, customer_id)))],
     ]
     return seedFrom(furnishings, { organization_id }, row)
@@ -340,6 +375,7 @@ export const openSeeds = (world: World) => {
           [['order_id'], async () => ({ order_id: (await sales.order(customer, { status: 'pending' })).id })],
           [['subscription_id'], async () => ({ subscription_id: (await sales.subscription(customer, subscribed.product, [subscribed.prices[0]!.id])).id })],
           [['grant_id'], () => transact(async (tx) => ({ grant_id: await seedGrant(tx, organization_id, crew.customer_id) }))],
+          [['customer_meter_id', 'credited_meter_id', 'reservation_id'], () => transact((tx) => seedCustomerMeter(tx, organization_id, crew.customer_id))],
           [['license_key_id', 'license_key', 'activation_id'], () => transact((tx) => seedKey(tx, organization_id, crew.customer_id))],
           [
             ['person_id'],

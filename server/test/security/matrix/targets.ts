@@ -42,6 +42,12 @@ export const absent = (): Target => ({
   link_secret: absentId(),
   wallet_id: absentId(),
   free_plan_id: absentId(),
+  usage_event_id: absentId(),
+  customer_meter_id: absentId(),
+  credited_meter_id: absentId(),
+  reservation_id: absentId(),
+  event_type_id: absentId(),
+  dashboard_id: absentId(),
 })
 
 /** Returns the names of the ids in `Target` that the request of a policy uses. */

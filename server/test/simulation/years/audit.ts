@@ -25,7 +25,8 @@ export const openAudit = (world: World, organization_id: string) => {
     return rows.map(({ problem }) => problem)
   }
 
-  const end = async (known: readonly Known[]) => {
+  /** `more` are further lines of the digest. */
+  const end = async (known: readonly Known[], more: readonly string[]) => {
     const compared: string[] = []
     const { charges } = await readBooks(world, organization_id)
     const received = await ask<{ reference: string; amount: string }>(
@@ -38,7 +39,7 @@ export const openAudit = (world: World, organization_id: string) => {
     if (theirs.size !== received.length) compared.push(`the bank charged ${theirs.size} times, the ledger says ${received.length}`)
     const found = Map.groupBy(await ask<OrderSeen>(everyOrder), ({ subscription_id }) => subscription_id)
     const facts = Map.groupBy(await ask<{ customer_id: string; fact: string }>(everyFact), ({ customer_id }) => customer_id)
-    const pages: string[] = []
+    const pages: string[] = [...more]
     let orders = 0
     for (const { story, id, customer_id } of known) {
       const seen = (found.get(id) ?? []).map(lineOf)
@@ -105,6 +106,7 @@ const checks = `
   union all
   select 'order ' || o.id || ' of ' || o.created_at || ' was billed after the end, ' || s.ended_at
   from orders o join subscriptions s on s.organization_id = o.organization_id and s.id = o.subscription_id where s.ended_at < o.created_at
+    and not exists (select from usage_settlements u where u.organization_id = o.organization_id and u.order_id = o.id)
   union all
   select 'order ' || o.id || ' of ' || o.created_at || ' was billed in the pause since ' || s.paused_at
   from orders o join subscriptions s on s.organization_id = o.organization_id and s.id = o.subscription_id where s.paused_at <= o.created_at

@@ -22,6 +22,8 @@ import { claim, LeaseLost } from '../../../src/platform/jobs/leases.sql.ts'
 import { openPostgres } from '../../../src/platform/postgres/postgres.ts'
 import { openWorld } from '../../harness/world.ts'
 import { openAudit } from './audit.ts'
+import { openMeteredLife, type MeteredStory } from './metered.ts'
+import { openUsageAudit, type UsageFigures } from './usage-audit.ts'
 import type { Act } from './biller.ts'
 import { bargains, currencies, places, priceIn, wares, type Clock, type Story } from './stories.ts'
 
@@ -30,11 +32,15 @@ export interface Outcome {
   /** The sum of all ledger entries over all currencies. Must be zero. */
   readonly ledger: string
   readonly digest: string
+  readonly usage: UsageFigures
   readonly problems: readonly string[]
 }
 
 /** Runs the simulation. All changes are HTTP requests. The server's own sweeps do all due work, with the worker's database role. */
-export const live = async ({ clocks, stories }: { clocks: readonly Clock[]; stories: readonly Story[] }, say: (line: string) => void): Promise<Outcome> => {
+export const live = async (
+  { clocks, stories, metered }: { clocks: readonly Clock[]; stories: readonly Story[]; metered: readonly MeteredStory[] },
+  say: (line: string) => void,
+): Promise<Outcome> => {
   const world = await openWorld()
   // The run kills no process, so commits need not wait for the disk.
   await world.database.owner((owner) => owner.query(`alter database ${world.database.name} set synchronous_commit to off`))
@@ -148,12 +154,22 @@ export const live = async ({ clocks, stories }: { clocks: readonly Clock[]; stor
       return api.send(updateSubscription, { params: { id: one.id }, body: bodyOf(act, ids) })
     }
 
+    /** Processes due rows that belong to no test clock. */
+    const sweep = async (): Promise<void> => {
+      for (const name of ['usage.backfill_meters', 'entitlements.apply'] as const) {
+        const { table, lease_ms } = sweeps[name]
+        const { run } = dueWork.find((one) => one.name === name)!
+        for (const lease of await claim(deps.transact, table, { holder: 'years', limit: 100, lease_ms })) await run(deps, lease)
+      }
+    }
+    const meteredLife = await openMeteredLife({ world, deps, api, clockIds, work, sweep }, metered)
     const audit = openAudit(world, organization.id)
+    const usageAudit = openUsageAudit(world)
     const problems: string[] = []
     const rounds = Math.max(...clocks.map(({ stops }) => stops.length))
     for (let round = 0; round < rounds; round++) {
       if (round > 0) await travel(clocks.flatMap(({ stops: { [round]: to } }, n) => (to === undefined ? [] : [{ id: clockIds[n]!, to }])))
-      if (round > 0) problems.push(...(await audit.tick()).map((problem) => `after ${round} strides: ${problem}`))
+      if (round > 0) problems.push(...[...(await audit.tick()), ...(await usageAudit.tick())].map((problem) => `after ${round} strides: ${problem}`))
       if (problems.length > 0) break
       await Promise.all(
         clocks.map(async ({ stops }, clock) => {
@@ -170,14 +186,28 @@ export const live = async ({ clocks, stories }: { clocks: readonly Clock[]; stor
                 )
             }
           }
+          if (now !== undefined) await meteredLife.perform(clock, now)
         }),
       )
       await work()
+      await meteredLife.settle()
       if (round % 60 === 0) say(`${round} of ${rounds} strides`)
       if (problems.length > 0) break
     }
-    const { compared, digest, orders, ledger } = await audit.end(stories.flatMap((story) => (known.has(story) ? [{ story, ...known.get(story)! }] : [])))
-    return { orders, ledger, digest, problems: [...problems, ...compared] }
+    const begun = stories.flatMap((story) => (known.has(story) ? [{ story, ...known.get(story)! }] : []))
+    const { compared, digest, orders, ledger } = await audit.end(begun, await usageAudit.lines())
+    if (problems.length === 0) {
+      // After the last orders, all usage must be billed or listed as unbilled.
+      await meteredLife.revokeAll()
+      await meteredLife.settle()
+      await travel(clocks.map(({ stops }, n) => ({ id: clockIds[n]!, to: stops.at(-1)! + 36 * 86_400_000 })))
+      await meteredLife.settle()
+      problems.push(...(await usageAudit.tick()).map((problem) => `after the last orders: ${problem}`))
+    }
+    const usage = await usageAudit.figures()
+    if (problems.length === 0 && usage.waiting !== '0')
+      problems.push(`after the last orders, ${usage.waiting} events are neither billed nor listed as unbilled`)
+    return { orders, ledger, digest, usage, problems: [...problems, ...compared] }
   } finally {
     await payments.close()
     await worker.close()

@@ -1,4 +1,7 @@
+import { pluralIn } from '@bursar/views'
 import type { en } from './en.ts'
+
+const plural = pluralIn('de')
 
 export const de: typeof en = {
   title: 'Anmeldesicherheit',
@@ -6,10 +9,12 @@ export const de: typeof en = {
   required: 'Sie betreiben diesen Dienst und brauchen deshalb einen zweiten Faktor. Bis Sie ihn einrichten, können Sie Ihr Konto nur ansehen.',
   off: 'Sie haben keinen zweiten Faktor.',
   on: 'Ihr zweiter Faktor ist eingeschaltet.',
-  left: (count) => (count === 1 ? '1 Wiederherstellungscode ist übrig.' : `${count} Wiederherstellungscodes sind übrig.`),
+  left: (count) => plural(count, { one: '1 Wiederherstellungscode ist übrig.', other: `${count} Wiederherstellungscodes sind übrig.` }),
   begin: 'Zweiten Faktor einrichten',
   setup: 'Fügen Sie dieses Konto Ihrer Authenticator-App hinzu',
-  secret: 'Geben Sie diesen Schlüssel in der App ein',
+  scan: 'Scannen Sie diesen Code mit der App.',
+  qr: 'QR-Code, der dieses Konto zu einer Authenticator-App hinzufügt',
+  secret: 'Oder geben Sie diesen Schlüssel in der App ein',
   link: 'In einem Authenticator auf diesem Gerät öffnen',
   code: 'Code aus der App',
   confirm: 'Einschalten',
@@ -21,7 +26,7 @@ export const de: typeof en = {
   confirmHint: 'Beim Einschalten werden Sie in allen anderen Browsern abgemeldet.',
   sessionsTitle: 'Angemeldete Browser',
   sessions: (count) =>
-    count === 1 ? 'Sie sind nur in diesem Browser angemeldet.' : `Sie sind in ${count} Browsern angemeldet, einschließlich dieses Browsers.`,
+    plural(count, { one: 'Sie sind nur in diesem Browser angemeldet.', other: `Sie sind in ${count} Browsern angemeldet, einschließlich dieses Browsers.` }),
   everywhere: 'Überall abmelden',
   everywhereHint: 'Beendet Ihre Sitzungen in allen Browsern, auch in diesem. Zugriffstoken und Apps funktionieren weiter.',
 }

@@ -1,8 +1,9 @@
 import type { AccountView, Frame } from '@bursar/views'
-import { Document, Field, Form, Notice, textsIn } from '../../kit/index.ts'
+import { Copy, Document, Field, Form, Notice, textsIn } from '../../kit/index.ts'
 import { Code } from '../code.tsx'
 import { Summary } from '../summary.tsx'
 import { accountTexts } from '../texts.ts'
+import { QrCode } from './qr.tsx'
 import { de } from './de.ts'
 import { en } from './en.ts'
 
@@ -16,7 +17,7 @@ export const Security = ({ view, frame }: Props) => {
   const { state, setup, recovery_codes, mishap } = view
   const error = mishap ? shared.mishaps[mishap] : undefined
   return (
-    <Document frame={frame} title={words.title}>
+    <Document frame={frame} title={words.title} script={recovery_codes !== null}>
       <h1>{words.title}</h1>
       <p className="soft">{words.intro}</p>
       {view.required && state !== 'on' && <Notice kind="warn">{words.required}</Notice>}
@@ -25,9 +26,10 @@ export const Security = ({ view, frame }: Props) => {
         <section className="card made" aria-labelledby="codes">
           <h2 id="codes">{words.codesTitle}</h2>
           <p>{words.codes}</p>
-          <pre tabIndex={0} aria-labelledby="codes">
+          <pre id="recovery-codes" tabIndex={0} aria-labelledby="codes">
             {recovery_codes.join('\n')}
           </pre>
+          <Copy frame={frame} of="recovery-codes" what={words.codesTitle} />
         </section>
       )}
       <section className="card">
@@ -57,6 +59,8 @@ export const Security = ({ view, frame }: Props) => {
         {setup && (
           <>
             <h2>{words.setup}</h2>
+            <p>{words.scan}</p>
+            <QrCode text={setup.uri} label={words.qr} />
             <Code label={words.secret} text={(setup.secret.match(/.{1,4}/g) ?? []).join(' ')} />
             <p>
               <a href={setup.uri}>{words.link}</a>

@@ -1,4 +1,7 @@
+import { pluralIn } from '@bursar/views'
 import type { en } from './en.ts'
+
+const plural = pluralIn('de')
 
 export const de: typeof en = {
   continueTo: (name) => `um mit ${name} fortzufahren`,
@@ -14,5 +17,5 @@ export const de: typeof en = {
   otherAddress: 'Andere Adresse verwenden',
   factorTitle: 'Zweiter Faktor',
   factorHint: 'Öffnen Sie Ihre Authenticator-App, oder nehmen Sie einen Wiederherstellungscode.',
-  triesLeft: (count) => (count === 1 ? 'Sie haben noch einen Versuch.' : `Sie haben noch ${count} Versuche.`),
+  triesLeft: (count) => plural(count, { one: 'Sie haben noch einen Versuch.', other: `Sie haben noch ${count} Versuche.` }),
 }

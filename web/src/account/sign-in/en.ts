@@ -1,3 +1,6 @@
+import { pluralIn } from '@bursar/views'
+
+const plural = pluralIn('en')
 export const en = {
   continueTo: (name: string) => `to continue to ${name}`,
   email: 'E-mail address',
@@ -12,5 +15,5 @@ export const en = {
   otherAddress: 'Use another address',
   factorTitle: 'Second factor',
   factorHint: 'Open your authenticator app, or use one of your recovery codes.',
-  triesLeft: (count: number) => (count === 1 ? 'One try is left.' : `${count} tries are left.`),
+  triesLeft: (count: number) => plural(count, { one: 'One try is left.', other: `${count} tries are left.` }),
 }

@@ -53,7 +53,7 @@ export const Tokens = ({ view, frame }: Props) => {
           <p>{words.empty}</p>
           {owner.kind === 'organization' && <p>{words.emptyCommand}</p>}
           {owner.kind === 'organization' && (
-            <pre tabIndex={0}>pnpm bursar token create --organization {owner.slug} --comment "orders export" --scopes orders:read --days 90</pre>
+            <pre tabIndex={0}>bursar token create --organization {owner.slug} --comment "orders export" --scopes orders:read --days 90</pre>
           )}
         </div>
       ) : (

@@ -1,19 +1,9 @@
-import { exponentsOf } from '@bursar/contract'
-import type { CheckoutView, Frame, Offer } from '@bursar/views'
-import { speak, textsIn } from '../../kit/index.ts'
+import type { Frame, Offer } from '@bursar/views'
+import { speak, textsIn, usagePrices } from '../../kit/index.ts'
 import { texts } from './texts.ts'
-
-/** The props of each part of the checkout page. */
-export interface Part {
-  readonly view: Extract<CheckoutView, { kind: 'checkout' }>
-  readonly frame: Frame
-}
 
 type Product = NonNullable<Offer['product']>
 type Price = Product['prices'][number]
-
-/** The id of the button that recalculates the price. Every change that affects the price presses it. */
-export const update = 'update'
 
 /** Returns the prices of a product in the currency of the checkout. */
 export const pricesOf = (offer: Offer, product_id: string): Price[] =>
@@ -40,27 +30,59 @@ export const intervalOf = (frame: Frame, product: Product): string => {
   return product.recurring_interval ? t.per[product.recurring_interval](product.recurring_interval_count ?? 1) : ''
 }
 
-/** Describes the price of a product in a few words: the amount, and its unit. */
-export const priceWords = (frame: Frame, offer: Offer, product: Product): [string, string] => {
-  const { money } = speak(frame)
-  const words = textsIn(frame, texts)
-  const parts = pricesOf(offer, product.id).map((price): [string, string] => {
-    switch (price.amount_type) {
-      case 'fixed':
-        return [price.price_amount === 0 ? words.free : money(price.price_amount, price.price_currency), '']
-      case 'custom':
-        return [words.yourPrice, '']
-      case 'seat_based':
-        return [money(price.seat_tiers.tiers[0]?.price_per_seat ?? 0, price.price_currency), words.perSeat]
-      case 'metered_unit':
-        return [smallMoney(frame, price.unit_amount, price.price_currency), words.perUnit(price.meter.custom_label ?? price.meter.name)]
-    }
-  })
-  const [[amount, what] = ['', ''], ...others] = parts
-  const more = others.map((one) => `+ ${one.join(' ')}`)
-  return [amount, [what, intervalOf(frame, product), ...more].filter(Boolean).join(' ')]
+/** The price of a product in words. A product with metered prices only has an empty amount. */
+interface PriceWords {
+  readonly amount: string
+  /** The unit and the interval of the amount. */
+  readonly what: string
+  /** The price of usage on each meter. */
+  readonly usage: readonly string[]
 }
 
-/** Formats the price of a unit, which may be less than the smallest coin. */
-const smallMoney = ({ locale }: Frame, minor: string, currency: string): string =>
-  new Intl.NumberFormat(locale, { style: 'currency', currency, maximumFractionDigits: 12 }).format(Number(minor) / 10 ** exponentsOf(currency).wire)
+/** Describes the price of a product in a few words: the amount, its unit, and what usage costs. */
+export const priceWords = (frame: Frame, offer: Offer, product: Product): PriceWords => {
+  const { money } = speak(frame)
+  const words = textsIn(frame, texts)
+  const parts = pricesOf(offer, product.id).flatMap((price): [string, string][] => {
+    switch (price.amount_type) {
+      case 'fixed':
+        return [[price.price_amount === 0 ? words.free : money(price.price_amount, price.price_currency), '']]
+      case 'custom':
+        return [[words.yourPrice, '']]
+      case 'seat_based':
+        return [[money(price.seat_tiers.tiers[0]?.price_per_seat ?? 0, price.price_currency), words.perSeat]]
+      case 'metered_unit':
+        return []
+    }
+  })
+  const usage = usageOf(frame, offer, product).map(({ meter, price }) => `${meter}: ${price}`)
+  const [first, ...others] = parts
+  if (!first) return { amount: '', what: '', usage }
+  const more = others.map((one) => `+ ${one.join(' ')}`)
+  return { amount: first[0], what: [first[1], intervalOf(frame, product), ...more].filter(Boolean).join(' '), usage }
+}
+
+/** Describes the price of a product in one line. */
+export const priceLine = (frame: Frame, offer: Offer, product: Product): string => {
+  const { amount, what, usage } = priceWords(frame, offer, product)
+  return [[amount, what].filter(Boolean).join(' '), ...usage].filter(Boolean).join(' + ')
+}
+
+/** Says what usage of a product costs, in the currency of the checkout. */
+export const usageOf = (frame: Frame, offer: Offer, product: Product) => usagePrices(frame, product, pricesOf(offer, product.id), offer.currency)
+
+/** Names the product as it is ordered, with the number of seats. */
+export const orderedName = (frame: Frame, offer: Offer, product: Product): string =>
+  offer.seats === null ? product.name : textsIn(frame, texts).seatLine(product.name, offer.seats)
+
+/** Says what a discount takes off, and for how long. A one-time purchase has only one payment, so it needs no duration. */
+export const discountWords = (frame: Frame, { discount, product, currency }: Offer): string => {
+  if (!discount) return ''
+  const { money } = speak(frame)
+  const percent = new Intl.NumberFormat(frame.locale, { style: 'percent', maximumFractionDigits: 2 })
+  const words = textsIn(frame, texts)
+  const off = words.off('basis_points' in discount ? percent.format(discount.basis_points / 10_000) : money(discount.amounts[currency] ?? 0, currency))
+  if (!product?.recurring_interval) return off
+  if (discount.duration === 'once') return words.offOnce(off)
+  return 'duration_in_months' in discount ? words.offFor(off, words.span.month(discount.duration_in_months)) : words.offForever(off)
+}

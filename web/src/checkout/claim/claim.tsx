@@ -1,5 +1,5 @@
 import type { ClaimView, Frame } from '@bursar/views'
-import { Document, Form, Notice, Progress, Status, textsIn } from '../../kit/index.ts'
+import { Cover, Document, Form, Notice, Progress, Status, textsIn } from '../../kit/index.ts'
 import { de } from './de.ts'
 import { en } from './en.ts'
 
@@ -25,6 +25,7 @@ export const Claim = ({ view, frame }: Props<'claim'>) => {
   return (
     <Document frame={frame} title={title} seller={seller.name} narrow>
       <div className="card">
+        <Cover src={state === 'open' ? view.cover : null} />
         <h1>{title}</h1>
         {state === 'open' ? (
           <>

@@ -15,7 +15,7 @@ export const en = {
   used: (email: string) => `The invitation for ${email} was already accepted, and each link works once. If you accepted it, sign in with that address.`,
   sendCode: (email: string) => `Send a code to ${email}`,
   expiredTitle: 'This invitation has expired',
-  expired: 'An invitation works for a day. Ask for a new one here: we pass your request on to the owner of the team.',
+  expired: 'An invitation works for 14 days. Ask for a new one here: we pass your request on to the owner of the team.',
   ask: 'Ask for a new invitation',
   askedTitle: 'We have sent your request',
   asked: 'The owner of the team now knows that you would like a new invitation. It will come to your e-mail address. You can close this page.',

@@ -1,6 +1,9 @@
 import type { en } from './en.ts'
 
 export const de: typeof en = {
+  renewable:
+    'Eine Kasse ist einen Tag lang offen. Es wurde nichts belastet. Sie können sie noch einmal öffnen, zu den heutigen Preisen und mit allen Ihren Angaben.',
+  renew: 'Noch einmal öffnen',
   expired: {
     title: 'Diese Kasse ist abgelaufen',
     text: 'Eine Kasse ist einen Tag lang offen. Es wurde nichts belastet. Gehen Sie zum Shop zurück und beginnen Sie neu.',
@@ -12,6 +15,10 @@ export const de: typeof en = {
   over: {
     title: 'Diese Kasse ist geschlossen',
     text: 'Eine bezahlte Kasse schließt nach wenigen Minuten. Sie finden Ihren Kauf im Kundenportal des Shops und in der E-Mail, die wir Ihnen geschickt haben.',
+  },
+  ended: {
+    title: 'Dieses Angebot ist beendet',
+    text: 'Der Verkäufer bietet es über diesen Link nicht mehr an. Es wurde nichts belastet. Der Verkäufer kann Ihnen sagen, was es jetzt zu kaufen gibt.',
   },
   unknown: {
     title: 'Diese Kasse gibt es nicht',

@@ -1,8 +1,14 @@
+import { pluralIn } from '@bursar/views'
 import type { en } from './en.ts'
+
+const plural = pluralIn('de')
 
 export const de: typeof en = {
   working: 'Ihre Zahlung wird verarbeitet',
   workingText: 'Diese Seite aktualisiert sich von selbst. Sie können sie schließen: Nichts geht verloren.',
+  waiting: 'Wir warten auf Ihre Bank',
+  waitingText: (email) =>
+    `Ihre Bank hat die Zahlung noch nicht bestätigt. Das kann einige Minuten dauern, bei einer Lastschrift einige Tage. Sie können diese Seite schließen.${email === null ? '' : ` Der Beleg geht an ${email}, wenn die Zahlung eingegangen ist.`}`,
   thanks: 'Vielen Dank!',
   steps: 'Fortschritt',
   payment: 'Zahlung',
@@ -22,6 +28,6 @@ export const de: typeof en = {
   inviteText: 'Fügen Sie E-Mail-Adressen in beliebiger Form ein. Jede Person bekommt einen Link, um ihren Platz anzunehmen.',
   addresses: 'E-Mail-Adressen',
   send: 'Einladungen senden',
-  seats: (given, total) => `${given} von ${total} Plätzen vergeben`,
+  seats: (given, total) => `${given} von ${total} ${plural(total, { one: 'Platz', other: 'Plätzen' })} vergeben`,
   full: 'Alle Plätze sind vergeben. Weitere können Sie im Portal kaufen.',
 }

@@ -1,6 +1,13 @@
+import { pluralIn } from '@bursar/views'
+
+const plural = pluralIn('en')
+
 export const en = {
   working: 'Your payment is on its way',
   workingText: 'This page updates by itself. You can close it: nothing is lost.',
+  waiting: 'We are waiting for your bank',
+  waitingText: (email: string | null) =>
+    `Your bank has not confirmed the payment yet. This can take a few minutes, and some days for a bank debit. You can close this page.${email === null ? '' : ` The receipt goes to ${email} when the payment has arrived.`}`,
   thanks: 'Thank you!',
   steps: 'Progress',
   payment: 'Payment',
@@ -20,6 +27,6 @@ export const en = {
   inviteText: 'Paste e-mail addresses in any form. Each person gets a link to accept their seat.',
   addresses: 'E-mail addresses',
   send: 'Send invitations',
-  seats: (given: number, total: number) => `${given} of ${total} seats given`,
+  seats: (given: number, total: number) => `${given} of ${total} ${plural(total, { one: 'seat', other: 'seats' })} given`,
   full: 'All seats are given. You can buy more in the portal.',
 }

@@ -1,5 +1,5 @@
 import type { CheckoutView, Frame, StepState } from '@bursar/views'
-import { Document, Form, Progress, speak, Status, textsIn } from '../../kit/index.ts'
+import { Cover, Document, Form, Markdown, Progress, speak, Status, textsIn } from '../../kit/index.ts'
 import { InviteResults, invitingTexts, isEmpty, leftOf, saidOf } from '../../kit/inviting/inviting.tsx'
 import { de } from './de.ts'
 import { en } from './en.ts'
@@ -14,11 +14,13 @@ export const Purchase = ({ view, frame }: Props) => {
   const { steps, seller, benefits, refresh } = view
   const bought = steps.order === 'done'
   const words = textsIn(frame, texts)
+  const working = view.at_bank ? words.waiting : words.working
   return (
-    <Document frame={frame} title={bought ? words.thanks : words.working} seller={seller.name} narrow script refresh={refresh}>
+    <Document frame={frame} title={bought ? words.thanks : working} seller={seller.name} narrow script refresh={refresh}>
       <div className="card">
-        <h1>{bought ? words.thanks : words.working}</h1>
-        <p>{bought ? words.bought(view.product) : words.workingText}</p>
+        <Cover src={view.cover} />
+        <h1>{bought ? words.thanks : working}</h1>
+        <p>{bought ? words.bought(view.product) : view.at_bank ? words.waitingText(view.email) : words.workingText}</p>
         <ol className="steps" aria-label={words.steps}>
           {(['payment', 'order', 'access'] as const).map((step) => (
             <li key={step} className={steps[step]} aria-current={steps[step] === 'doing' ? 'step' : undefined}>
@@ -37,9 +39,12 @@ export const Purchase = ({ view, frame }: Props) => {
           <>
             <h2>{words.benefits}</h2>
             <ul className="benefits">
-              {benefits.map(({ description, state }) => (
+              {benefits.map(({ description, note, state }) => (
                 <li key={description}>
-                  <span>{description}</span>{' '}
+                  <div>
+                    <span>{description}</span>
+                    {note !== null && <Markdown source={note} className="soft" />}
+                  </div>{' '}
                   <Status kind={state === 'granted' ? 'good' : state === 'failed' ? 'bad' : state === 'coming' ? 'wait' : 'off'}>{words.benefit[state]}</Status>
                 </li>
               ))}
@@ -62,6 +67,9 @@ export const Purchase = ({ view, frame }: Props) => {
 
 const looks: Record<StepState, 'good' | 'wait' | 'off'> = { done: 'good', doing: 'wait', waiting: 'off' }
 
+/** The id of the button that sends the invitations. */
+const sending = 'send-invitations'
+
 /** Invites several people at once. Every pasted address gets a result. */
 const Team = ({ view, frame }: Props) => {
   const words = textsIn(frame, texts)
@@ -71,7 +79,7 @@ const Team = ({ view, frame }: Props) => {
     <section id="team" className="card" aria-labelledby="invite" data-says={saidOf(frame, invited)}>
       <h2 id="invite">{words.invite}</h2>
       {team && <Progress label={words.seats(team.total - team.free, team.total)} done={team.total - team.free} of={team.total} />}
-      {invited && <InviteResults frame={frame} invited={invited} signIn={`/${seller.slug}/portal/sign-in`} />}
+      {invited && <InviteResults frame={frame} invited={invited} signIn={`/${seller.slug}/portal/sign-in`} send={sending} />}
       {!team || team.free > 0 ? (
         <Form frame={frame} action={`/checkout/${view.id}/invite`} swap="#team">
           <div className="field">
@@ -95,7 +103,9 @@ const Team = ({ view, frame }: Props) => {
               </p>
             )}
           </div>
-          <button className="primary">{words.send}</button>
+          <button id={sending} className="primary">
+            {words.send}
+          </button>
         </Form>
       ) : (
         <p>{words.full}</p>

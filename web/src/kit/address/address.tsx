@@ -1,4 +1,4 @@
-import { SellerCountry, states } from '@bursar/contract'
+import { SellerCountry, stateNames } from '@bursar/contract'
 import type { Complaint, Frame } from '@bursar/views'
 import { Choice, complaintAt, Field, speak, textsIn } from '../index.ts'
 import { de } from './de.ts'
@@ -9,6 +9,9 @@ const texts = { en, de }
 type Line = 'line1' | 'line2' | 'postal_code' | 'city' | 'state'
 type Mode = 'required' | 'optional' | 'disabled'
 
+/** Returns the labels of the parts of an address. */
+export const addressLabels = (frame: Frame) => textsIn(frame, texts)
+
 export const countryNames = ({ locale }: Frame) => new Intl.DisplayNames(locale, { type: 'region' })
 
 /** Lists the countries in the alphabetical order of the reader's language. */
@@ -16,6 +19,18 @@ const countriesFor = (frame: Frame): { code: string; name: string }[] => {
   const names = countryNames(frame)
   const { compare } = new Intl.Collator(frame.locale)
   return SellerCountry.options.map((code) => ({ code, name: names.of(code) ?? code })).toSorted((one, other) => compare(one.name, other.name))
+}
+
+/** Lists the states of a country by name. Undefined for a country whose states are free text. */
+const statesFor = ({ locale }: Frame, country: string): { code: string; name: string }[] | undefined => {
+  const names = stateNames[country]
+  const { compare } = new Intl.Collator(locale)
+  return (
+    names &&
+    Object.entries(names)
+      .map(([letters, name]) => ({ code: `${country}-${letters}`, name }))
+      .toSorted((one, other) => compare(one.name, other.name))
+  )
 }
 
 interface AddressProps {
@@ -29,18 +44,21 @@ interface AddressProps {
   readonly required: boolean
   /** The country that determines the list of states. */
   readonly country: string
-  /** The id of the button that the script presses when the country or state changes. */
+  /** The id of the button that the script presses when a part changes on which the tax may depend. */
   readonly live?: string
+  /** The name of the field that gets the focus when the page is shown. */
+  readonly focus?: string | null
 }
 
 /** The fields of an address: the country first, and a list of its states if tax depends on them. */
-export const AddressFields = ({ frame, name, value, complaints, modes, required, country, live }: AddressProps) => {
+export const AddressFields = ({ frame, name, value, complaints, modes, required, country, live, focus = null }: AddressProps) => {
   const { t } = speak(frame)
   const words = textsIn(frame, texts)
   const wrong = (part: string) => complaintAt(frame, complaints, name, part)
   const pressed = live === undefined ? {} : { live }
+  const focused = (part: string) => focus === `${name}.${part}`
   const label = (part: Line) => (modes[part] === 'optional' ? `${words[part]} (${t.optional})` : words[part])
-  const regions = states[country]
+  const regions = statesFor(frame, country)
   // Leaves the state field empty if the stored state belongs to another country.
   const valueOf = (part: Line) => (part === 'state' && /^[A-Z]{2}-/.test(value(part)) && !value(part).startsWith(`${country}-`) ? '' : value(part))
   const line = (part: Line, autoComplete: string) =>
@@ -52,6 +70,8 @@ export const AddressFields = ({ frame, name, value, complaints, modes, required,
         required={modes[part] === 'required'}
         value={valueOf(part)}
         error={wrong(part)}
+        autoFocus={focused(part)}
+        {...(part === 'state' || part === 'postal_code' ? { ...pressed, late: true } : {})}
       />
     )
   return (
@@ -63,6 +83,7 @@ export const AddressFields = ({ frame, name, value, complaints, modes, required,
         error={wrong('country')}
         required={required}
         autoComplete="billing country"
+        autoFocus={focused('country')}
         {...pressed}
       >
         <option value="">{words.pickCountry}</option>
@@ -74,7 +95,7 @@ export const AddressFields = ({ frame, name, value, complaints, modes, required,
       </Choice>
       {line('line1', 'address-line1')}
       {line('line2', 'address-line2')}
-      {modes.city !== 'disabled' && (
+      {(modes.city !== 'disabled' || modes.postal_code !== 'disabled') && (
         <div className="pair">
           {line('postal_code', 'postal-code')}
           {line('city', 'address-level2')}
@@ -89,12 +110,13 @@ export const AddressFields = ({ frame, name, value, complaints, modes, required,
             error={wrong('state')}
             required={modes.state === 'required'}
             autoComplete="billing address-level1"
+            autoFocus={focused('state')}
             {...pressed}
           >
             <option value="">{t.pick}</option>
-            {regions.map((letters) => (
-              <option key={letters} value={`${country}-${letters}`}>
-                {letters}
+            {regions.map(({ code, name: state }) => (
+              <option key={code} value={code}>
+                {state}
               </option>
             ))}
           </Choice>

@@ -5,5 +5,5 @@ export const en = {
   city: 'City',
   postal_code: 'Postal code',
   line1: 'Street and number',
-  line2: 'More of the address',
+  line2: 'Apartment, floor or building',
 }

@@ -1,5 +1,5 @@
 import type { Frame, Invitations, Invited } from '@bursar/views'
-import { said, speak, Status, textsIn } from '../index.ts'
+import { Countdown, said, speak, Status, textsIn } from '../index.ts'
 import { de } from './de.ts'
 import { en } from './en.ts'
 
@@ -24,12 +24,22 @@ export const isEmpty = (invited: Invitations | null): boolean => invited !== nul
 export const saidOf = (frame: Frame, invited: Invitations | null): string | undefined =>
   invited ? textsIn(frame, invitingTexts).said(invited.people.filter(({ result }) => result === 'invited').length) : undefined
 
+interface ResultsProps {
+  readonly frame: Frame
+  readonly invited: Invitations
+  /** The address of the sign-in page. */
+  readonly signIn: string
+  /** The id of the button that sends the rest. The script presses it after a limit has ended. Null on a page without the form. */
+  readonly send: string | null
+}
+
 /** The result of each pasted address, and the next step for those that were not invited. */
-export const InviteResults = ({ frame, invited, signIn }: { frame: Frame; invited: Invitations; signIn: string }) => {
+export const InviteResults = ({ frame, invited, signIn, send }: ResultsProps) => {
   const { wait } = speak(frame)
   const words = textsIn(frame, invitingTexts)
   const { people, halted } = invited
   const rest = people.filter(({ result }) => result === 'not_asked').length
+  const seconds = invited.wait_seconds ?? 60
   if (people.length === 0) return null
   return (
     <div className="results" role="status">
@@ -44,9 +54,11 @@ export const InviteResults = ({ frame, invited, signIn }: { frame: Frame; invite
           </li>
         ))}
       </ul>
-      {halted !== null && halted !== 'full' && (
+      {halted === 'wait' && send !== null && <Countdown frame={frame} seconds={seconds} text={words.wait(rest)} then={send} />}
+      {halted === 'wait' && send === null && <p>{[words.wait(rest)[0], ' ', wait(seconds), words.wait(rest)[1]].join('')}</p>}
+      {(halted === 'at_once' || halted === 'signed_out') && (
         <p>
-          {words.halted[halted](rest, wait(invited.wait_seconds ?? 60))} {halted === 'signed_out' && <a href={signIn}>{words.signIn}</a>}
+          {words.halted[halted](rest)} {halted === 'signed_out' && <a href={signIn}>{words.signIn}</a>}
         </p>
       )}
     </div>

@@ -17,12 +17,42 @@
       say(action.dataset.failed)
     }
   }
+  // Returns the look of our page for Stripe's form, whose frame cannot read our styles. The browser resolves each colour of
+  // the page to the current theme. Stripe accepts no CSS variables and no `light-dark`.
+  const lookOf = () => {
+    const root = document.documentElement
+    const { theme } = root.dataset
+    const isDark = theme === 'dark' || (theme !== 'light' && matchMedia('(prefers-color-scheme: dark)').matches)
+    const probe = document.body.appendChild(document.createElement('span'))
+    const colour = (name) => {
+      probe.style.color = `var(${name})`
+      return getComputedStyle(probe).color
+    }
+    const variables = {
+      colorPrimary: colour('--accent'),
+      colorBackground: colour('--card'),
+      colorText: colour('--text'),
+      colorTextSecondary: colour('--soft'),
+      colorDanger: colour('--danger'),
+      fontFamily: getComputedStyle(document.body).fontFamily,
+      fontSizeBase: '16px',
+      borderRadius: getComputedStyle(root).getPropertyValue('--curve').trim(),
+    }
+    probe.remove()
+    return { theme: isDark ? 'night' : 'stripe', variables }
+  }
+  // The font file of our page. Its server allows other origins to load it.
+  const fonts = () => {
+    const file = document.querySelector('link[rel="preload"][as="font"]')
+    return file ? [{ family: 'Geist', src: `url(${file.href})`, weight: '100 900' }] : []
+  }
   const pay = (place) => {
     const form = place.closest('form')
     const token = form.querySelector('input[name="confirmation_token_id"]')
-    const { key, mode, amount, currency, reusable, locale } = place.dataset
+    const { key, mode, amount, currency, reusable, methods, locale } = place.dataset
     // eslint-disable-next-line no-undef
     const stripe = Stripe(key, { locale })
+    const dark = matchMedia('(prefers-color-scheme: dark)')
     const sum = (value) => (mode === 'payment' ? { amount: Number(value) } : {})
     const elements = stripe.elements({
       mode,
@@ -30,11 +60,13 @@
       ...sum(amount),
       ...(reusable === 'true' ? { setupFutureUsage: 'off_session' } : {}),
       paymentMethodCreation: 'manual',
-      // The server rejects payment methods that redirect to another site. Bank debits other than SEPA are untested, so
-      // they are not allowed. Wallets need no entry, because Stripe treats them as cards.
-      allowedPaymentMethodTypes: ['card', 'link', 'sepa_debit'],
-      appearance: { theme: matchMedia('(prefers-color-scheme: dark)').matches ? 'night' : 'stripe' },
+      // The server accepts only these payment methods. Wallets need no entry, because Stripe treats them as cards.
+      allowedPaymentMethodTypes: methods.split(' '),
+      appearance: lookOf(),
+      fonts: fonts(),
     })
+    // The theme of the system may change while the page is open.
+    dark.addEventListener('change', () => place.isConnected && elements.update({ appearance: lookOf() }))
     place.replaceChildren()
     // The checkout has its own fields for name, address and e-mail. Elsewhere Stripe's form shows them.
     const asked = form.elements['customer_email'] !== undefined
@@ -48,23 +80,56 @@
         ['country', 'state', 'city', 'postal_code', 'line1', 'line2'].map((part) => [part, valueOf(`customer_billing_address.${part}`)]),
       ),
     })
-    const submit = async (event) => {
-      const { submitter } = event
-      // Does nothing if the card form was removed because the order has become free. The same applies if another button
-      // was pressed, or if a token exists.
-      if (!place.isConnected || submitter?.dataset.whole === undefined || token.value !== '') return
-      event.preventDefault()
-      event.stopImmediatePropagation()
-      submitter.setAttribute('aria-busy', 'true')
+    // Creates the token of the chosen payment method. Returns the error for the buyer, if there is one.
+    const exchange = async () => {
       say('')
       elements.update(sum(valueOf('shown')?.split(' ')[0] ?? amount))
       const { error: unfinished } = await elements.submit()
       const made = unfinished
         ? { error: unfinished }
         : await stripe.createConfirmationToken({ elements, ...(asked ? { params: { payment_method_data: { billing_details: details() } } } : {}) })
+      if (made.error) say(made.error.message)
+      else token.value = made.confirmationToken.id
+      return made.error
+    }
+    // The buttons of wallets. A wallet opens only if our own fields are complete, because they decide the tax: the wallet
+    // then shows the amount that is charged.
+    const express = document.getElementById('express-checkout')
+    if (express && asked) {
+      const wallets = elements.create('expressCheckout', { buttonType: { applePay: 'buy', googlePay: 'buy', paypal: 'buynow' }, buttonHeight: 48 })
+      // Without an answer to its click, the wallet stays closed.
+      wallets.on('click', ({ resolve }) => {
+        if (form.reportValidity()) resolve()
+      })
+      wallets.on('ready', ({ availablePaymentMethods }) => (express.hidden = !place.isConnected || !availablePaymentMethods))
+      wallets.on('confirm', async ({ paymentFailed }) => {
+        if (await exchange()) return paymentFailed({ reason: 'fail' })
+        // The wallet replaces the saved method that is chosen above.
+        const other = form.querySelector('[name="payment_method_id"][value=""]')
+        if (other) other.checked = true
+        form.requestSubmit(form.querySelector('.paying [data-whole]'))
+      })
+      express.replaceChildren()
+      wallets.mount(express)
+    }
+    const submit = async (event) => {
+      const { submitter } = event
+      // Does nothing if the card form was removed because the order has become free. The same applies if another button
+      // was pressed, or if a token exists. The button that pays is the only one that validates the form.
+      if (
+        !place.isConnected ||
+        submitter?.dataset.whole === undefined ||
+        submitter.formNoValidate ||
+        token.value !== '' ||
+        valueOf('payment_method_id') !== null
+      )
+        return
+      event.preventDefault()
+      event.stopImmediatePropagation()
+      submitter.setAttribute('aria-busy', 'true')
+      const failed = await exchange()
       submitter.removeAttribute('aria-busy')
-      if (made.error) return say(made.error.message)
-      token.value = made.confirmationToken.id
+      if (failed) return
       // Waits until this submit event has ended, because a form cannot be submitted again during its submit event.
       setTimeout(() => form.requestSubmit(submitter))
     }
@@ -84,8 +149,12 @@
   let shown = null
   const begin = async () => {
     const place = document.getElementById('processor-form')
-    if (!place || place === shown) return
+    if (place === shown) return
     shown = place
+    // The wallets belong to the form. Without one, the order is free and needs no wallet.
+    const express = document.getElementById('express-checkout')
+    if (express) express.hidden = true
+    if (!place) return
     try {
       await load()
     } catch {

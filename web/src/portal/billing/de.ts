@@ -5,7 +5,7 @@ export const de: typeof en = {
   details: 'Name und Adresse auf Rechnungen',
   name: 'Name oder Firma',
   states: 'Bundesstaaten dieses Landes zeigen',
-  taxId: 'Steuernummer',
+  taxId: 'USt-IdNr. oder Steuernummer',
   taxIdHint: 'Für Firmen, zum Beispiel DE136695976. Wir prüfen sie beim Speichern.',
   save: 'Speichern',
   methods: 'Zahlungsarten',

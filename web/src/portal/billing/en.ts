@@ -3,7 +3,7 @@ export const en = {
   details: 'Name and address on invoices',
   name: 'Name or company',
   states: 'Show the states of this country',
-  taxId: 'Tax number',
+  taxId: 'VAT or tax number',
   taxIdHint: 'For companies, for example DE136695976. We check it when you save.',
   save: 'Save',
   methods: 'Payment methods',

@@ -23,7 +23,6 @@ export const de: typeof en = {
   mishaps: {
     email: 'Das ist keine E-Mail-Adresse. Schreiben Sie eine wie name@example.com.',
     code: 'Dieser Code ist falsch, wurde schon benutzt oder ist älter als 15 Minuten. Fordern Sie nach fünf falschen Versuchen einen neuen an.',
-    wait: 'Zu viele Versuche in kurzer Zeit. Warten Sie eine Minute und versuchen Sie es wieder.',
   },
   emailTitle: 'Ihre neue E-Mail-Adresse',
   emailOpen: (seller) => `Diese Adresse von nun an für Ihr Konto bei ${seller} benutzen?`,

@@ -21,7 +21,6 @@ export const en = {
   mishaps: {
     email: 'This is not an e-mail address. Write one like name@example.com.',
     code: 'This code is wrong, was already used, or is older than 15 minutes. After five wrong tries, request a new one.',
-    wait: 'Too many tries in a short time. Wait a minute and try again.',
   },
   emailTitle: 'Your new e-mail address',
   emailOpen: (seller: string) => `Use this address for your account with ${seller} from now on?`,

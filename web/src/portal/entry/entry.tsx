@@ -41,7 +41,7 @@ export const PortalSignIn = ({ view, frame }: Props<'portal-sign-in'>) => {
   const title = { email: words.title(seller.name), code: words.codeTitle, choose: words.chooseTitle }[step]
   const error = mishap === null ? undefined : words.mishaps[mishap]
   return (
-    <Document frame={frame} title={title} seller={seller.name} narrow>
+    <Document frame={frame} title={title} seller={seller.name} narrow preview={{ description: words.intro }}>
       <div className="card">
         <h1>{title}</h1>
         {why !== null && <Notice kind={why === 'link' ? 'warn' : 'good'}>{words[why]}</Notice>}

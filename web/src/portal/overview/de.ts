@@ -10,6 +10,7 @@ export const de: typeof en = {
   none: 'Sie haben hier im Moment kein Abonnement. Ihre Käufe finden Sie unter Bestellungen.',
   includes: 'Enthalten',
   team: 'Das Team verwalten',
+  usage: 'Nutzung ansehen',
   manage: 'Ändern oder kündigen',
   orders: 'Letzte Bestellungen',
   noOrders: 'Sie haben noch nichts bestellt.',

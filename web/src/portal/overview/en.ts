@@ -8,6 +8,7 @@ export const en = {
   none: 'You have no subscription here at the moment. You find your purchases under Orders.',
   includes: 'Included',
   team: 'Manage the team',
+  usage: 'See your usage',
   manage: 'Change or cancel',
   orders: 'Latest orders',
   noOrders: 'You have no orders yet.',

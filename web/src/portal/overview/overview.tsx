@@ -3,7 +3,7 @@ import { speak, textsIn } from '../../kit/index.ts'
 import { OrderTable } from '../order-table.tsx'
 import { PlanHead } from '../plan.tsx'
 import { Portal } from '../shell.tsx'
-import { portalTexts } from '../texts.ts'
+import { Dated, Zone } from '../dated.tsx'
 import { de } from './de.ts'
 import { en } from './en.ts'
 
@@ -13,9 +13,8 @@ type Props = { view: Extract<View, { kind: 'portal-overview' }>; frame: Frame }
 
 /** The overview: open payments first, then subscriptions with their next charge. */
 export const Overview = ({ view, frame }: Props) => {
-  const { date, money } = speak(frame)
+  const { money } = speak(frame)
   const words = textsIn(frame, texts)
-  const shared = textsIn(frame, portalTexts)
   const { shell } = view
   const base = `/${shell.seller.slug}/portal`
   return (
@@ -26,7 +25,7 @@ export const Overview = ({ view, frame }: Props) => {
           <h2>{words.owed}</h2>
           <p>
             {words.owedAmount(money(order.due_amount, order.currency), order.description)}{' '}
-            {order.next_payment_attempt_at && words.nextTry(date(order.next_payment_attempt_at))}
+            {order.next_payment_attempt_at && <Dated frame={frame} at={order.next_payment_attempt_at} text={words.nextTry} />}
           </p>
           <p className="links">
             <a href={`${base}/orders/${order.id}`}>{words.payNow}</a> <a href={`${base}/billing?flow=payment_method`}>{words.updateCard}</a>
@@ -51,7 +50,8 @@ export const Overview = ({ view, frame }: Props) => {
               </>
             )}
             <p className="links">
-              {plan.seats && <a href={`${base}/team`}>{words.team}</a>} <a href={`${base}/subscriptions`}>{words.manage}</a>
+              {plan.seats && <a href={`${base}/team`}>{words.team}</a>}{' '}
+              {shell.has_usage && one.meters.length > 0 && <a href={`${base}/usage`}>{words.usage}</a>} <a href={`${base}/subscriptions`}>{words.manage}</a>
             </p>
           </section>
         )
@@ -65,7 +65,7 @@ export const Overview = ({ view, frame }: Props) => {
           </p>
         )}
       </section>
-      <p className="soft">{shared.zone}</p>
+      <Zone frame={frame} />
     </Portal>
   )
 }

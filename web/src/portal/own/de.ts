@@ -1,18 +1,19 @@
+import { pluralIn } from '@bursar/views'
 import type { en } from './en.ts'
+
+const plural = pluralIn('de')
 
 export const de: typeof en = {
   accessTitle: 'Ihr Zugang',
-  paidBy: (name) => `Bezahlt von ${name}. Wenn etwas fehlt, fragen Sie die Leitung Ihres Teams.`,
+  paidBy: (name) => `Bezahlt von ${name}. Wenn etwas fehlt, fragen Sie den Inhaber Ihres Teams.`,
   empty: 'Hier ist noch nichts. Neuer Zugang erscheint hier von selbst.',
   keys: 'Lizenzschlüssel',
   key: 'Schlüssel',
   reveal: (name) => `Schlüssel von ${name} zeigen`,
   revealShort: 'Zeigen',
-  copy: 'Kopieren',
-  copied: 'Kopiert.',
   revealed: 'Der Schlüssel wird gezeigt.',
   until: (date) => `gültig bis ${date}`,
-  activations: (count, limit) => `${count} von ${limit} ${limit === 1 ? 'Aktivierung' : 'Aktivierungen'} benutzt`,
+  activations: (count, limit) => `${count} von ${limit} ${plural(limit, { one: 'Aktivierung', other: 'Aktivierungen' })} benutzt`,
   since: (date) => `seit ${date}`,
   remove: (label) => `${label} entfernen`,
   removeConsequence: 'Die Anwendung funktioniert dort erst wieder, wenn sie neu aktiviert wird.',
@@ -25,6 +26,7 @@ export const de: typeof en = {
   download: (name) => `${name} herunterladen`,
   version: (version) => `Version ${version}`,
   checksum: 'SHA-256',
+  checksumOf: (name) => `die Prüfsumme von ${name}`,
   others: 'Weiterer Zugang',
   states: { ready: 'aktiv', waits: 'wird eingerichtet', stuck: 'noch nicht eingerichtet' },
   places: { discord: 'Discord', github_repository: 'GitHub', slack_shared_channel: 'Slack' },
@@ -33,15 +35,15 @@ export const de: typeof en = {
   email: 'E-Mail-Adresse',
   role: 'Rolle',
   team: 'Team',
-  memberHint: 'Ihr Team verwaltet diese Angaben. Die Leitung oder die Rechnungsverwaltung kann sie ändern.',
+  memberHint: 'Ihr Team verwaltet diese Angaben. Der Inhaber oder die Rechnungsverwaltung kann sie ändern.',
   changeTitle: (name) => (name === null ? 'E-Mail-Adresse ändern' : `E-Mail-Adresse von ${name} ändern`),
   changeNow: (email) => `Jetzt: ${email}`,
   newEmail: 'Neue E-Mail-Adresse',
   change: 'Link an die neue Adresse senden',
   sessionTitle: 'Diese Anmeldung',
-  session: (time) => `Sie endet von selbst um ${time} (UTC).`,
-  forbiddenTitle: 'Nur die Leitung und die Rechnungsverwaltung können diese Seite öffnen',
+  session: 'Sie endet von selbst um',
+  forbiddenTitle: 'Nur der Inhaber und die Rechnungsverwaltung können diese Seite öffnen',
   forbidden:
-    'Als Mitglied sehen Sie Ihren eigenen Zugang, aber weder Zahlungen noch die Personen Ihres Teams. Fragen Sie die Leitung oder die Rechnungsverwaltung Ihres Teams.',
+    'Als Mitglied sehen Sie Ihren eigenen Zugang, aber weder Zahlungen noch die Personen Ihres Teams. Fragen Sie den Inhaber oder die Rechnungsverwaltung Ihres Teams.',
   toAccess: 'Zu Ihrem Zugang',
 }

@@ -1,3 +1,6 @@
+import { pluralIn } from '@bursar/views'
+
+const plural = pluralIn('en')
 export const en = {
   accessTitle: 'Your access',
   paidBy: (name: string) => `Paid by ${name}. If something is missing, ask the owner of your team.`,
@@ -6,11 +9,9 @@ export const en = {
   key: 'Key',
   reveal: (name: string) => `Show the key of ${name}`,
   revealShort: 'Show',
-  copy: 'Copy',
-  copied: 'Copied.',
   revealed: 'The key is shown.',
   until: (date: string) => `valid until ${date}`,
-  activations: (count: number, limit: number) => `${count} of ${limit} ${limit === 1 ? 'activation' : 'activations'} in use`,
+  activations: (count: number, limit: number) => `${count} of ${limit} ${plural(limit, { one: 'activation', other: 'activations' })} in use`,
   since: (date: string) => `since ${date}`,
   remove: (label: string) => `Remove ${label}`,
   removeConsequence: 'The application stops working there until it is activated again.',
@@ -23,6 +24,7 @@ export const en = {
   download: (name: string) => `Download ${name}`,
   version: (version: string) => `version ${version}`,
   checksum: 'SHA-256',
+  checksumOf: (name: string) => `the checksum of ${name}`,
   others: 'Other access',
   states: { ready: 'active', waits: 'being set up', stuck: 'not set up yet' },
   places: { discord: 'Discord', github_repository: 'GitHub', slack_shared_channel: 'Slack' } as Record<string, string>,
@@ -37,7 +39,7 @@ export const en = {
   newEmail: 'New e-mail address',
   change: 'Send a link to the new address',
   sessionTitle: 'This sign-in',
-  session: (time: string) => `It ends by itself at ${time} (UTC).`,
+  session: 'It ends by itself at',
   forbiddenTitle: 'Only the owner and billing managers can open this page',
   forbidden: 'As a member you see your own access, but neither payments nor the people of your team. Ask the owner or a billing manager of your team.',
   toAccess: 'Go to your access',

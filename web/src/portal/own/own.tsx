@@ -1,6 +1,7 @@
 import type { Frame, OwnKey, PortalOwnView } from '@bursar/views'
-import { complaintAt, Complaints, Confirm, Field, Form, said, speak, Status, textsIn } from '../../kit/index.ts'
+import { complaintAt, Complaints, Confirm, Copy, Field, Form, said, speak, Status, textsIn, Markdown } from '../../kit/index.ts'
 import { Portal } from '../shell.tsx'
+import { Dated, Day, TimeOfDay } from '../dated.tsx'
 import { portalTexts } from '../texts.ts'
 import { de } from './de.ts'
 import { en } from './en.ts'
@@ -14,7 +15,7 @@ const keyKinds = { granted: 'good', revoked: 'off', disabled: 'bad' } as const
 
 /** The reader's own benefits, without prices and without other people. */
 export const Access = ({ view, frame }: Props<'portal-access'>) => {
-  const { date, size } = speak(frame)
+  const { size } = speak(frame)
   const words = textsIn(frame, texts)
   const { shell, paid_by, keys, downloads, others } = view
   const base = `/${shell.seller.slug}/portal`
@@ -46,11 +47,15 @@ export const Access = ({ view, frame }: Props<'portal-access'>) => {
                     <p className="soft facts">
                       {version !== null && <span>{words.version(version)}</span>}
                       <span>{size(bytes)}</span>
-                      {modified_at !== null && <span>{date(modified_at)}</span>}
+                      {modified_at !== null && (
+                        <span>
+                          <Day frame={frame} at={modified_at} />
+                        </span>
+                      )}
                     </p>
                     {sha256 !== null && (
                       <p className="soft">
-                        {words.checksum} <code>{sha256}</code>
+                        {words.checksum} <code id={`sum-${id}`}>{sha256}</code> <Copy frame={frame} of={`sum-${id}`} what={words.checksumOf(name)} />
                       </p>
                     )}
                   </div>
@@ -73,7 +78,7 @@ export const Access = ({ view, frame }: Props<'portal-access'>) => {
                         {words.places[type] ?? type}: {place}
                       </p>
                     )}
-                    {note !== null && <p className="note">{note}</p>}
+                    {note !== null && <Markdown source={note} />}
                     {problem !== null && <p className="soft">{said(frame, problem)}</p>}
                   </div>
                   <Status kind={kinds[state]}>{words.states[state]}</Status>
@@ -88,7 +93,6 @@ export const Access = ({ view, frame }: Props<'portal-access'>) => {
 }
 
 const Key = ({ frame, action, own }: { frame: Frame; action: string; own: OwnKey }) => {
-  const { date } = speak(frame)
   const words = textsIn(frame, texts)
   const { id, name, display_key, key, status, expires_at, limit_activations, activations } = own
   return (
@@ -109,21 +113,26 @@ const Key = ({ frame, action, own }: { frame: Frame; action: string; own: OwnKey
             </button>
           </Form>
         ) : (
-          <button type="button" className="scripted" data-copy={`secret-${id}`} data-says={words.copied} id={`reveal-${id}`}>
-            {words.copy}
-          </button>
+          <Copy frame={frame} of={`secret-${id}`} what={name} />
         )}
       </div>
       <p className="soft facts">
         {limit_activations !== null && <span>{words.activations(activations.length, limit_activations)}</span>}
-        {expires_at !== null && <span>{words.until(date(expires_at))}</span>}
+        {expires_at !== null && (
+          <span>
+            <Dated frame={frame} at={expires_at} text={words.until} />
+          </span>
+        )}
       </p>
       {activations.length > 0 && (
         <ul className="lines">
           {activations.map((one) => (
             <li key={one.id}>
               <div>
-                {one.label} <span className="soft">{words.since(date(one.created_at))}</span>
+                {one.label}{' '}
+                <span className="soft">
+                  <Dated frame={frame} at={one.created_at} text={words.since} />
+                </span>
               </div>
               <Confirm label={words.remove(one.label)} consequence={words.removeConsequence}>
                 <Form frame={frame} action={action}>
@@ -162,7 +171,6 @@ export const Account = ({ view, frame }: Props<'portal-account'>) => {
   const { shell, customer, can_change_email, wished, expires_at } = view
   const { reader, seller, complaints } = shell
   const base = `/${seller.slug}/portal`
-  const time = new Intl.DateTimeFormat(frame.locale, { timeStyle: 'short', timeZone: 'UTC' }).format(new Date(expires_at))
   const facts: readonly (readonly [string, string | null])[] = [
     [words.name, reader.name],
     [words.email, reader.email],
@@ -207,7 +215,9 @@ export const Account = ({ view, frame }: Props<'portal-account'>) => {
       )}
       <section className="card" aria-labelledby="session">
         <h2 id="session">{words.sessionTitle}</h2>
-        <p>{words.session(time)}</p>
+        <p>
+          {words.session} <TimeOfDay frame={frame} at={expires_at} />.
+        </p>
         <Form frame={frame} action={`${base}/sign-out`}>
           <button>{t.signOut}</button>
         </Form>

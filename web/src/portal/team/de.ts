@@ -1,8 +1,12 @@
+import { pluralIn } from '@bursar/views'
 import { people } from '../de.ts'
 import type { en } from './en.ts'
 
+const plural = pluralIn('de')
+
 export const de: typeof en = {
   title: 'Team',
+  titleOf: (company) => `Team von ${company}`,
   none: 'Sie haben hier keine Plätze gekauft. Deshalb gibt es kein Team zu verwalten.',
   count: 'Anzahl der Plätze ändern',
   fixed: 'Sie können die Anzahl dieser Plätze hier nicht ändern.',
@@ -17,12 +21,12 @@ export const de: typeof en = {
   },
   submit: 'Einladungen senden',
   full: (count) =>
-    `Alle Plätze sind vergeben: ${people(count)} ${count === 1 ? 'konnte' : 'konnten'} nicht eingeladen werden. Die Adressen stehen noch im Feld darunter. Prüfen Sie den Preis für mehr Plätze, ändern Sie die Anzahl, und senden Sie die Einladungen noch einmal.`,
+    `Alle Plätze sind vergeben: ${people(count)} ${plural(count, { one: 'konnte', other: 'konnten' })} nicht eingeladen werden. Die Adressen stehen noch im Feld darunter. Prüfen Sie den Preis für mehr Plätze, ändern Sie die Anzahl, und senden Sie die Einladungen noch einmal.`,
   allTaken: 'Alle Plätze sind vergeben. Ändern Sie zuerst die Anzahl der Plätze, oder nehmen Sie einen zurück.',
   add: (count) => `Preis für ${count} mehr ansehen`,
   people: 'Personen',
-  alone: (free) => `Sie sind hier die einzige Person. Sie haben ${free === 1 ? '1 freien Platz' : `${free} freie Plätze`}.`,
-  nobody: (free) => `Diese Plätze sind noch nicht vergeben. Sie haben ${free === 1 ? '1 freien Platz' : `${free} freie Plätze`}.`,
+  alone: (free) => `Sie sind hier die einzige Person. Sie haben ${plural(free, { one: '1 freien Platz', other: `${free} freie Plätze` })}.`,
+  nobody: (free) => `Diese Plätze sind noch nicht vergeben. Sie haben ${plural(free, { one: '1 freien Platz', other: `${free} freie Plätze` })}.`,
   noMatch: 'Keine Person passt zu Ihrem Filter.',
   clear: 'Alle zeigen',
   filter: 'Personen filtern',
@@ -40,9 +44,9 @@ export const de: typeof en = {
       : `${email} verliert sofort: ${gives.join(', ')}. Der Platz ist dann frei.`,
   revokeNow: 'Ja, zurücknehmen',
   changeRole: 'Rolle ändern',
-  handOver: 'Leitung (Sie übernehmen dann die Rechnungsverwaltung)',
-  ownRole: 'Sie können Ihre eigene Rolle nicht ändern. Bitten Sie die Leitung oder eine andere Person mit Rechnungsverwaltung.',
-  lastOwner: 'Ein Team hat immer eine Leitung. Um diese Rolle zu ändern, übergibt die Leitung das Team einer anderen Person.',
+  handOver: 'Inhaber (Sie übernehmen dann die Rechnungsverwaltung)',
+  ownRole: 'Sie können Ihre eigene Rolle nicht ändern. Bitten Sie den Inhaber oder eine andere Person mit Rechnungsverwaltung.',
+  lastOwner: 'Ein Team hat immer einen Inhaber. Um diese Rolle zu ändern, übergibt der Inhaber das Team einer anderen Person.',
   others: 'Im Team, ohne Platz',
   giveSeat: 'Platz geben',
   remove: 'Aus dem Team entfernen',

@@ -1,7 +1,11 @@
+import { pluralIn } from '@bursar/views'
 import { people } from '../en.ts'
+
+const plural = pluralIn('en')
 
 export const en = {
   title: 'Team',
+  titleOf: (company: string) => `Team of ${company}`,
   none: 'You have bought no seats here, so there is no team to manage.',
   count: 'Change the number of seats',
   fixed: 'You cannot change the number of these seats here.',
@@ -20,8 +24,8 @@ export const en = {
   allTaken: 'All seats are taken. Change the number of seats first, or take one back.',
   add: (count: number) => `See the price of ${count} more`,
   people: 'People',
-  alone: (free: number) => `You are the only person here. You have ${free === 1 ? '1 free seat' : `${free} free seats`}.`,
-  nobody: (free: number) => `None of these seats is given to a person yet. You have ${free === 1 ? '1 free seat' : `${free} free seats`}.`,
+  alone: (free: number) => `You are the only person here. You have ${plural(free, { one: '1 free seat', other: `${free} free seats` })}.`,
+  nobody: (free: number) => `None of these seats is given to a person yet. You have ${plural(free, { one: '1 free seat', other: `${free} free seats` })}.`,
   noMatch: 'No person matches your filter.',
   clear: 'Show all people',
   filter: 'Filter people',

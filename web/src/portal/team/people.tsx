@@ -1,5 +1,6 @@
 import type { Frame, PortalMember, PortalPool, PortalSeat, PortalShell } from '@bursar/views'
-import { Confirm, Form, speak, Status, textsIn } from '../../kit/index.ts'
+import { Confirm, Form, Status, textsIn } from '../../kit/index.ts'
+import { Day } from '../dated.tsx'
 import { portalTexts } from '../texts.ts'
 import { texts } from './texts.ts'
 
@@ -14,7 +15,6 @@ interface PeopleProps {
 
 /** All seats, one row each, or one card each on a phone. */
 export const People = ({ frame, shell, pool, here, leads }: PeopleProps) => {
-  const { date } = speak(frame)
   const shared = textsIn(frame, portalTexts)
   const words = textsIn(frame, texts)
   return (
@@ -44,7 +44,9 @@ export const People = ({ frame, shell, pool, here, leads }: PeopleProps) => {
                   <SeatStatus frame={frame} seat={seat} />
                 </td>
                 <td data-label={words.columns.role}>{member ? shared.roles[member.role] : '–'}</td>
-                <td data-label={words.columns.since}>{date(seat.revoked_at ?? seat.claimed_at ?? seat.created_at)}</td>
+                <td data-label={words.columns.since}>
+                  <Day frame={frame} at={seat.revoked_at ?? seat.claimed_at ?? seat.created_at} />
+                </td>
                 <td>
                   {seat.status !== 'revoked' && (
                     <details className="menu">

@@ -1,10 +1,11 @@
 import { seatFilters, type Frame, type PortalMember, type PortalPool, type PortalShell, type View } from '@bursar/views'
-import { Confirm, Form, Notice, speak, textsIn } from '../../kit/index.ts'
+import { Confirm, Form, Notice, textsIn } from '../../kit/index.ts'
 import { InviteResults, invitingTexts, isEmpty, leftOf } from '../../kit/inviting/inviting.tsx'
 import { Pages } from '../pages.tsx'
 import { SeatBar } from '../plan.tsx'
 import { PriceForm } from '../price.tsx'
 import { Portal } from '../shell.tsx'
+import { Dated, Zone } from '../dated.tsx'
 import { portalTexts } from '../texts.ts'
 import { People, RoleForm } from './people.tsx'
 import { texts } from './texts.ts'
@@ -24,18 +25,18 @@ const idOf = ({ key }: PortalPool): string => ('order_id' in key ? key.order_id 
 /** The team page, with one section for each purchase: seat holders, number of seats and roles. */
 export const Team = ({ view, frame }: Props) => {
   const words = textsIn(frame, texts)
-  const shared = textsIn(frame, portalTexts)
   const { shell, pools, others } = view
   const here = `/${shell.seller.slug}/portal/team`
+  const title = view.company === null ? words.title : words.titleOf(view.company)
   return (
-    <Portal frame={frame} shell={shell} section="team" title={words.title}>
-      <h1>{words.title}</h1>
+    <Portal frame={frame} shell={shell} section="team" title={title}>
+      <h1>{title}</h1>
       {pools.length === 0 && <p className="empty">{words.none}</p>}
       {pools.map((pool) => (
         <Pool key={idOf(pool)} view={view} frame={frame} pool={pool} here={here} />
       ))}
       {others !== null && others.length > 0 && <Others frame={frame} shell={shell} people={others} pool={pools[0]} here={here} />}
-      <p className="soft">{shared.zone}</p>
+      <Zone frame={frame} />
     </Portal>
   )
 }
@@ -47,7 +48,7 @@ export const InvitedAlone = ({ view: { shell, invited }, frame }: { view: Extrac
   return (
     <Portal frame={frame} shell={shell} section="team" title={words.title}>
       <h1>{words.title}</h1>
-      <InviteResults frame={frame} invited={invited} signIn={`${base}/sign-in`} />
+      <InviteResults frame={frame} invited={invited} signIn={`${base}/sign-in`} send={null} />
       <p>
         <a href={`${base}/team`}>{words.title}</a>
       </p>
@@ -56,7 +57,6 @@ export const InvitedAlone = ({ view: { shell, invited }, frame }: { view: Extrac
 }
 
 const Pool = ({ view, frame, pool, here }: Props & { pool: PortalPool; here: string }) => {
-  const { date } = speak(frame)
   const words = textsIn(frame, texts)
   const shared = textsIn(frame, portalTexts)
   const { shell, filter } = view
@@ -70,7 +70,11 @@ const Pool = ({ view, frame, pool, here }: Props & { pool: PortalPool; here: str
     <section className="card pool" aria-labelledby={`pool-${id}`}>
       <h2 id={`pool-${id}`}>{pool.name}</h2>
       <SeatBar frame={frame} count={pool.count} />
-      {pool.pending?.seats != null && <Notice kind="warn">{shared.waiting(shared.seats(pool.pending.seats), date(pool.pending.applies_at))}</Notice>}
+      {pool.pending?.seats != null && (
+        <Notice kind="warn">
+          <Dated frame={frame} at={pool.pending.applies_at} text={(day) => shared.waiting(shared.seats(pool.pending!.seats!), day)} />
+        </Notice>
+      )}
       <div className="halves">
         <Invite frame={frame} pool={pool} here={here} free={free} />
         <div>
@@ -84,7 +88,8 @@ const Pool = ({ view, frame, pool, here }: Props & { pool: PortalPool; here: str
               subscription_id={pool.key.subscription_id}
               wish={pool.wish}
               seats={{ now: total, ...pool.bounds }}
-              people={pool.people}
+              removable={pool.removable}
+              reader={shell.reader.email}
               taken={active + invited}
             />
           ) : (
@@ -142,7 +147,7 @@ const Invite = ({ frame, pool, here, free }: { frame: Frame; pool: PortalPool; h
   return (
     <div id={`invite-${id}`}>
       <h3>{words.invite}</h3>
-      {invited && <InviteResults frame={frame} invited={invited} signIn={here.replace(/team$/, 'sign-in')} />}
+      {invited && <InviteResults frame={frame} invited={invited} signIn={here.replace(/team$/, 'sign-in')} send={`invite-${id}-send`} />}
       {full > 0 && <p role="status">{words.full(full)}</p>}
       {free === 0 && full === 0 && <p className="soft">{words.allTaken}</p>}
       {(free === 0 || full > 0) && pool.bounds && 'subscription_id' in pool.key && (
@@ -192,7 +197,9 @@ const Invite = ({ frame, pool, here, free }: { frame: Frame; pool: PortalPool; h
             </label>
           ))}
         </fieldset>
-        <button className="primary">{words.submit}</button>
+        <button id={`invite-${id}-send`} className="primary">
+          {words.submit}
+        </button>
       </Form>
     </div>
   )

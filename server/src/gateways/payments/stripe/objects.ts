@@ -1,5 +1,6 @@
 import type { Stripe } from 'stripe'
 import { fromProcessor } from '../../../kernel/money.ts'
+import { setsUpAnother } from '../offered.ts'
 import {
   isFinal,
   type Decline,
@@ -41,7 +42,9 @@ const renamed: Readonly<Record<string, string>> = {
 
 export const declineOf = ({ code, decline_code, message, advice_code }: Partial<Omit<Failure, 'payment_method'>>): Decline => {
   const reason = decline_code ?? renamed[code ?? ''] ?? code ?? 'card_declined'
-  return { code: reason, message: message ?? 'The payment was declined.', final: isFinal(reason) || advice_code === 'do_not_try_again' }
+  // Stripe's own message for this reason tells the seller what to do. It means nothing to the payer.
+  const said = reason === 'authentication_failed' ? 'The payer did not confirm the payment.' : message
+  return { code: reason, message: said ?? 'The payment was declined.', final: isFinal(reason) || advice_code === 'do_not_try_again' }
 }
 
 /** Fields that a payment method of any type may have. */
@@ -77,6 +80,34 @@ const methodOf = (method: string | Stripe.PaymentMethod | null, failure: Failure
   return shown === null || typeof shown === 'string' ? null : presentMethod(shown)
 }
 
+interface MadeDebit {
+  readonly generated_sepa_debit?: string | { readonly id: string } | null
+}
+
+/**
+ * Returns the id of the SEPA debit that a single payment has set up: of the charge of a payment, or of the attempt of a
+ * setup. Returns null if there is none.
+ */
+const madeDebit = (details: { readonly type: string } | null | undefined): string | null => {
+  if (!details || !setsUpAnother(details.type)) return null
+  const { generated_sepa_debit: made } = (details as Readonly<Record<string, MadeDebit | undefined>> & { type: string })[details.type] ?? {}
+  return typeof made === 'string' ? made : (made?.id ?? null)
+}
+
+/** Returns the id of the SEPA debit that replaces the method of this payment for later charges. */
+export const debitOfPayment = ({ latest_charge: charge }: Stripe.PaymentIntent): string | null =>
+  charge === null || typeof charge === 'string' ? null : madeDebit(charge.payment_method_details)
+
+/** Returns the id of the SEPA debit that replaces the method of this setup for later charges. */
+export const debitOfSetup = ({ latest_attempt: attempt }: Stripe.SetupIntent): string | null =>
+  attempt === null || typeof attempt === 'string' ? null : madeDebit(attempt.payment_method_details)
+
+/** Returns the address that a payment method sends the payer to. */
+const redirectOf = (action: { readonly redirect_to_url?: { readonly url: string | null } } | null): string | null => action?.redirect_to_url?.url ?? null
+
+/** A method that pays only once is not charged later. The gateway fetches the method that it has set up. */
+const laterOf = (method: KeptMethod | null): { later_method?: null } => (method !== null && setsUpAnother(method.type) ? { later_method: null } : {})
+
 const ownMetadata = (metadata: Stripe.Metadata | null): Record<string, string> => {
   const { [ourCurrency]: _, ...own } = metadata ?? {}
   return own
@@ -86,6 +117,7 @@ const ownMetadata = (metadata: Stripe.Metadata | null): Record<string, string> =
 export const presentPayment = (intent: Stripe.PaymentIntent): Intent => {
   const failure = intent.last_payment_error
   const status = statusOf(intent.status, failure)
+  const method = methodOf(intent.payment_method, failure)
   const charge = typeof intent.latest_charge === 'string' ? null : intent.latest_charge
   return {
     id: intent.id,
@@ -94,8 +126,10 @@ export const presentPayment = (intent: Stripe.PaymentIntent): Intent => {
     amount: fromProcessor(intent.amount, intent.currency),
     currency: intent.currency,
     client_secret: intent.client_secret ?? '',
+    redirect_url: status === 'requires_action' ? redirectOf(intent.next_action) : null,
     metadata: ownMetadata(intent.metadata),
-    method: methodOf(intent.payment_method, failure),
+    method,
+    ...laterOf(method),
     decline: failure && status !== 'succeeded' ? declineOf(failure) : null,
     charged_at: status === 'succeeded' ? new Date((charge?.created ?? intent.created) * 1000) : null,
   }
@@ -105,6 +139,7 @@ export const presentPayment = (intent: Stripe.PaymentIntent): Intent => {
 export const presentSetup = (intent: Stripe.SetupIntent): Intent => {
   const failure = intent.last_setup_error
   const status = statusOf(intent.status, failure)
+  const method = methodOf(intent.payment_method, failure)
   return {
     id: intent.id,
     kind: 'setup',
@@ -112,8 +147,10 @@ export const presentSetup = (intent: Stripe.SetupIntent): Intent => {
     amount: 0,
     currency: intent.metadata?.[ourCurrency] ?? '',
     client_secret: intent.client_secret ?? '',
+    redirect_url: status === 'requires_action' ? redirectOf(intent.next_action) : null,
     metadata: ownMetadata(intent.metadata),
-    method: methodOf(intent.payment_method, failure),
+    method,
+    ...laterOf(method),
     decline: failure && status !== 'succeeded' ? declineOf(failure) : null,
     charged_at: null,
   }

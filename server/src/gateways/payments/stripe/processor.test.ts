@@ -59,7 +59,7 @@ const refusal = (code: string) => expect.objectContaining({ name: 'ProcessorRefu
 test('passes the scenario of the live Stripe test against the simulated Stripe', async () => {
   const { theirs, stripe } = await open()
   const shown = await tellStory(stripe, async (card) => theirs.token(card), { run: fresh('story'), wait: async () => undefined })
-  expect(shown).toHaveLength(9)
+  expect(shown).toHaveLength(10)
 })
 
 describe('payments', () => {
@@ -109,6 +109,51 @@ describe('payments', () => {
     const next = await make()
     await stripe.confirmIntent(next.id, { key: fresh('confirm'), deps: { kind: 'method', id: debit.method!.id }, off_session: true, require_3ds: false })
     expect(await stripe.readIntent(next.id)).toMatchObject({ status: 'processing' })
+  })
+
+  test('sends the payer to another site, and reports the SEPA debit that the payment has set up', async () => {
+    const { make, pay, stripe, theirs } = await open()
+    const return_url = 'https://shop.example/checkout/1/return'
+    const [once, again, never] = [
+      await make({ currency: 'eur', leaves: true }),
+      await make({ currency: 'eur', leaves: true, reusable: true }),
+      await make({ currency: 'eur', leaves: true }),
+    ]
+    for (const { id } of [once, again, never])
+      expect(await pay(id, 'pm_ideal', { return_url })).toMatchObject({
+        status: 'requires_action',
+        method: { type: 'ideal' },
+        redirect_url: expect.stringContaining('https://pm-redirects.stripe.com/') as string,
+      })
+    const site = async (id: string) => (await stripe.readIntent(id)).redirect_url!
+    const back = new URL(theirs.visit(await site(once.id), 'pays'))
+    expect([back.origin + back.pathname, back.searchParams.get('payment_intent')]).toEqual([return_url, once.id])
+    expect(await stripe.readIntent(once.id)).toMatchObject({ status: 'succeeded', redirect_url: null, method: { type: 'ideal' }, later_method: null })
+    theirs.visit(await site(again.id), 'pays')
+    const paid = await stripe.readIntent(again.id)
+    expect(paid).toMatchObject({ status: 'succeeded', method: { type: 'ideal' }, later_method: { type: 'sepa_debit', last4: '3000' } })
+    theirs.visit(await site(never.id), 'refuses')
+    expect(await stripe.readIntent(never.id)).toMatchObject({
+      status: 'failed',
+      redirect_url: null,
+      decline: { code: 'authentication_failed', message: 'The payer did not confirm the payment.' },
+    })
+    // The debit can be charged off-session. The method that paid cannot.
+    const charge = async (id: string) =>
+      stripe.confirmIntent((await make({ currency: 'eur' })).id, { key: fresh('confirm'), deps: { kind: 'method', id }, off_session: true, require_3ds: false })
+    expect(await charge(paid.later_method!.id)).toMatchObject({ status: 'processing' })
+    await expect(charge(paid.method!.id)).rejects.toMatchObject({ name: 'ProcessorRefusal' })
+    const kept = await make({ kind: 'setup', amount: 0, currency: 'eur', leaves: true })
+    await pay(kept.id, 'pm_bancontact', { return_url })
+    theirs.visit(await site(kept.id), 'pays')
+    expect(await stripe.readIntent(kept.id)).toMatchObject({ status: 'succeeded', method: { type: 'bancontact' }, later_method: { type: 'sepa_debit' } })
+  })
+
+  test('refuses to leave the page without a return URL, and for an intent that must not leave it', async () => {
+    const { make, pay } = await open()
+    const [leaving, staying] = [await make({ currency: 'eur', leaves: true }), await make({ currency: 'eur' })]
+    await expect(pay(leaving.id, 'pm_ideal')).rejects.toEqual(refusal('request_refused'))
+    await expect(pay(staying.id, 'pm_ideal', { return_url: 'https://shop.example' })).rejects.toEqual(refusal('payment_intent_invalid_parameter'))
   })
 
   test('waits for 3-D Secure, and declines off-session charges that need it', async () => {

@@ -5,7 +5,18 @@ import type { Clock } from '../../../platform/clock.ts'
 import { ProcessorRefusal, type Instrument, type Intent, type Processor } from '../payments.ts'
 import { heard, inspectKey, isDecline, openClients } from './client.ts'
 import { heardOf, mapStripeEvent, readSigned } from './events.ts'
-import { declineOf, ourCurrency, presentDispute, presentMethod, presentPayment, presentRefund, presentSetup, presentToken } from './objects.ts'
+import {
+  debitOfPayment,
+  debitOfSetup,
+  declineOf,
+  ourCurrency,
+  presentDispute,
+  presentMethod,
+  presentPayment,
+  presentRefund,
+  presentSetup,
+  presentToken,
+} from './objects.ts'
 
 export interface StripeGateway {
   /** Opens one account with its API key and the secret that signs its events. */
@@ -25,22 +36,27 @@ export const openStripe = ({ base, clock, timeout_ms }: { base: URL | undefined;
 }
 
 const payment = { expand: ['payment_method', 'latest_charge'] }
-const setup = { expand: ['payment_method'] }
+const setup = { expand: ['payment_method', 'latest_attempt'] }
 const each = ({ expand }: { expand: string[] }) => ({ limit: 100, expand: expand.map((field) => `data.${field}`) })
 
 const isSetup = (id: string): boolean => id.startsWith('seti_')
 
 const accountOf = (stripe: Stripe, secret: Secret, clock: Clock): Processor => {
+  /** Adds the SEPA debit that iDEAL or Bancontact has set up. Stripe does not expand it, so it is fetched by its id. */
+  const complete = async (intent: Intent, debit: string | null): Promise<Intent> =>
+    debit === null || intent.status !== 'succeeded' ? intent : { ...intent, later_method: presentMethod(await stripe.paymentMethods.retrieve(debit)) }
+  const wholePayment = (intent: Stripe.PaymentIntent) => complete(presentPayment(intent), debitOfPayment(intent))
+  const wholeSetup = (intent: Stripe.SetupIntent) => complete(presentSetup(intent), debitOfSetup(intent))
   const retrieve = async (id: string): Promise<Intent> =>
-    isSetup(id) ? presentSetup(await stripe.setupIntents.retrieve(id, setup)) : presentPayment(await stripe.paymentIntents.retrieve(id, payment))
+    isSetup(id) ? wholeSetup(await stripe.setupIntents.retrieve(id, setup)) : wholePayment(await stripe.paymentIntents.retrieve(id, payment))
   const readIntent = (id: string) => heard('readIntent', () => retrieve(id))
 
   return {
     // Sends no personal data. Stripe receives personal data only through its own payment form.
     createCustomer: ({ key, metadata }) => heard('createCustomer', async () => (await stripe.customers.create({ metadata }, { idempotencyKey: key })).id),
-    createIntent: ({ key, kind, amount, currency, customer, metadata, reusable }) =>
+    createIntent: ({ key, kind, amount, currency, customer, metadata, reusable, leaves = false }) =>
       heard('createIntent', async () => {
-        const methods = { automatic_payment_methods: { enabled: true, allow_redirects: 'never' as const }, customer }
+        const methods = { automatic_payment_methods: { enabled: true, allow_redirects: leaves ? ('always' as const) : ('never' as const) }, customer }
         if (kind === 'setup')
           return presentSetup(
             await stripe.setupIntents.create(
@@ -56,13 +72,13 @@ const accountOf = (stripe: Stripe, secret: Secret, clock: Clock): Processor => {
           ),
         )
       }),
-    confirmIntent: async (id, { key, deps, off_session, require_3ds }) => {
+    confirmIntent: async (id, { key, deps, off_session, require_3ds, return_url }) => {
       const options = require_3ds ? { payment_method_options: { card: { request_three_d_secure: 'any' as const } } } : {}
-      const request = { ...instrument(deps), ...options }
+      const request = { ...instrument(deps), ...options, ...(return_url === undefined ? {} : { return_url }) }
       try {
-        if (isSetup(id)) return presentSetup(await stripe.setupIntents.confirm(id, { ...request, ...setup }, { idempotencyKey: key }))
+        if (isSetup(id)) return await wholeSetup(await stripe.setupIntents.confirm(id, { ...request, ...setup }, { idempotencyKey: key }))
         const away = off_session ? { off_session } : {}
-        return presentPayment(await stripe.paymentIntents.confirm(id, { ...request, ...payment, ...away }, { idempotencyKey: key }))
+        return await wholePayment(await stripe.paymentIntents.confirm(id, { ...request, ...payment, ...away }, { idempotencyKey: key }))
       } catch (error) {
         // The intent contains the decline reason until the intent is canceled. After that, the reason is taken from the error.
         if (isDecline(error)) {

@@ -10,6 +10,7 @@ export const presentIntent = ({ account, id, kind, status, amount, currency, cli
   amount,
   currency,
   client_secret,
+  redirect_url: null,
   metadata,
   method: row.token === null || row.method_id === null ? null : methodOf(account, row.method_id, row.token, readCard(row.token)!),
   decline: row.decline_code === null ? null : declineOf(row.decline_code as DeclineCode),

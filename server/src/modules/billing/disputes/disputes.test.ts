@@ -19,6 +19,7 @@ import {
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readBooks } from '../../../../test/harness/books.ts'
 import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
+import { openTeams } from '../../../../test/harness/teams.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { openPayments } from '../../../gateways/payments/open.ts'
 import type { ProcessorDispute } from '../../../gateways/payments/payments.ts'
@@ -104,6 +105,27 @@ const open = async (card = 'tok_dispute', product: Record<string, unknown> = {})
 }
 const earned = { processor: 2900, revenue: -2437, tax: -463 }
 const withheld = { disputed: 2900, revenue: -2437, tax: -463 }
+
+test('mails the customer and each person of the seller when a dispute is opened, and the customer when it is lost', async () => {
+  const { organization, dispute } = await open('tok_dispute_lost')
+  const [manager, member, stranger] = [await world.person(), await world.person(), await world.person()]
+  await world.join(organization.id, manager.id, 'admin')
+  await world.join(organization.id, member.id, 'member')
+  world.mail.letters.length = 0
+  const { post } = await openTeams(world, deployment)
+  await hear()
+  await post('mail.dispute', 'mail.seller_dispute', 'mail.dispute_opened')
+  const subjectsTo = (email: string) => world.mail.letters.filter(({ to }) => to === email).map(({ subject }) => subject.replace(organization.name, 'Shop'))
+  expect(subjectsTo('ada@people.test')).toEqual(['Ihre beanstandete Zahlung an Shop'])
+  expect(subjectsTo(manager.email)).toEqual(['Disputed payment: $29.00 from ada@people.test'])
+  expect(subjectsTo(member.email)).toEqual(subjectsTo(manager.email))
+  expect(subjectsTo(stranger.email)).toEqual([])
+  expect(world.mail.letters.find(({ to }) => to === manager.email)!.text).toContain('The holder of the card did not make the payment')
+  await decide()
+  await post('mail.dispute')
+  expect((await dispute()).status).toBe('lost')
+  expect(subjectsTo('ada@people.test')).toContain('Ihre beanstandete Zahlung an Shop wurde zurückgegeben')
+})
 
 test('lists a disputed payment with its customer, withholds the money, and refuses a refund', async () => {
   const { api, order, dispute, ledger, granted, refund, organization } = await open()

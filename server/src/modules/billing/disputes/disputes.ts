@@ -6,7 +6,7 @@ import { days, later } from '../../../platform/clock.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { underLease, unleased, type Lease } from '../../../platform/jobs/leases.sql.ts'
 import { inWallTime } from '../../../platform/clocks.sql.ts'
-import type { BusinessTx, Db, Locked } from '../../../platform/postgres/postgres.ts'
+import type { BusinessTx, Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { refuse, type Deps, type Refusal } from '../../handlers.ts'
 import { presentCustomer } from '../../customers/index.ts'
 import { permit } from '../../organizations/index.ts'
@@ -173,6 +173,7 @@ export const settle = async (
   const dispute = before ? await changeDispute(tx, before, seen) : await insertDispute(tx, { ...anew(tx, order, payment.id, account_id, told), ...seen })
   if (!moves) return
   await book(tx, dispute)
+  await tellOf(tx, dispute)
   if (dispute.status === 'lost') {
     await endAccess(held)
     await reportReversed(tx, order, { dispute_id: dispute.id })
@@ -228,6 +229,12 @@ const book = async (tx: BusinessTx, dispute: DisputeRow): Promise<void> => {
   if (status === 'lost') await loseDispute(tx, dispute)
 }
 
+/** Enqueues the mails about a dispute: to the customer when it is opened and decided, to the seller when it is opened. */
+const tellOf = async (tx: Tx, { organization_id, id: dispute_id, status }: DisputeRow): Promise<void> => {
+  if (status === 'needs_response' || status === 'won' || status === 'lost') await enqueue(tx, 'mail.dispute', { organization_id, dispute_id })
+  if (status === 'needs_response') await enqueue(tx, 'mail.seller_dispute', { organization_id, dispute_id })
+}
+
 /**
  * Ends the access that the disputed payment bought: ends the subscription, or revokes the benefits of a one-time order.
  */
@@ -235,7 +242,7 @@ const endAccess = async ({ tx, scope, seller, subscription, order }: LockedOrder
   if (subscription) {
     if (subscription.ended_at !== null) return
     const loaded = (await loadSubscriptions(tx, scope, [subscription]))[0]!
-    await end({ tx, scope, seller, subscription, loaded }, tx.clock.business())
+    await end({ tx, scope, seller, subscription, loaded }, tx.clock.business(), { told: true })
     return
   }
   if (order.benefits_revoked_at !== null) return

@@ -24,8 +24,10 @@ import {
   type Order,
 } from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { giveLogo } from '../../../../test/harness/brands.ts'
 import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { readPaper } from '../../../../test/harness/papers.ts'
+import { encodePng } from '../../../../test/harness/png.ts'
 import { openSales } from '../../../../test/harness/sales.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { formatAmount } from '../../../kernel/money.ts'
@@ -321,4 +323,61 @@ test('creates one document under concurrent requests, and numbers credit notes w
     owner.query(`select from documents where organization_id = $1 and kind = 'receipt'`, [organization.id]),
   )
   expect(receipts.rowCount).toBe(1)
+})
+
+test('documents show the logo and the links of the seller, and keep those of their time', async () => {
+  const { api, buy, invoice, receipt, fetched, organization } = await open()
+  const logo = encodePng({ color: 6, depth: 8, width: 256, height: 256, pixel: (x, y) => [228, x & 255, y & 255, 255] })
+  await giveLogo(world, organization.id, logo)
+  const links = { terms_url: 'https://acme.example/terms', privacy_url: 'https://acme.example/privacy' }
+  const rename = (website: string, email: string) =>
+    api.call(updateOrganization, { params: { id: organization.id }, body: { website, email, brand_settings: { ...links, accent_color: '#e4572e' } } })
+  await rename('https://www.acme.example/shop', 'help@acme.example')
+  const order = await buy(fixed(2900), { customer_name: 'Ada', customer_billing_name: 'Ada', customer_billing_address: berlin })
+  const refund = await api.call(createRefund, { body: { order_id: order.id, reason: 'customer_request', amount: 1000 } })
+  const credit = async () => {
+    await api.send(getCreditNote, { params: { id: refund.id } })
+    await deployment.work()
+    return fetched((await api.call(getCreditNote, { params: { id: refund.id } })).url, 'brand-credit')
+  }
+  const papers = [await invoice(order.id, 'brand-invoice'), await receipt(order.id, 'brand-receipt'), await credit()]
+  for (const { bytes, text, count } of papers) {
+    const file = bytes.toString('latin1')
+    for (const part of [
+      '/Subtype /Image',
+      '/URI (mailto:help@acme.example)',
+      '/URI (https://www.acme.example/shop)',
+      ...Object.values(links).map((url) => `/URI (${url})`),
+    ])
+      expect([part, file.includes(part)]).toEqual([part, true])
+    for (const words of ['help@acme.example', 'acme.example', 'AGB', 'Datenschutz']) expect(text).toContain(words)
+    expect(count).toBe(1)
+  }
+
+  // The brand changes, and the files are lost. They are rendered again with the same bytes.
+  await giveLogo(world, organization.id, encodePng({ color: 2, depth: 8, width: 64, height: 64, pixel: () => [0, 90, 0, 255] }))
+  await rename('https://elsewhere.example', 'other@elsewhere.example')
+  await world.database.owner((owner) => owner.query(`update documents set checksum = 'of something else' where order_id = $1`, [order.id]))
+  const again = [await invoice(order.id, 'brand-again'), await receipt(order.id, 'brand-again'), await credit()]
+  expect(again.map(({ bytes }, at) => bytes.equals(papers[at]!.bytes))).toEqual([true, true, true])
+  const later = await buy(fixed(2900), { customer_billing_name: 'Ada', customer_billing_address: berlin })
+  expect((await invoice(later.id, 'brand-later')).text).toContain('elsewhere.example')
+
+  // A seller without any of it has documents without it. The billing address is not repeated.
+  const plain = await open()
+  await plain.api.call(updateOrganization, { params: { id: plain.organization.id }, body: { email: 'billing@acme.test' } })
+  const paid = await plain.buy(fixed(2900), { customer_billing_name: 'Ada', customer_billing_address: berlin })
+  const paper = await plain.invoice(paid.id, 'plain-invoice')
+  expect(['/Subtype /Image', '/URI ('].map((part) => paper.bytes.toString('latin1').includes(part))).toEqual([false, false])
+})
+
+test('a document keeps the accent colour that the seller had when it was made', async () => {
+  const { api, buy, invoice, organization } = await open()
+  const paint = (accent_color: string) => api.call(updateOrganization, { params: { id: organization.id }, body: { brand_settings: { accent_color } } })
+  await paint('#1f6feb')
+  const order = await buy(fixed(2900), { customer_billing_name: 'Ada', customer_billing_address: berlin })
+  const { bytes } = await invoice(order.id, 'coloured')
+  await paint('#000000')
+  await world.database.owner((owner) => owner.query(`update documents set checksum = 'of something else' where order_id = $1`, [order.id]))
+  expect((await invoice(order.id, 'coloured-again')).bytes.equals(bytes)).toBe(true)
 })

@@ -9,7 +9,7 @@ import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import type { BusinessTx, Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { pending, refuse, type Deps, type Pending, type Refusal } from '../../handlers.ts'
 import { allow } from '../../customers/index.ts'
-import { findLivingOrganization, permit, type OrganizationRow } from '../../organizations/index.ts'
+import { findLivingOrganization, permit, readKeptLogo, type OrganizationRow } from '../../organizations/index.ts'
 import { changeOrder, findOrder, loadOrders, lockOrder, type LoadedOrder, type OrderRow } from '../records/orders.sql.ts'
 import { findOwn, isPaid, nextInvoiceNumber, presentOrder, receiptNumberOf, subjectOf } from '../records/orders.ts'
 import { findRefund, paidBy, readRefund, type RefundRow } from '../records/refunds.sql.ts'
@@ -171,8 +171,10 @@ export const renderDocument = async (deps: Deps, { organization_id, document_id 
   const checksum = checksumOf(facts)
   if (document.checksum === checksum && document.kind !== 'invoice') return
   const object_key = `documents/${organization_id}/${document_id}/${checksum}.pdf`
-  if (document.checksum !== checksum)
-    await deps.gateways.storage.private.put({ key: object_key, content_type: 'application/pdf', bytes: await render(sheetOf(facts)) })
+  if (document.checksum !== checksum) {
+    const logo = facts.seller.logo ? await readKeptLogo(db, organization_id, facts.seller.logo) : null
+    await deps.gateways.storage.private.put({ key: object_key, content_type: 'application/pdf', bytes: await render(sheetOf(facts, logo)) })
+  }
   await deps.transact(async (wall) => {
     const held = (await lockOrder(wall, scope, document.order_id))!
     const tx = await inTimeOf(wall, held)

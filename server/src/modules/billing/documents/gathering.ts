@@ -1,21 +1,21 @@
 import { createHash } from 'node:crypto'
 import { sum } from '../../../kernel/money.ts'
 import { referred } from '../../../platform/postgres/lists.sql.ts'
-import type { Db } from '../../../platform/postgres/postgres.ts'
+import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import { loadPrices } from '../../catalog/index.ts'
-import type { OrganizationRow } from '../../organizations/index.ts'
+import { brandOf, keepLogo, type OrganizationRow } from '../../organizations/index.ts'
 import type { LoadedOrder } from '../records/orders.sql.ts'
 import { readPayment } from '../payments/attempts.sql.ts'
 import { paidBy, type RefundRow } from '../records/refunds.sql.ts'
 import { identityOf } from '../sellers/sellers.ts'
 import { creditNoteNumbers, refundsOf, taxesOf, type DocumentRow, type Wanted } from './documents.sql.ts'
 import type { Facts, RefundFacts } from './calc/facts.ts'
-import { languageOf } from './calc/words.ts'
+import { languageOf } from '../../../kernel/languages.ts'
 
-/** Collects the content of a document about an order. The order must already have its invoice number. */
-export const gather = async (db: Db, seller: OrganizationRow, loaded: LoadedOrder, { kind }: Wanted, refunds: readonly RefundFacts[]): Promise<Facts> => {
+/** Collects the content of a document about an order, and keeps the logo of the seller for it. The order must already have its invoice number. */
+export const gather = async (db: Tx, seller: OrganizationRow, loaded: LoadedOrder, { kind }: Wanted, refunds: readonly RefundFacts[]): Promise<Facts> => {
   const { order, items, customer, discount } = loaded
-  const [identity, taxes, prices, paid] = await Promise.all([
+  const [identity, taxes, prices, paid, logo] = await Promise.all([
     identityOf(db, seller),
     taxesOf(
       db,
@@ -27,13 +27,15 @@ export const gather = async (db: Db, seller: OrganizationRow, loaded: LoadedOrde
       referred(items, ({ product_price_id }) => product_price_id),
     ),
     paymentOf(db, loaded),
+    keepLogo(db, seller),
   ])
   const { legal_name: name, address, tax_id, email, footer } = identity
+  const { accent, support_email, website, terms_url, privacy_url } = brandOf(seller)
   const { subtotal_amount, discount_amount, net_amount, tax_amount, total_amount, applied_balance_amount, carried_amount, due_amount } = order
   return {
     kind,
     language: languageOf(customer.locale, order.billing_address?.country ?? null),
-    seller: { name, address, tax_id, email, footer },
+    seller: { name, address, tax_id, email, footer, accent, logo, support_email, website, terms_url, privacy_url },
     buyer: buyerOf(loaded),
     order: {
       invoice_number: order.invoice_number!,

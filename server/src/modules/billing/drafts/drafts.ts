@@ -7,6 +7,7 @@ import { loadProducts, readAnswers, type LoadedProduct, type PriceRow } from '..
 import { becomeBuyer, lockCustomers, type CustomerRow } from '../../customers/index.ts'
 import { chooseOrganization, findLivingOrganization, permit, type OrganizationRow } from '../../organizations/index.ts'
 import { totalsOf } from '../calc/totals.ts'
+import { labelOf } from '../invoicing/applying.ts'
 import { issue } from '../invoicing/issuing.ts'
 import type { LoadedOrder } from '../records/orders.sql.ts'
 import { needTax, taxableLines, TaxUnknown } from '../taxes/taxes.ts'
@@ -32,7 +33,7 @@ export const createDraftOrder = async (wall: Tx, scope: TenantScope, body: Order
   const { name } = product.product
   const amount = body.amount ?? price.price_amount!
   const quote = amount === 0 ? null : await taxOn(tx, seller, customer, price, amount)
-  const line = { label: name, amount, proration: false, product_price_id: price.id }
+  const line = { label: labelOf(name, null), amount, proration: false, product_price_id: price.id }
   // The customer's credit and debt do not change this total, because the seller has approved it. Only automatic orders,
   // such as renewals, use credit and collect debt.
   const { lines, charge_amount: _, ...figures } = totalsOf({ currency, lines: [line], discount: null, tax: quote, credit: 0, debt: 0 })

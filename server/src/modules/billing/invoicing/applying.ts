@@ -1,3 +1,4 @@
+import { writeLabel, type LineLabel } from '@bursar/views'
 import { anchorOf, nextPeriod } from '../calc/periods.ts'
 import { QuantityBeyondTiers, upfrontLines, type UpfrontLine } from '../calc/prices.ts'
 import type { TenantScope } from '../../../kernel/actors.ts'
@@ -19,7 +20,7 @@ export const staticLines = (prices: readonly PriceRow[], { amount, seats }: { am
   upfrontLines(prices.filter(({ amount_type }) => amount_type !== 'metered_unit').map(presentPrice), { amount, seats })
 
 /** Returns the label of an order line: the product name and the number of seats. */
-export const labelOf = (name: string, seats: number | null): string => (seats === null ? name : `${name} (${seats} ${seats === 1 ? 'seat' : 'seats'})`)
+export const labelOf = (name: string, seats: number | null): LineLabel => writeLabel({ type: 'product', name, seats })
 
 /** The product, prices, seats and interval of a subscription after a change. */
 export interface Shape {
@@ -136,7 +137,7 @@ export const overtake = async (tx: BusinessTx, pending: UpdateRow, field: 'produ
   return true
 }
 
-/** Applies a shape to a subscription and emits its events. */
+/** Applies a shape to a subscription and emits its events. `told`: a receipt tells the customer of the change. */
 export const reshape = async (
   tx: BusinessTx,
   scope: TenantScope,
@@ -144,12 +145,13 @@ export const reshape = async (
   shape: Shape,
   restarts_at: Date | null,
   others: Partial<SubscriptionRow> = {},
+  { told = false } = {},
 ): Promise<Locked<SubscriptionRow>> => {
   const changes = changesOf(shape, restarts_at)
   // If the customer canceled while the payment was in progress, the subscription ends with the new, paid period.
   const leaves = subscription.cancel_at_period_end && changes.current_period_end ? { ends_at: changes.current_period_end } : {}
   const { after, loaded } = await takeShape(tx, scope, { subscription, pending }, shape, { ...changes, ...leaves, ...others })
-  await emitSubscriptionEvents(tx, subscription, loaded)
+  await emitSubscriptionEvents(tx, scope, subscription, loaded, { told })
   return after
 }
 
@@ -174,8 +176,9 @@ export const applyPaid = async (
     change.price_ids!.map((id) => ({ tenant: organization_id, id })),
   )
   const shape = shapeOf(loaded, product, change.seats, agreed)!
-  return reshape(tx, scope, { subscription, pending: loaded.pending }, shape, change.restarts ? order.created_at : null, {
+  const besides = {
     ...others,
     ...(discount_applied_at === undefined ? {} : { discount_applied_at: discount_applied_at === null ? null : new Date(discount_applied_at) }),
-  })
+  }
+  return reshape(tx, scope, { subscription, pending: loaded.pending }, shape, change.restarts ? order.created_at : null, besides, { told: true })
 }

@@ -1,3 +1,4 @@
+import type { LineLabel } from '@bursar/views'
 import type { TenantScope } from '../../../kernel/actors.ts'
 import type { TaxQuestion, TaxQuote } from '../../../gateways/tax/tax.ts'
 import { sum } from '../../../kernel/money.ts'
@@ -29,7 +30,7 @@ export const lineOf = ({ product_price_id, label, amount }: Pick<EntryRow, 'prod
   proration: true as const,
 })
 
-export type BilledLine = { readonly product_price_id: string; readonly label: string; readonly amount: number; readonly proration: boolean }
+export type BilledLine = { readonly product_price_id: string; readonly label: LineLabel; readonly amount: number; readonly proration: boolean }
 
 /**
  * Issues an order for a subscription. Applies the discount, the tax of the customer's current address, and the

@@ -39,6 +39,7 @@ import { loadSubscriptions, lockSubscription, type SubscriptionRow } from '../re
 import { updateSubscription, emitSubscriptionEvents } from '../records/subscription-events.ts'
 import { moveBalance } from '../ledger/ledger.ts'
 import { deleteUpdate, findPaying, type UpdateRow } from '../records/subscription-updates.sql.ts'
+import { holdBilledUsage, releaseUsage } from '../records/usage-settlements.sql.ts'
 import { callOff, callOffOpen, ended } from './ending.ts'
 
 /** A locked order with its subscription. Lock the customer first, then the subscription, then the order. */
@@ -292,11 +293,14 @@ const isFinalized = ({ billing_reason, checkout_id }: OrderRow): boolean => bill
 const paid = async ({ tx, scope, seller, subscription, order }: LockedOrder, payment: Locked<PaymentRow>): Promise<null> => {
   if (isFinalized(order)) await billDraftOrder(tx, order)
   const [loaded] = await loadOrders(tx, scope, [order])
+  const change = subscription && (await findPaying(tx, order.organization_id, order.id))
+  const late = change && subscription.ended_at !== null ? change : undefined
+  // The lock of usage comes before those of the ledger.
+  const bills_usage = late !== undefined && (await holdBilledUsage(tx, order))
   const issued = await markPaid(tx, seller, { ...loaded!, order })
   if (!subscription) return null
-  const change = await findPaying(tx, order.organization_id, order.id)
-  if (change && subscription.ended_at !== null) {
-    await dropLateChange(tx, order, change)
+  if (late) {
+    await dropLateChange(tx, order, late, bills_usage)
     return null
   }
   // The payments behind the credits on this order may have been refunded while the order was pending.
@@ -315,7 +319,7 @@ const paid = async ({ tx, scope, seller, subscription, order }: LockedOrder, pay
     } satisfies Partial<SubscriptionRow>)
   if (Object.keys(changes).length === 0) return null
   const after = await updateSubscription(tx, current, changes)
-  if (after.status !== current.status) await emitSubscriptionEvents(tx, current, (await loadSubscriptions(tx, scope, [after]))[0]!)
+  if (after.status !== current.status) await emitSubscriptionEvents(tx, scope, current, (await loadSubscriptions(tx, scope, [after]))[0]!)
   return null
 }
 
@@ -323,10 +327,11 @@ const paid = async ({ tx, scope, seller, subscription, order }: LockedOrder, pay
  * Drops a subscription change whose payment succeeded after the subscription had ended. Refunds the payment and returns
  * the credit that the order used.
  */
-const dropLateChange = async (tx: BusinessTx, order: Locked<OrderRow>, change: UpdateRow): Promise<void> => {
+const dropLateChange = async (tx: BusinessTx, order: Locked<OrderRow>, change: UpdateRow, bills_usage: boolean): Promise<void> => {
   const { organization_id, id, customer_id, currency, applied_balance_amount } = order
   await deleteUpdate(tx, change)
   await forgetProrations(tx, order)
+  if (bills_usage) await releaseUsage(tx, organization_id, id)
   await moveBalance(tx, { organization_id, id, customer_id, currency, amount: Math.max(0, 0 - applied_balance_amount) })
   await enqueue(tx, 'billing.refund_order', { organization_id, order_id: id })
 }
@@ -352,7 +357,9 @@ export const failed = async ({ tx, scope, subscription, order }: LockedOrder, { 
   const status = subscription.status === 'paused' ? 'paused' : 'past_due'
   if (next !== null && status === subscription.status && subscription.past_due_at !== null) return next
   const after = await updateSubscription(tx, subscription, next === null ? ended(subscription, now) : { status, past_due_at })
-  if (after.status !== subscription.status) await emitSubscriptionEvents(tx, subscription, (await loadSubscriptions(tx, scope, [after]))[0]!)
+  // The mail about the failed payment also tells of its consequence.
+  if (after.status !== subscription.status)
+    await emitSubscriptionEvents(tx, scope, subscription, (await loadSubscriptions(tx, scope, [after]))[0]!, { told: true })
   if (next === null) await callOffOpen(tx, scope, after)
   return next
 }

@@ -10,6 +10,7 @@ import { forgetProrations } from '../prorations/prorations.sql.ts'
 import { releaseUse } from '../redemptions/redemptions.sql.ts'
 import type { SubscriptionRow } from '../records/subscriptions.sql.ts'
 import { deleteUpdate, findPaying, releaseEntries } from '../records/subscription-updates.sql.ts'
+import { holdBilledUsage, releaseUsage } from '../records/usage-settlements.sql.ts'
 
 /** Returns the columns of a subscription that ends at the given moment. */
 export const ended = (subscription: SubscriptionRow, at: Date): Partial<SubscriptionRow> => ({
@@ -26,8 +27,10 @@ export const ended = (subscription: SubscriptionRow, at: Date): Partial<Subscrip
  * attempt might still succeed.
  */
 export const callOff = async (tx: BusinessTx, scope: TenantScope, order: Locked<OrderRow>): Promise<void> => {
+  const bills = order.subscription_id !== null && (await holdBilledUsage(tx, order))
   await voidOrder(tx, order)
   const released = await releaseEntries(tx, order.organization_id, order.id)
+  if (bills) await releaseUsage(tx, order.organization_id, order.id)
   const paying = await findPaying(tx, order.organization_id, order.id)
   if (paying) {
     await deleteUpdate(tx, paying)

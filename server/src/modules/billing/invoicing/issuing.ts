@@ -230,6 +230,9 @@ const tellPaid = async (tx: BusinessTx, loaded: Issued, before: readonly (typeof
   else if (period_start) await cycled(tx, { organization_id, id: subscription_id, product_id }, period_start)
   await reportPaid(tx, loaded.order)
   if (needsReceipt(loaded.order)) await promiseMail(tx, 'mail.order_receipt', loaded.order, loaded.order.created_at)
+  // A sale at no cost is confirmed once: its order is paid when it is created. A trial has a mail of its own.
+  else if (isSale(loaded.order) && loaded.subscription?.status !== 'trialing') await enqueue(tx, 'mail.order_receipt', { organization_id, order_id })
+  if (isSale(loaded.order)) await enqueue(tx, 'mail.seller_order', { organization_id, order_id })
 }
 
 const emitPaid = (tx: BusinessTx, loaded: Issued, before: readonly (typeof orderCreated)[]): Promise<void> =>
@@ -237,6 +240,9 @@ const emitPaid = (tx: BusinessTx, loaded: Issued, before: readonly (typeof order
 
 /** Returns the start of the period that a paid order renews, or null if it renews none. */
 const renewedFrom = ({ billing_reason, period_start }: OrderRow): Date | null => (billing_reason === 'subscription_cycle' ? period_start : null)
+
+/** Whether something new was sold. Renewals and changes are not. */
+const isSale = ({ billing_reason }: OrderRow): boolean => billing_reason === 'purchase' || billing_reason === 'subscription_create'
 
 const needsReceipt = ({ total_amount }: OrderRow): boolean => total_amount !== 0
 

@@ -9,18 +9,19 @@ declare module '../../../platform/postgres/postgres.ts' {
   }
 }
 
-type About<N extends JobName> = N extends 'mail.order_receipt' | 'mail.payment_failed' ? 'order_id' : 'subscription_id'
-type MailName = Extract<JobName, 'mail.order_receipt' | 'mail.payment_failed' | 'mail.renewal_reminder' | 'mail.trial_ending'>
+type MailName = Extract<JobName, 'mail.order_receipt' | 'mail.payment_failed' | 'mail.renewal_reminder' | 'mail.trial_ending' | 'mail.card_expiring'>
 
-const abouts: { readonly [N in MailName]: About<N> } = {
+/** The field of the job that names what the mail is about. */
+const abouts: Record<MailName, 'order_id' | 'subscription_id' | 'payment_method_id'> = {
   'mail.order_receipt': 'order_id',
   'mail.payment_failed': 'order_id',
   'mail.renewal_reminder': 'subscription_id',
   'mail.trial_ending': 'subscription_id',
+  'mail.card_expiring': 'payment_method_id',
 }
 
 /**
- * Enqueues a mail about an order or a subscription. Idempotent: the same mail about the same row and `moment` is
+ * Enqueues a mail about an order, a subscription or a payment method. Idempotent: the same mail about the same row and `moment` is
  * enqueued once.
  */
 export const promiseMail = (tx: Tx, name: MailName, { organization_id, id }: { organization_id: string; id: string }, moment: Date): Promise<void> =>

@@ -1,18 +1,10 @@
+import type { LedgerAccount, LedgerFactKind, LedgerPosting } from '@bursar/contract'
 import { sql } from 'kysely'
 import { newId } from '../../../kernel/ids.ts'
 import type { BusinessTx, Db } from '../../../platform/postgres/postgres.ts'
 
-export type FactKind =
-  | 'order_billed'
-  | 'order_voided'
-  | 'payment_received'
-  | 'refund_paid'
-  | 'refund_reversed'
-  | 'balance_adjusted'
-  | 'dispute_withheld'
-  | 'dispute_returned'
-  | 'dispute_lost'
-export type LedgerAccount = 'processor' | 'receivable' | 'revenue' | 'tax' | 'customer_balance' | 'disputed'
+export type FactKind = LedgerFactKind
+export type { LedgerAccount }
 
 /** One ledger entry of a fact. */
 export interface Entry {
@@ -179,6 +171,47 @@ export const findFact = async (db: Db, organization_id: string, kind: FactKind, 
     currency,
     entries: rows.map(({ account, amount, payment_account_id }) => ({ account, amount, payment_account_id })),
   }
+}
+
+/** An order whose postings are read. */
+export interface PostedOrder {
+  readonly organization_id: string
+  readonly id: string
+  /** The checkout of the order. Its payments may not name the order. */
+  readonly checkout_id: string | null
+}
+
+/** The ledger facts of an order, of its payments, refunds and disputes, as pairs of kind and reference. */
+const factsOf = ({ organization_id, id: order_id, checkout_id }: PostedOrder) => sql`
+  select k as kind, ${order_id}::uuid as reference from unnest(array['order_billed', 'order_voided']) k
+  union all select 'payment_received', id from payments where organization_id = ${organization_id} and order_id = ${order_id}
+  union all select 'payment_received', id from payments where organization_id = ${organization_id} and order_id is null and checkout_id = ${checkout_id}::uuid
+  union all select k, id from refunds cross join unnest(array['refund_paid', 'refund_reversed']) k where organization_id = ${organization_id} and order_id = ${order_id}
+  union all select k, id from disputes cross join unnest(array['dispute_withheld', 'dispute_returned', 'dispute_lost']) k
+    where organization_id = ${organization_id} and order_id = ${order_id}`
+
+/** Returns postings of an order after the id of a posting, oldest first. The ids of postings begin with their time. */
+export const postingsOf = async (db: Db, order: PostedOrder, after: string | null, limit: number): Promise<LedgerPosting[]> => {
+  const { rows } = await sql<LedgerPosting>`
+    select t.id, t.kind, t.reference as reference_id, t.business_at as at, t.at as recorded_at, min(e.currency) as currency,
+      jsonb_agg(jsonb_build_object('account', e.account, 'amount', e.amount) order by e.position) as entries
+    from (${factsOf(order)}) f
+    join ledger_transactions t on t.organization_id = ${order.organization_id} and t.kind = f.kind and t.reference = f.reference
+    join ledger_entries e on e.organization_id = t.organization_id and e.transaction_id = t.id
+    where ${after}::uuid is null or t.id > ${after}::uuid
+    group by t.id, t.kind, t.reference, t.business_at, t.at order by t.id limit ${limit}`.execute(db.q)
+  return rows
+}
+
+/** Returns the sum of each account over all postings of an order. Together the sums are zero. */
+export const balancesOf = async (db: Db, order: PostedOrder): Promise<{ account: LedgerAccount; currency: string; amount: number }[]> => {
+  const { rows } = await sql<{ account: LedgerAccount; currency: string; amount: number }>`
+    select e.account, e.currency, sum(e.amount)::bigint as amount
+    from (${factsOf(order)}) f
+    join ledger_transactions t on t.organization_id = ${order.organization_id} and t.kind = f.kind and t.reference = f.reference
+    join ledger_entries e on e.organization_id = t.organization_id and e.transaction_id = t.id
+    group by e.account, e.currency order by e.account, e.currency`.execute(db.q)
+  return rows
 }
 
 /** Returns the sum of each ledger account of an organization per currency. Debits are positive. */

@@ -83,7 +83,7 @@ export const findChange = (db: Db, organization_id: string, account_id: string, 
     .selectFrom('payment_accounts as a')
     .innerJoin('organizations as o', 'o.id', 'a.organization_id')
     .innerJoin('users as u', (on) => on.on('u.id', '=', user_id).on('u.deleted_at', 'is', null))
-    .select(['u.email', 'o.name as organization_name', 'a.processor_account_id', 'a.key_hint'])
+    .select(['u.email', 'o.name as organization_name', 'o.country', 'a.processor_account_id', 'a.key_hint'])
     .where('a.organization_id', '=', organization_id)
     .where('a.id', '=', account_id)
     .executeTakeFirst()

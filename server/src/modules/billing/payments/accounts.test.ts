@@ -137,7 +137,7 @@ test('returns the data that opens the payment form, and after the confirmation t
   const made = await checkout()
   expect(made).toMatchObject({ payment_processor: 'stripe', payment_processor_metadata: { publishable_key: keys.publishable_key } })
   const seen = await world.client().call(getClientCheckout, { params: { client_secret: made.client_secret } })
-  expect(seen.payment_processor_metadata).toEqual({ publishable_key: keys.publishable_key })
+  expect(seen.payment_processor_metadata).toEqual({ payment_method_types: 'card link sepa_debit paypal', publishable_key: keys.publishable_key })
   expect(errorOf(await confirm(made, 'tok_visa'))).toBe('422 RequestValidationError')
   const answer = await confirm(made, account.token('pm_card_authenticationRequired'))
   const told = (answer.body as unknown as { payment_processor_metadata: Record<string, string> }).payment_processor_metadata

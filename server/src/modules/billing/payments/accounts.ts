@@ -9,7 +9,7 @@ import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { unleased } from '../../../platform/jobs/leases.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Deps, Platform } from '../../handlers.ts'
-import { findOrganization, permit } from '../../organizations/index.ts'
+import { accountUrl, findOrganization, languageOfSeller, permit, sendMail } from '../../organizations/index.ts'
 import { changeAccount, findChange, findConnected, findDefault, findOwners, holdAccounts, insertAccount } from './accounts.sql.ts'
 import { readUpEvery } from './processor-events.ts'
 import type { PaymentAccountRow } from './payments.sql.ts'
@@ -80,16 +80,18 @@ export const connect = async (
 
 /** Job that emails one owner that the payment account of the organization, or its keys, changed. */
 export const mailChanged = async (
-  { db, gateways, platform }: Deps,
+  deps: Deps,
   { organization_id, account_id, user_id }: { organization_id: string; account_id: string; user_id: string },
 ): Promise<void> => {
-  const change = await findChange(db, organization_id, account_id, user_id)
+  const change = await findChange(deps.db, organization_id, account_id, user_id)
   if (!change) return
-  const { email, organization_name, processor_account_id, key_hint } = change
-  await gateways.mail.send({
-    to: email,
-    subject: `The payment account of ${organization_name} was changed`,
-    text: `Payments of ${organization_name} now go to the Stripe account ${processor_account_id}, with the key ${key_hint}.\n\nIf you did not expect this, sign in at ${new URL('/settings/security', platform.config.auth_url).href}, sign out everywhere, and connect your own account again. The audit log shows who made the change.`,
+  const { email: to, organization_name: organization, processor_account_id: account, key_hint } = change
+  const security_url = accountUrl(deps.platform, '/settings/security')
+  await sendMail(deps, {
+    to,
+    seller: null,
+    language: languageOfSeller(change),
+    view: { kind: 'payment_account_changed', organization, account: account ?? '–', key_hint: key_hint ?? '–', security_url },
   })
 }
 

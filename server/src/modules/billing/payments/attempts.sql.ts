@@ -249,9 +249,14 @@ export const isOpen = ({ status, concluded_at }: Pick<PaymentRow, 'status' | 'co
  * Returns the processor's id of a saved payment method and the account it was saved with. Returns undefined if the
  * customer has no such method.
  */
-export const methodOf = async (db: Db, organization_id: string, customer_id: string, id: string): Promise<{ name: string; account_id: string } | undefined> => {
-  const { rows } = await sql<{ name: string; account_id: string }>`
-    select processor_method_id as name, account_id from payment_methods
+export const methodOf = async (
+  db: Db,
+  organization_id: string,
+  customer_id: string,
+  id: string,
+): Promise<{ name: string; account_id: string; type: string; fingerprint: string | null } | undefined> => {
+  const { rows } = await sql<{ name: string; account_id: string; type: string; fingerprint: string | null }>`
+    select processor_method_id as name, account_id, type, fingerprint from payment_methods
     where organization_id = ${organization_id} and customer_id = ${customer_id} and id = ${id} and deleted_at is null and processor_method_id is not null`.execute(
     db.q,
   )

@@ -113,6 +113,9 @@ const ensureIntent = async (deps: Deps, processor: Processor, payment: PaymentRo
     metadata,
     // A saved method that is charged off-session need not be saved again.
     reusable: payment.reusable && payment.payment_method_id === null,
+    // Only the buyer of a checkout can go to another site and return. The value must not change, because the request may
+    // be repeated under its key.
+    ...(payment.checkout_id === null ? {} : { leaves: true }),
   })
   return name(deps, processor, payment, intent, together.store)
 }
@@ -213,7 +216,12 @@ export const charge = async (
   deps: Deps,
   payment: PaymentRow,
   instrument: Instrument,
-  { off_session = false, account, together }: { off_session?: boolean; account?: AccountRow | undefined; together?: Together | undefined } = {},
+  {
+    off_session = false,
+    return_url,
+    account,
+    together,
+  }: { off_session?: boolean; return_url?: string; account?: AccountRow | undefined; together?: Together | undefined } = {},
 ): Promise<Intent | undefined> => {
   const processor = account ? processorOf(deps, account) : await processorFor(deps, payment)
   try {
@@ -221,7 +229,7 @@ export const charge = async (
     // The subscription may have ended while this attempt was interrupted. Its order must not be charged then.
     if (payment.payment_method_id !== null && !(wanted ?? (await isCalledFor(deps.db, payment))))
       return await callOff(processor, await processor.readIntent(intent_id))
-    return await close(processor, await confirm(processor, intent_id, payment, instrument, off_session))
+    return await close(processor, await confirm(processor, intent_id, payment, instrument, { off_session, return_url }))
   } catch (error) {
     if (error instanceof ProcessorSilent) return undefined
     // A refusal fails the attempt only if its intent was never created. Otherwise the processor's status of the intent
@@ -246,9 +254,15 @@ export const look = async (deps: { db: Db; gateways: Gateways; platform: Platfor
 }
 
 /** Confirms the intent. If the call is refused or unanswered, reads the state of the intent instead. */
-const confirm = async (processor: Processor, intent_id: string, payment: PaymentRow, instrument: Instrument, off_session: boolean): Promise<Intent> => {
+const confirm = async (
+  processor: Processor,
+  intent_id: string,
+  payment: PaymentRow,
+  instrument: Instrument,
+  { off_session, return_url }: { off_session: boolean; return_url?: string | undefined },
+): Promise<Intent> => {
   try {
-    return await processor.confirmIntent(intent_id, { key: `${payment.id}:confirm`, deps: instrument, off_session, require_3ds: false })
+    return await processor.confirmIntent(intent_id, { key: `${payment.id}:confirm`, deps: instrument, off_session, require_3ds: false, return_url })
   } catch (error) {
     if (error instanceof ProcessorSilent) return processor.readIntent(intent_id)
     if (!(error instanceof ProcessorRefusal)) throw error
@@ -340,7 +354,7 @@ const goOn = async (deps: Deps, processor: Processor, payment: PaymentRow, inten
   if (!(await isCalledFor(deps.db, payment))) return callOff(processor, intent)
   const method = await chargedWith(deps.db, payment)
   if (method === undefined) return callOff(processor, intent)
-  const said = await close(processor, await confirm(processor, intent.id, payment, { kind: 'method', id: method }, true))
+  const said = await close(processor, await confirm(processor, intent.id, payment, { kind: 'method', id: method }, { off_session: true }))
   // The processor answers a repeated idempotency key with the first response. Its decline reason is valid, but its status is outdated.
   return intent.status === 'canceled' ? { ...intent, decline: said.decline } : said
 }

@@ -11,7 +11,7 @@ export const settledBy = (payment: PaymentRow, intent: Intent, now: Date): Parti
       ? {
           method: intent.method.type,
           method_metadata: intent.method.type === 'card' ? { brand: intent.method.brand ?? 'unknown', last4: intent.method.last4 ?? '0000' } : null,
-          processor_method: intent.method,
+          processor_method: intent.later_method === undefined ? intent.method : intent.later_method,
         }
       : {}),
   }
@@ -36,6 +36,7 @@ export const refused = (payment: PaymentRow, error: ProcessorRefusal): Intent =>
   amount: payment.amount,
   currency: payment.currency,
   client_secret: '',
+  redirect_url: null,
   metadata: {},
   method: null,
   decline: { code: error.code, message: error.message, final: false },

@@ -1,6 +1,7 @@
 import { ProcessorEventRefused, receiveProcessorEvent, ResourceNotFound } from '@bursar/contract'
 import { EventRefused } from '../../../gateways/payments/payments.ts'
-import { periodicTask, multiStep, sweep } from '../../handlers.ts'
+import { periodicTask, multiStep, sweep, type Deps } from '../../handlers.ts'
+import { purgeVatChecks } from '../taxes/vat-checks.sql.ts'
 import { findAccount } from './attempts.sql.ts'
 import { processorOf } from './attempts.ts'
 import { fetchProcessorEvents, purge, readUp, receive } from './processor-events.ts'
@@ -34,4 +35,9 @@ const readSigned = <T>(read: () => T): T => {
 }
 
 export const sweeps = [sweep('billing.read_up', readUp)]
-export const periodicTasks = [periodicTask('billing.hear', fetchProcessorEvents), periodicTask('billing.purge', purge)]
+const purgeAll = async (deps: Deps): Promise<void> => {
+  await purge(deps)
+  await deps.transact(purgeVatChecks)
+}
+
+export const periodicTasks = [periodicTask('billing.hear', fetchProcessorEvents), periodicTask('billing.purge', purgeAll)]

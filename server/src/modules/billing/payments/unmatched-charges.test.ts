@@ -149,6 +149,7 @@ test('does not charge an attempt that was settled as failed while its intent was
     amount: 2900,
     currency: 'usd',
     client_secret: '',
+    redirect_url: null,
     metadata: {},
     method: null,
     charged_at: null,

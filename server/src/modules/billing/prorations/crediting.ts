@@ -1,3 +1,4 @@
+import type { LineLabel } from '@bursar/views'
 import { newId } from '../../../kernel/ids.ts'
 import { split, sum } from '../../../kernel/money.ts'
 import type { BusinessTx, Locked, Tx } from '../../../platform/postgres/postgres.ts'
@@ -23,7 +24,7 @@ import {
 /** A proration line of a subscription change. The amount is positive for a charge and negative for a credit. */
 export interface ChangeLine {
   readonly product_price_id: string
-  readonly label: string
+  readonly label: LineLabel
   readonly amount: number
 }
 
@@ -160,7 +161,7 @@ export const recordImportedPeriods = async (tx: Tx, periods: readonly ImportedPe
  */
 export interface Excess {
   readonly product_price_id: string
-  readonly label: string
+  readonly label: LineLabel
   readonly amount: number
 }
 

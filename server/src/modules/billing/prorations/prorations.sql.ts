@@ -1,3 +1,4 @@
+import type { LineLabel } from '@bursar/views'
 import { sql } from 'kysely'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
@@ -25,7 +26,7 @@ export interface CreditRow {
   subscription_id: string
   period_start: Date
   product_price_id: string
-  label: string
+  label: LineLabel
   amount: number
   withheld_amount: number
   source_order_id: string | null

@@ -20,6 +20,8 @@ export interface RenewalFacts {
   readonly earlier: readonly Date[]
   /** True if a billing entry waits for the next order. */
   readonly has_entries: boolean
+  /** True if usage of an ended period waits for the next order. */
+  readonly has_unsettled_usage: boolean
 }
 
 /** Returns the renewal facts of locked subscriptions by subscription id. */
@@ -32,7 +34,8 @@ export const findRenewalFacts = async (
     select s.id,
       array(select period_start from orders o where o.organization_id = ${organization_id} and o.subscription_id = s.id
         and o.billing_reason = 'subscription_cycle' and o.period_start >= s.calendar_from order by o.period_start desc limit 12) as earlier,
-      exists (select from billing_entries e where e.organization_id = ${organization_id} and e.subscription_id = s.id and e.order_id is null) as has_entries
+      exists (select from billing_entries e where e.organization_id = ${organization_id} and e.subscription_id = s.id and e.order_id is null) as has_entries,
+      exists (select from usage_periods p where p.organization_id = ${organization_id} and p.subscription_id = s.id and p.is_unsettled) as has_unsettled_usage
     from unnest(${subscriptions.map(({ id }) => id)}::uuid[], ${subscriptions.map(({ calendar_from }) => calendar_from)}::timestamptz[]) as s (id, calendar_from)`.execute(
     tx.q,
   )

@@ -1,3 +1,4 @@
+import type { LineLabel } from '@bursar/views'
 import type { Address, CustomFieldData, Metadata, OrderBillingReason, OrderStatus, TaxIDFormat } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
 import type { TenantScope } from '../../../kernel/actors.ts'
@@ -84,7 +85,7 @@ export interface OrderItemRow {
   created_at: Date
   order_id: string
   position: number
-  label: string
+  label: LineLabel
   amount: number
   discount_amount: number
   net_amount: number
@@ -232,6 +233,10 @@ export const findOrder = async (db: Db, scope: TenantScope, id: string): Promise
  */
 export const lockOrder = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<OrderRow> | undefined> =>
   await lockRow(selected(tx, scope).where('id', '=', id))
+
+/** Finds the row of an order without its related records. */
+export const findOrderRow = (db: Db, scope: TenantScope, id: string): Promise<OrderRow | undefined> =>
+  selected(db, scope).where('id', '=', id).executeTakeFirst()
 
 /** Reads the order without a lock. */
 export const readOrder = (db: Db, organization_id: string, id: string): Promise<OrderRow | undefined> =>

@@ -5,7 +5,7 @@ import { presentBareProduct, presentDiscountBase, presentProduct } from '../../c
 import { presentCustomer } from '../../customers/index.ts'
 import { permit, presentSeller } from '../../organizations/index.ts'
 import { refundable } from '../calc/totals.ts'
-import { countInvoices, findOrder, selectBought, takenInvoiceNumbers, type BoughtOrder, type LoadedOrder, type OrderRow } from './orders.sql.ts'
+import { countInvoices, findOrder, findOrderRow, selectBought, takenInvoiceNumbers, type BoughtOrder, type LoadedOrder, type OrderRow } from './orders.sql.ts'
 
 const paid: readonly OrderRow['status'][] = ['paid', 'refunded', 'partially_refunded']
 
@@ -43,6 +43,14 @@ export const requireOrder = async (db: Db, scope: TenantScope, id: string): Prom
   if (!found) throw new ResourceNotFound()
   permit(scope, found.order.organization_id, 'sales:read')
   return found
+}
+
+/** Finds the row of an order by id, without its related records. Throws like `requireOrder`. */
+export const requireOrderRow = async (db: Db, scope: TenantScope, id: string): Promise<OrderRow> => {
+  const order = await findOrderRow(db, scope, id)
+  if (!order) throw new ResourceNotFound()
+  permit(scope, order.organization_id, 'sales:read')
+  return order
 }
 
 /** Finds an order of the customer in the portal. Throws the same 404 for another customer's order, for a draft and for an unknown id. */

@@ -9,13 +9,15 @@ import {
   subscriptionUncanceled,
   subscriptionUpdated,
 } from '@bursar/contract'
+import type { TenantScope } from '../../../kernel/actors.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emitAll } from '../../../platform/outbox/outbox.sql.ts'
 import type { BusinessTx, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { touchState } from '../../customers/index.ts'
 import { reminderOf } from '../calc/reminders.ts'
 import { changeSubscription, watchGrace, type LoadedSubscription, type SubscriptionRow } from './subscriptions.sql.ts'
-import { presentSubscription } from './subscriptions.ts'
+import { presentSubscription, presentWithUsage } from './subscriptions.ts'
+import { followUsage } from './usage-periods.ts'
 
 type Status = SubscriptionRow['status']
 const active: readonly Status[] = ['trialing', 'active']
@@ -45,11 +47,23 @@ export const updateSubscription = (
 
 export const subjectOf = ({ organization_id, id, customer_id }: SubscriptionRow) => ({ organization_id, resource_id: id, customer_id })
 
-/** Emits the events of a change in the documented order: `subscription.updated` once, then one event for each transition. */
-export const emitSubscriptionEvents = async (tx: BusinessTx, before: SubscriptionRow, loaded: LoadedSubscription, { cycled = false } = {}): Promise<void> => {
+/**
+ * Emits the events of a change in the documented order: `subscription.updated` once, then one event for each transition.
+ * Also ends and begins usage periods, so that no change can leave them behind.
+ * The events contain the usage of the current period. A period that has just begun is shown without usage, so a renewal does not
+ * compute it. `told`: another mail tells the customer of the change, such as a receipt.
+ */
+export const emitSubscriptionEvents = async (
+  tx: BusinessTx,
+  scope: TenantScope,
+  before: SubscriptionRow,
+  loaded: LoadedSubscription,
+  { cycled = false, told = false } = {},
+): Promise<void> => {
   const after = loaded.subscription
   const about = subjectOf(after)
-  const data = presentSubscription(loaded)
+  await followUsage(tx, before, loaded)
+  const data = cycled ? presentSubscription(loaded, []) : await presentWithUsage(tx, scope, loaded)
   const kinds = [subscriptionUpdated]
   if (active.includes(after.status) && !active.includes(before.status)) kinds.push(subscriptionActive)
   if (after.status === 'paused' && before.status !== 'paused') kinds.push(subscriptionPaused)
@@ -63,7 +77,23 @@ export const emitSubscriptionEvents = async (tx: BusinessTx, before: Subscriptio
   if (after.status !== before.status || after.product_id !== before.product_id || (after.seats === null) !== (before.seats === null)) await entitle(tx, after)
   if (after.seats !== null && revoked.includes(after.status)) await enqueue(tx, 'billing.end_seats', { ...containing(after), order_id: null })
   if (after.status === 'past_due' && before.status !== 'past_due') await watchGrace(tx, after, tx.clock.business())
+  if (!told) await mailChange(tx, before, after, cycled)
   await touchState(tx, after)
+}
+
+/** Enqueues the mails about a change. A renewal is told by its receipt, and its scheduled change was told when it was requested. */
+const mailChange = async (tx: Tx, before: SubscriptionRow, after: SubscriptionRow, cycled: boolean): Promise<void> => {
+  const ends = revoked.includes(after.status)
+  const changes = [
+    ends && !revoked.includes(before.status) && 'ended',
+    !ends && after.cancel_at_period_end && !before.cancel_at_period_end && 'canceled',
+    !ends && !after.cancel_at_period_end && before.cancel_at_period_end && 'uncanceled',
+    !ends && after.pause_at_period_end && !before.pause_at_period_end && 'paused',
+    before.status === 'paused' && active.includes(after.status) && 'resumed',
+    !ends && !cycled && after.product_id !== before.product_id && 'plan',
+    !ends && !cycled && after.product_id === before.product_id && after.seats !== before.seats && 'seats',
+  ] as const
+  for (const change of changes) if (change) await enqueue(tx, 'mail.subscription', { ...containing(after), change })
 }
 
 const containing = ({ organization_id, id }: SubscriptionRow) => ({ organization_id, subscription_id: id })

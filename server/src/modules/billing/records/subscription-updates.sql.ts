@@ -1,5 +1,7 @@
-import type { Metadata } from '@bursar/contract'
+import type { LineLabel } from '@bursar/views'
+import type { Metadata, SubscriptionProrationBehavior } from '@bursar/contract'
 import { sql } from 'kysely'
+import type { z } from 'zod'
 import { sidesOf, type Key } from '../../../platform/postgres/lists.sql.ts'
 import { json } from '../../../platform/postgres/parts.sql.ts'
 import type { BusinessTx, Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
@@ -16,6 +18,7 @@ export interface Besides {
   readonly discount_id?: string | null
   readonly discount_applied_at?: string | null
   readonly period_discount_id?: string | null
+  readonly proration_behavior?: z.output<typeof SubscriptionProrationBehavior> | null
   /** Id of the discount for which the change has reserved one use. */
   readonly redeemed?: string
 }
@@ -49,7 +52,7 @@ export interface EntryRow {
   subscription_id: string
   product_price_id: string
   position: number
-  label: string
+  label: LineLabel
   amount: number
   currency: string
   order_id: string | null
@@ -95,6 +98,13 @@ export const putUpdate = async (tx: BusinessTx, row: UpdateRow): Promise<UpdateR
 
 export const deleteUpdate = async (tx: Tx, { organization_id, id }: Pick<UpdateRow, 'organization_id' | 'id'>): Promise<void> => {
   await tx.q.deleteFrom('subscription_updates').where('organization_id', '=', organization_id).where('id', '=', id).execute()
+}
+
+/** Deletes a scheduled change that is not wanted any more. A trigger notes this as a system event, with the business time that the statement sets. */
+export const clearUpdate = async (tx: BusinessTx, { organization_id, id }: Pick<UpdateRow, 'organization_id' | 'id'>): Promise<void> => {
+  await sql`
+    delete from subscription_updates where organization_id = ${organization_id} and id = ${id}
+      and set_config('bursar.cleared', ${tx.clock.business().toISOString()}, true) is not null`.execute(tx.q)
 }
 
 export const findPaying = (db: Db, organization_id: string, order_id: string): Promise<UpdateRow | undefined> =>

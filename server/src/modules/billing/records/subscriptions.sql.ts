@@ -1,5 +1,14 @@
-import type { CustomerCancellationReason, CustomFieldData, Metadata, Meter, RecurringInterval, SubscriptionStatus } from '@bursar/contract'
+import type {
+  CustomerCancellationReason,
+  CustomFieldData,
+  Metadata,
+  Meter,
+  RecurringInterval,
+  SubscriptionProrationBehavior,
+  SubscriptionStatus,
+} from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
+import type { z } from 'zod'
 import type { TenantScope } from '../../../kernel/actors.ts'
 import { lockRow, writeRow } from '../../../platform/postgres/locks.ts'
 import { json, inScope } from '../../../platform/postgres/parts.sql.ts'
@@ -9,7 +18,9 @@ import type { CustomerRow } from '../../customers/index.ts'
 import type { OrganizationRow } from '../../organizations/index.ts'
 import { fromJson, type JsonRow, type Timestamps } from '../../../platform/postgres/json-rows.ts'
 import { customerOf, discountOf, productOf, readCustomer, readDiscount, readPrice, readProducts, readSellers, sellerOf, type JsonPrice } from './related.sql.ts'
+import { creditedOn, usagePeriodsOf, type UsageSpan } from './subscription-usage.sql.ts'
 import type { UpdateRow } from './subscription-updates.sql.ts'
+import type { OpenPeriod } from './usage-periods.sql.ts'
 
 export interface SubscriptionRow {
   organization_id: string
@@ -60,6 +71,8 @@ export interface SubscriptionRow {
    * a person has checked it.
    */
   parked_at: Date | null
+  /** How the last change of product or seats was billed. System events name it. */
+  proration_behavior: z.output<typeof SubscriptionProrationBehavior> | null
   due_at: Date | null
   clock_id: string | null
   lease_until: Date | null
@@ -98,7 +111,10 @@ declare module '../../../platform/postgres/postgres.ts' {
   }
 }
 
-/** A subscription with the related rows that a response shows. */
+/**
+ * A subscription with the related rows that a response shows, without its usage. Usage is computed only to present the
+ * subscription, because it can take seconds, and a renewal does not need it.
+ */
 export interface LoadedSubscription {
   readonly subscription: SubscriptionRow
   readonly customer: CustomerRow
@@ -106,6 +122,12 @@ export interface LoadedSubscription {
   readonly discount: DiscountTable | null
   readonly prices: readonly PriceRow[]
   readonly meters: readonly Meter[]
+  /** The units that benefits have credited to each metered price, and its usage periods in the current billing period. */
+  readonly credits: readonly { readonly price_id: string; readonly credited_units: number; readonly periods: readonly UsageSpan[] }[]
+  /** The usage periods that have not ended. */
+  readonly periods: readonly OpenPeriod[]
+  /** True if the subscription has or had usage periods. */
+  readonly has_usage: boolean
   /** The change that applies with the next period. */
   readonly pending: UpdateRow | null
   /** The change that applies when its order is paid. */
@@ -124,7 +146,13 @@ interface JsonParts {
   readonly product: JsonProduct | null
   readonly discount: JsonRow<DiscountTable> | null
   readonly updates: readonly JsonRow<UpdateRow>[]
-  readonly bought: readonly (JsonPrice & { readonly meter: JsonRow<Meter> | null })[]
+  readonly bought: readonly (JsonPrice & {
+    readonly meter: JsonRow<Meter> | null
+    readonly credited_units: number
+    readonly spans: readonly JsonRow<UsageSpan>[]
+  })[]
+  readonly periods: readonly JsonRow<OpenPeriod>[]
+  readonly has_usage: boolean
   readonly seller: JsonRow<OrganizationRow> | null
 }
 
@@ -134,10 +162,13 @@ const selectRows = async (db: Db, scope: TenantScope, ids: readonly string[], se
   const { rows } = await sql<SubscriptionRow & JsonParts>`
     select s.*, ${customerOf(scope, 's')} as customer, ${productOf('s')} as product, ${discountOf('s')} as discount,
       (select coalesce(json_agg(u), '[]') from subscription_updates u where u.organization_id = s.organization_id and u.subscription_id = s.id) as updates,
-      (select coalesce(json_agg(json_build_object('price', r, 'meter', m) order by b.position), '[]') from subscription_prices b
+      (select coalesce(json_agg(json_build_object('price', r, 'meter', m, 'credited_units', ${creditedOn('s', 'r.meter_id')}, 'spans', ${usagePeriodsOf('s', 'r')}) order by b.position), '[]') from subscription_prices b
         join product_prices r on r.organization_id = b.organization_id and r.id = b.price_id
         left join meters m on m.organization_id = r.organization_id and m.id = r.meter_id
         where b.organization_id = s.organization_id and b.subscription_id = s.id) as bought,
+      (select coalesce(json_agg(json_build_object('id', p.id, 'price_id', p.price_id, 'meter_id', p.meter_id, 'starts_at', p.starts_at)), '[]')
+        from usage_periods p where p.organization_id = s.organization_id and p.subscription_id = s.id and p.ends_at is null) as periods,
+      exists (select from usage_periods p where p.organization_id = s.organization_id and p.subscription_id = s.id) as has_usage,
       ${seller} as seller
     from subscriptions s where s.organization_id = ${inScope(scope)} and s.id = any(${ids}::uuid[])`.execute(db.q)
   return rows
@@ -145,7 +176,7 @@ const selectRows = async (db: Db, scope: TenantScope, ids: readonly string[], se
 
 const parse = (rows: readonly (SubscriptionRow & JsonParts)[]): LoadedSubscription[] => {
   const products = readProducts(rows)
-  return rows.map(({ customer, product: _product, discount, updates, bought, seller: _seller, ...subscription }) => {
+  return rows.map(({ customer, product: _product, discount, updates, bought, periods, has_usage, seller: _seller, ...subscription }) => {
     const changes = updates.map((update) => fromJson<UpdateRow>(update, { created_at: true, modified_at: true }))
     return {
       subscription,
@@ -155,6 +186,11 @@ const parse = (rows: readonly (SubscriptionRow & JsonParts)[]): LoadedSubscripti
       discount: readDiscount(discount),
       prices: bought.map(readPrice),
       meters: bought.flatMap(({ meter }) => (meter ? [fromJson<Meter>(meter, { created_at: true, modified_at: true, archived_at: true })] : [])),
+      credits: bought.flatMap(({ price, meter, credited_units, spans }) =>
+        meter ? [{ price_id: price.id, credited_units, periods: spans.map((span) => fromJson<UsageSpan>(span, { since: true, until: true })) }] : [],
+      ),
+      periods: periods.map((period) => fromJson<OpenPeriod>(period, { starts_at: true })),
+      has_usage,
       // An ended subscription has no pending change.
       pending: (subscription.ended_at === null && changes.find(({ kind }) => kind === 'pending')) || null,
       paying: changes.find(({ kind }) => kind === 'paying') ?? null,

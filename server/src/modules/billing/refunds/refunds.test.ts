@@ -16,6 +16,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { readBooks } from '../../../../test/harness/books.ts'
 import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { openSales } from '../../../../test/harness/sales.ts'
+import { openTeams } from '../../../../test/harness/teams.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { openPayments } from '../../../gateways/payments/open.ts'
 import { type ProcessorCall } from '../../../gateways/payments/test/processor.ts'
@@ -108,6 +109,20 @@ test('refunds a whole order with its tax and emits the events', async () => {
   expect(await processorsBooks(organization.id)).toEqual([[2900, 'succeeded']])
   expect(await told()).toEqual(['refund.created', 'order.updated', 'order.refunded', 'refund.updated'])
   expect(errorOf(await refund(1))).toBe('403 RefundedAlready')
+})
+
+test('mails the customer about a refund once it succeeds, with its amount and card', async () => {
+  const { post } = await openTeams(world, deployment)
+  const { refund } = await open()
+  // Earlier tests have left mails in the queue.
+  await post('mail.order_refunded')
+  world.mail.letters.length = 0
+  await refund(1000)
+  await post('mail.order_refunded')
+  const letters = world.mail.letters.filter(({ subject }) => subject.startsWith('Ihre Erstattung von '))
+  expect(letters).toHaveLength(1)
+  expect(letters[0]!.to).toBe('ada@people.test')
+  for (const part of ['11,90', 'Das Geld geht zurück auf Visa mit Endziffern 0001']) expect(letters[0]!.text).toContain(part)
 })
 
 test('refunds an order in parts that add up exactly to its amount and tax', async () => {

@@ -216,7 +216,7 @@ const ask = async (processor: Processor, payment: PaymentRow, refund: RefundRow,
  * Stores the result of a refund and updates the order and the ledger in the same transaction. If a succeeded refund
  * fails later, reverses it in all of them.
  */
-const settle = async (wall: Tx, { organization_id, id, order_id }: RefundRow, told: Told): Promise<void> => {
+export const settle = async (wall: Tx, { organization_id, id, order_id }: RefundRow, told: Told): Promise<void> => {
   // Lock the order before the refund. Another refund of the same order waits here.
   const held = (await lockOrderToCollect(wall, organization_id, order_id))!
   const { tx, scope } = held
@@ -258,7 +258,10 @@ export const reckon = async (held: LockedOrder, refund: Locked<RefundRow>, sign:
     if (sign === 1 && order.seats !== null) await enqueue(tx, 'billing.end_seats', container)
     await enqueue(tx, 'entitlements.reconcile', { ...container, seat_id: null })
   }
-  if (sign === 1) await noteRefund(tx, scope, after, refund)
+  if (sign === 1) {
+    await noteRefund(tx, scope, after, refund)
+    await enqueue(tx, 'mail.order_refunded', { organization_id, refund_id: id })
+  }
   await reportReversed(tx, order, { refund_id: id })
   await settleCredits(held, { source: order_id })
   const [loaded] = await loadOrders(tx, scope, [after])

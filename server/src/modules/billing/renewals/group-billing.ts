@@ -105,7 +105,7 @@ const billHeld = async (
     billed.map(({ bill }) => numberedOf(bill)),
   )
   const orders = billed.map((one, at) => ({ ...one, composed: composeOrder(tx, one.bill, numbers[at]!) }))
-  return writeAll(tx, organization_id, orders, { token, holder })
+  return writeAll(tx, scope, organization_id, orders, { token, holder })
 }
 
 /** True if the row itself shows nothing unusual: billable, its period is over, and nothing else happens at its end. */
@@ -133,6 +133,8 @@ const onePerCustomer = (rows: readonly Locked<SubscriptionRow>[]): Locked<Subscr
 const renewalOf = (before: Locked<SubscriptionRow>, loaded: LoadedSubscription, facts: RenewalFacts, now: Date): Renewal | undefined => {
   const { customer, pending, paying } = loaded
   if (customer.deleted_at !== null || customer.clock_id !== null || pending || paying || facts.has_entries) return undefined
+  // Usage is settled under locks of the subscription's own periods.
+  if (facts.has_unsettled_usage || loaded.periods.length > 0 || loaded.prices.some(({ meter_id }) => meter_id !== null)) return undefined
   const start = before.current_period_end
   if (billedTooOften({ ...before, period_start: start, earlier: facts.earlier })) return undefined
   const { period, discount, changes } = periodFrom(start, before, loaded)
@@ -177,6 +179,7 @@ const priceAll = async (tx: BusinessTx, seller: OrganizationRow, renewals: reado
 /** Writes the new periods, orders, postings and attempts, one statement per table, and emits the events. Returns the charges. */
 const writeAll = async (
   tx: BusinessTx,
+  scope: TenantScope,
   organization_id: string,
   orders: readonly (Billed & { readonly composed: ComposedOrder })[],
   { token, holder }: { token: string; holder: string },
@@ -197,7 +200,7 @@ const writeAll = async (
   const payments = orders.map(({ composed, account, method }) => attemptFor(tx, composed.order, account, method, 'subscription_cycle'))
   await insertPayments(tx, payments)
   for (const { before, next, composed, bill } of orders) {
-    await emitSubscriptionEvents(tx, before, next, { cycled: true })
+    await emitSubscriptionEvents(tx, scope, before, next, { cycled: true })
     await tellCreated(tx, issuedOf(markLocked(composed.order), composed, bill.parties))
   }
   return new Map(

@@ -1,4 +1,4 @@
-import { updateTaxSettings } from '@bursar/contract'
+import { createMeter, createProduct, updateTaxSettings } from '@bursar/contract'
 import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
@@ -233,6 +233,43 @@ test('renews each row alone if the transaction of the group fails', async () => 
     bad,
   ])
   expect(left).toEqual({ lease_token: leases[3]!.token, current_period_end })
+})
+
+test.each(['57014', '55P03'])('renews each row alone if the transaction of the group ends with the timeout %s', async (code) => {
+  const plan = await plans.open()
+  await copies(plan, 2)
+  const leases = await leased()
+  const slow = leases[1]!.id
+  await owner(`create function end_with_timeout() returns trigger language plpgsql as $$ begin raise 'too slow' using errcode = '${code}'; end $$`)
+  await owner(`create trigger end_with_timeout before insert on orders for each row when (new.subscription_id = '${slow}') execute function end_with_timeout()`)
+  try {
+    expect(await outcomes(renewGroup(deployment.deps, leases))).toEqual(['done', 'error: too slow', 'done'])
+  } finally {
+    await owner('drop function end_with_timeout cascade')
+  }
+  expect(await renewals(plan)).toEqual(new Map(leases.flatMap(({ id }) => (id === slow ? [] : [[id, 'paid'] as const]))))
+})
+
+test('renews subscriptions with metered prices without reading their usage', async () => {
+  const plan = await plans.open()
+  const meter = await plan.api.call(createMeter, { body: { name: 'Calls', filter: { conjunction: 'and', clauses: [] }, aggregation: { func: 'count' } } })
+  const metered = await plan.api.call(createProduct, {
+    body: { name: 'By use', recurring_interval: 'month', prices: [{ amount_type: 'metered_unit', meter_id: meter.id, unit_amount: '1' }] },
+  })
+  await owner('insert into subscription_prices (organization_id, subscription_id, price_id, position) values ($1, $2, $3, 1)', [
+    plan.organization.id,
+    plan.id,
+    metered.prices[0]!.id,
+  ])
+  await copies(plan, 2)
+  const leases = await leased()
+  // A statement that reads usage waits for this lock, and then fails with a timeout.
+  await world.database.owner(async (client) => {
+    await client.query('begin; lock table usage_meters in access exclusive mode')
+    expect(await outcomes(renewGroup(deployment.deps, leases))).toEqual(leases.map(() => 'done'))
+    await client.query('rollback')
+  })
+  expect(new Set((await renewals(plan)).values())).toEqual(new Set(['paid']))
 })
 
 test('records each charge alone if the transaction that records the group fails', async () => {

@@ -3,7 +3,7 @@ import { openBatches, openGate } from '../../../platform/jobs/batches.ts'
 import { groups, sweeps } from '../../../platform/jobs/catalogue.ts'
 import { lostLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
 import { groupTransactions } from '../../../platform/jobs/slots.ts'
-import { isUnavailable } from '../../../platform/postgres/outage.ts'
+import { isUnavailable, tookTooLong } from '../../../platform/postgres/outage.ts'
 import type { Deps } from '../../handlers.ts'
 import { chargeSaved, record } from '../invoicing/collecting.ts'
 import { recordGroup, type Charged, type Recorded } from '../invoicing/recording.ts'
@@ -78,8 +78,8 @@ export const renewGroup = (deps: Deps, leases: readonly Lease[]): Promise<void>[
     try {
       return await deps.transact((tx) => billGroup(tx, leases))
     } catch (error) {
-      if (isUnavailable(error)) throw error
-      // One row that violates a constraint must not keep the others from being renewed.
+      if (isUnavailable(error) && !tookTooLong(error)) throw error
+      // One row that violates a constraint, is locked or takes too long must not keep the others from being renewed.
       deps.platform.log.warn('renewal_group_failed', { organization_id, error })
       return leases.map(() => 'alone')
     }
@@ -106,7 +106,7 @@ const recordAll = async (deps: Deps, organization_id: string, charged: readonly 
   try {
     return await deps.transact((tx) => recordGroup(tx, organization_id, charged))
   } catch (error) {
-    if (isUnavailable(error)) throw error
+    if (isUnavailable(error) && !tookTooLong(error)) throw error
     deps.platform.log.warn('record_group_failed', { organization_id, error })
     return charged.map(() => 'alone')
   }

@@ -1,3 +1,4 @@
+import type { LineLabel } from '@bursar/views'
 import type { DiscountTable } from '../../catalog/index.ts'
 import { isDiscountOver } from '../calc/discounts-over-time.ts'
 import { nextPeriod } from '../calc/periods.ts'
@@ -39,7 +40,7 @@ const isOver = ({ discount, subscription }: LoadedSubscription, period_start: Da
 /** An order line for a new period. */
 export interface PeriodLine {
   readonly product_price_id: string
-  readonly label: string
+  readonly label: LineLabel
   readonly amount: number
   readonly proration: false
 }

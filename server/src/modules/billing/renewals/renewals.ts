@@ -30,6 +30,7 @@ import { TaxUnknown } from '../taxes/taxes.ts'
 import { billLines, lineOf, type RenewalContext } from '../invoicing/billing.ts'
 import { failed, pay, prepare, type Charge } from '../invoicing/collecting.ts'
 import { callOffOpen, ended } from '../invoicing/ending.ts'
+import { keepUsage, usageLines, type UsageLines } from '../invoicing/metering.ts'
 import { periodFrom, periodLines, type PeriodLine } from './periods.ts'
 
 /**
@@ -109,31 +110,31 @@ const remind = async ({ tx, subscription }: RenewalContext): Promise<Subscriptio
 
 /** Begins a pause. Bills the open prorations first, because the pause may never end. */
 const pause = async (deps: Deps, turn: RenewalContext, holder: string): Promise<Step> => {
-  const { tx, subscription, loaded } = turn
+  const { tx, scope, subscription, loaded } = turn
   const after = await updateSubscription(tx, subscription, { status: 'paused', paused_at: subscription.current_period_end, pause_at_period_end: false })
   const paused = { ...loaded, subscription: after }
-  await emitSubscriptionEvents(tx, subscription, paused)
+  await emitSubscriptionEvents(tx, scope, subscription, paused)
   return bill(deps, turn, holder, { turn: { ...turn, subscription: after, loaded: paused }, lines: [], period: undefined })
 }
 
 /** Ends the subscription at once and voids its open orders. */
-export const end = async ({ tx, scope, subscription, loaded }: RenewalContext, at: Date): Promise<Locked<SubscriptionRow>> => {
+export const end = async ({ tx, scope, subscription, loaded }: RenewalContext, at: Date, { told = false } = {}): Promise<Locked<SubscriptionRow>> => {
   const after = await updateSubscription(tx, subscription, ended(subscription, at))
-  await emitSubscriptionEvents(tx, subscription, { ...loaded, subscription: after, pending: null })
+  await emitSubscriptionEvents(tx, scope, subscription, { ...loaded, subscription: after, pending: null }, { told })
   await callOffOpen(tx, scope, after)
   return after
 }
 
 /** Ends a canceled subscription and bills its open prorations. */
 const finish = async (deps: Deps, turn: RenewalContext, holder: string): Promise<Step> => {
-  const { tx, subscription, loaded } = turn
+  const { tx, scope, subscription, loaded } = turn
   const at = subscription.current_period_end
   const after = await updateSubscription(tx, subscription, ended(subscription, at))
-  await emitSubscriptionEvents(tx, subscription, { ...loaded, subscription: after, pending: null })
+  await emitSubscriptionEvents(tx, scope, subscription, { ...loaded, subscription: after, pending: null })
   // Read the open entries before the open orders are voided. Voiding an order reopens its entries, and these must not
   // be billed again.
   const entries = await openEntries(tx, after)
-  await callOffOpen(tx, turn.scope, after)
+  await callOffOpen(tx, scope, after)
   return bill(deps, turn, holder, {
     turn: { ...turn, subscription: after, loaded: { ...loaded, subscription: after, pending: null } },
     lines: [],
@@ -149,6 +150,8 @@ export interface Cycled {
   readonly period: { readonly start: Date; readonly end: Date } | undefined
   /** The billing entries to put on this order. If absent, all open entries. */
   readonly entries?: readonly EntryRow[]
+  /** The lines of usage. If absent, those of all periods that wait for a settlement. */
+  readonly usage?: UsageLines
 }
 
 /**
@@ -157,9 +160,9 @@ export interface Cycled {
  * too often, parks it and returns undefined.
  */
 export const cycle = async (turn: RenewalContext, start: Date, restarted: Partial<SubscriptionRow> = {}): Promise<Cycled | undefined> => {
-  const { tx, subscription } = turn
+  const { tx, scope, subscription } = turn
   const pending = await pendingShape(turn)
-  const changed = pending ? changesOf(pending, changesInterval(subscription, pending) ? start : null) : {}
+  const changed = pending ? { ...changesOf(pending, changesInterval(subscription, pending) ? start : null), proration_behavior: 'next_period' as const } : {}
   const shaped = { ...subscription, ...changed, ...restarted }
   // This check precedes all writes, so that a parked subscription keeps its pending change.
   if (billedTooOften({ ...shaped, period_start: start, earlier: await periodsBilled(tx, subscription, shaped.calendar_from) })) {
@@ -170,7 +173,7 @@ export const cycle = async (turn: RenewalContext, start: Date, restarted: Partia
   const { period, discount, changes } = periodFrom(start, shaped, loaded)
   const after = await updateSubscription(tx, subscription, { ...changed, ...restarted, ...changes })
   const next = { ...loaded, subscription: after, discount, pending: null }
-  await emitSubscriptionEvents(tx, subscription, next, { cycled: true })
+  await emitSubscriptionEvents(tx, scope, subscription, next, { cycled: true })
   return { turn: { ...turn, subscription: after, loaded: next }, period, lines: periodLines(next) }
 }
 
@@ -234,17 +237,25 @@ const bill = async (deps: Deps, turn: RenewalContext, holder: string, cycled: Cy
   return { next: after ? subscriptionDue(after) : null }
 }
 
-/** Creates the order for a new period and its open entries. Returns undefined if there is nothing to bill. */
-export const billPeriod = async ({ turn, lines, period, entries: given }: Cycled, due: Bill['due']): Promise<Issued | undefined> => {
+/**
+ * Creates the order for a new period, its open entries and ended periods of usage. Returns undefined if there is nothing to bill. A
+ * discount is given for periods. So an order that begins no period bills usage without the discount.
+ */
+export const billPeriod = async ({ turn, lines, period, entries: given, usage: found }: Cycled, due: Bill['due']): Promise<Issued | undefined> => {
   const entries = given ?? (await openEntries(turn.tx, turn.subscription))
-  const billedLines = [...lines, ...entries.map(lineOf)]
+  const usage = found ?? (await usageLines(turn))
+  const billedLines = [...lines, ...usage.lines, ...entries.map(lineOf)]
+  const begins = period !== undefined && period.end > period.start
   if (billedLines.every(({ amount }) => amount === 0)) {
     // A free period needs no payment, so the benefits of the new period are renewed now.
-    if (period && period.end > period.start) await cycled(turn.tx, turn.subscription, period.start)
+    if (begins) await cycled(turn.tx, turn.subscription, period.start)
+    await keepUsage(turn, usage, null)
     return undefined
   }
-  const issued = await billLines(turn, billedLines, { billing_reason: 'subscription_cycle', period, due })
+  const billed = begins || usage.lines.length === 0 ? turn : { ...turn, loaded: { ...turn.loaded, discount: null } }
+  const issued = await billLines(billed, billedLines, { billing_reason: 'subscription_cycle', period, due })
   await assignEntries(turn.tx, entries, issued.order.id)
+  await keepUsage(turn, usage, issued, lines.length)
   return issued
 }
 

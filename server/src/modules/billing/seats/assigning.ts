@@ -13,7 +13,7 @@ import {
 } from '@bursar/contract'
 import { phaseOf, within, type PortalActor, type TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
-import { hours, later } from '../../../platform/clock.ts'
+import { days, later } from '../../../platform/clock.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { unleased } from '../../../platform/jobs/leases.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
@@ -38,7 +38,8 @@ import type { Pool, PoolKey, Purchase } from './pools.sql.ts'
 import { changeSeat, hasBoughtSeat, loadOccupancy, lockExpired, lockSeat, seatInsertion, type LoadedSeat, type Occupancy, type SeatRow } from './seats.sql.ts'
 import { entitle, lockTenantScope, invite, needSeats, presentSeat, revokeLockedSeat, subjectOf } from './seats.ts'
 
-export const invitationLife = 24 * hours
+/** How long an invitation can be accepted. Long enough for holidays, because the seat stays reserved for the invited person. */
+export const invitationLife = 14 * days
 
 /** The identifiers that can name the future holder of a seat. */
 type Naming = Pick<SeatAssign, 'email' | 'customer_id' | 'external_customer_id' | 'member_id' | 'external_member_id'>

@@ -28,7 +28,8 @@ export const expire = ({ transact }: Deps, lease: Lease): Promise<void> =>
   })
 
 /**
- * Job that revokes all seats of an ended purchase, 100 per transaction, and emits an event for each seat. Idempotent.
+ * Job that revokes all seats of an ended purchase, 100 per transaction, and emits an event for each seat. Each holder is mailed by a
+ * job of its own. Idempotent.
  */
 export const endSeats = async ({ transact }: Deps, key: PoolKey): Promise<void> => {
   for (;;) {
@@ -43,14 +44,14 @@ export const endSeats = async ({ transact }: Deps, key: PoolKey): Promise<void> 
   }
 }
 
-/** Revokes the seats of a deleted member or customer. */
-const relieve = async ({ db, transact }: Deps, organization_id: string, by: Parameters<typeof findUnrevoked>[2]): Promise<void> => {
+/** Revokes the seats of a deleted member or customer. A deleted customer is not mailed. */
+const relieve = async ({ db, transact }: Deps, organization_id: string, by: Parameters<typeof findUnrevoked>[2], mails: boolean): Promise<void> => {
   for (const seat of await findUnrevoked(db, organization_id, by))
-    await transact(async (tx) => void (await revokeSeat(tx, await scopeOf(tx, organization_id), seat)))
+    await transact(async (tx) => void (await revokeSeat(tx, await scopeOf(tx, organization_id), seat, { mails })))
 }
 
 export const memberDeleted = (deps: Deps, { organization_id, member_id }: { organization_id: string; member_id: string }): Promise<void> =>
-  relieve(deps, organization_id, { member_id })
+  relieve(deps, organization_id, { member_id }, true)
 
 /**
  * Job that revokes the seats that a deleted customer holds. In phase 2 a seat belongs to its member, so it stays. The
@@ -58,5 +59,6 @@ export const memberDeleted = (deps: Deps, { organization_id, member_id }: { orga
  */
 export const holderDeleted = async (deps: Deps, { organization_id, customer_id }: { organization_id: string; customer_id: string }): Promise<void> => {
   const phase = await deps.transact((tx) => holdPhase(tx, organization_id))
-  if (phase !== 'phase2' || (await onlyHeld(deps.db, organization_id, customer_id))) await relieve(deps, organization_id, { holder_customer_id: customer_id })
+  if (phase !== 'phase2' || (await onlyHeld(deps.db, organization_id, customer_id)))
+    await relieve(deps, organization_id, { holder_customer_id: customer_id }, false)
 }

@@ -2,24 +2,25 @@ import { customerSeatClaimed, InvalidInvitationToken, ResourceNotFound, SeatNotP
 import type { z } from 'zod'
 import { within, type TenantScope } from '../../../kernel/actors.ts'
 import { newToken, Secret } from '../../../kernel/secrets.ts'
+import { nameWithoutLinks } from '../../../kernel/texts.ts'
 import { days, later } from '../../../platform/clock.ts'
 import { inTimeOf, timeOf } from '../../../platform/clocks.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
+import { isAnonymous } from '../../../platform/personal.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Deps, Platform } from '../../handlers.ts'
 import { loadProductRows, loadProducts } from '../../catalog/index.ts'
-import { findCustomers, findMember, findOwnerOf, loadMembers, openCustomerSession } from '../../customers/index.ts'
+import { findCustomers, languageOfCustomer, findMember, findOwnerOf, loadMembers, openCustomerSession } from '../../customers/index.ts'
 import { addCredential, dropCredentials, findSubject } from '../../identity/index.ts'
-import { findSeller, holdPhase, type OrganizationRow } from '../../organizations/index.ts'
-import { seatInvitation, seatRequested } from '../templates/templates.ts'
+import { findSeller, holdPhase, portalUrl, sendMail, type OrganizationRow } from '../../organizations/index.ts'
 import { invitationLife, nameHolder } from './assigning.ts'
 import { endLink, findEndedLink, noteRequest, purgeLinks, type InvitationEnd } from './links.sql.ts'
 import { findPool, lockPurchase, withPlaces } from './pools.ts'
 import { loadComing, type Pool } from './pools.sql.ts'
 import { recipientWindow } from './recipients.ts'
 import { purgeRecipients } from './recipients.sql.ts'
-import { changeSeat, claimPending, findLoadedSeat, findSeat, lockSeat, type LoadedSeat, type SeatRow } from './seats.sql.ts'
+import { changeSeat, claimPending, findLoadedSeat, findSeat, holdsAnother, lockSeat, type LoadedSeat, type SeatRow } from './seats.sql.ts'
 import { addressOf, entitle, holderAddress, invite, needSeats, presentSeat, subjectOf } from './seats.ts'
 
 const isOpen = (seat: SeatRow, now: Date): boolean => seat.status === 'pending' && seat.invitation_expires_at! > now
@@ -47,14 +48,16 @@ export const resend = async (wall: Tx, scope: TenantScope, found: SeatRow, platf
   return again
 }
 
+/** The customers whose erasure erases the address of a seat. */
+const peopleOf = ({ buyer_customer_id, holder_customer_id }: SeatRow): string[] =>
+  holder_customer_id === null ? [buyer_customer_id] : [buyer_customer_id, holder_customer_id]
+
 /**
  * Job that creates the secret of an invitation link and emails the link, if the invitation is still open. Stores only
  * the hash of the secret. All earlier links become invalid.
  */
-export const mailInvitation = async (
-  { db, transact, gateways, platform }: Deps,
-  { organization_id, seat_id: id }: { organization_id: string; seat_id: string },
-): Promise<void> => {
+export const mailInvitation = async (deps: Deps, { organization_id, seat_id: id }: { organization_id: string; seat_id: string }): Promise<void> => {
+  const { db, transact, platform } = deps
   const seller = await findSeller(db, { id: organization_id })
   if (!seller) return
   const secret = newToken('seat_invitation', platform.config.environment)
@@ -69,12 +72,19 @@ export const mailInvitation = async (
   const scope = within(organization_id, 'machine', seller.member_phase)
   const product = open && (await productOf(db, await findPool(db, scope, open.seat)))
   if (!product) return
-  const link = new URL(`/${seller.slug}/portal/claim?token=${secret.reveal()}`, platform.config.public_url).href
-  await gateways.mail.send({
-    ...seatInvitation(seller, product.name, link, open.seat.invitation_expires_at!),
+  const [buyer] = await findCustomers(db, scope, { id: open.seat.buyer_customer_id })
+  await sendMail(deps, {
     to: open.to,
-    from_name: seller.name,
-    reply_to: seller.email ?? undefined,
+    seller,
+    customer_ids: peopleOf(open.seat),
+    language: languageOfCustomer(buyer),
+    view: {
+      kind: 'seat_invitation',
+      product: product.name,
+      invited_by: nameWithoutLinks(buyer?.name ?? null),
+      until: open.seat.invitation_expires_at!,
+      claim_url: portalUrl(platform, seller, `/claim?token=${secret.reveal()}`),
+    },
   })
 }
 
@@ -126,6 +136,7 @@ export const inform = async (db: Db, platform: Platform, token: string): Promise
   if (!pool || !loaded || to === null) throw new ResourceNotFound()
   return {
     product_name: loaded.product.name,
+    product_cover_url: loaded.medias[0]?.public_url ?? null,
     product_id: loaded.product.id,
     organization_name: seller.name,
     organization_slug: seller.slug,
@@ -155,10 +166,8 @@ export const requestAgain = async (tx: Tx, platform: Platform, token: string): P
  * Job that emails the team owner that an invited person requests a new invitation, because the old one expired. The
  * mail links to the page that assigns the seat again.
  */
-export const mailRequest = async (
-  { db, gateways, platform }: Deps,
-  { organization_id, seat_id }: { organization_id: string; seat_id: string },
-): Promise<void> => {
+export const mailRequest = async (deps: Deps, { organization_id, seat_id }: { organization_id: string; seat_id: string }): Promise<void> => {
+  const { db, platform } = deps
   const seller = await findSeller(db, { id: organization_id })
   const scope = seller && within(organization_id, 'machine', seller.member_phase)
   const seat = scope && (await findSeat(db, scope, seat_id))
@@ -170,8 +179,33 @@ export const mailRequest = async (
   ]
   const to = buyer && ((await findOwnerOf(db, buyer))?.email ?? buyer.email)
   if (!product || who === null || !to) return
-  const link = new URL(`/${seller.slug}/portal?flow=team`, platform.config.public_url).href
-  await gateways.mail.send({ ...seatRequested(seller, who, product.name, link), to, from_name: seller.name, reply_to: seller.email ?? undefined })
+  const view = { kind: 'seat_requested', who, product: product.name, team_url: portalUrl(platform, seller, '?flow=team') } as const
+  await sendMail(deps, { to, seller, customer_ids: [buyer.id], language: languageOfCustomer(buyer), view })
+}
+
+/**
+ * Job that emails the former holder of a seat that it was withdrawn, or that it ended with the purchase. Does nothing if the holder has a
+ * seat of the purchase again. The owner of the team is told of the end of the purchase by another mail.
+ */
+export const mailRevoked = async (deps: Deps, { organization_id, seat_id }: { organization_id: string; seat_id: string }): Promise<void> => {
+  const { db, platform } = deps
+  const seller = await findSeller(db, { id: organization_id })
+  const scope = seller && within(organization_id, 'machine', seller.member_phase)
+  const loaded = scope && (await findLoadedSeat(db, scope, seat_id))
+  const to = loaded && holderAddress(loaded)
+  if (!to || isAnonymous(to) || loaded.seat.status !== 'revoked') return
+  const pool = await findPool(db, scope, loaded.seat)
+  const product = await productOf(db, pool)
+  if (!pool || !product || (pool.over && loaded.member?.role === 'owner') || (await holdsAnother(db, loaded.seat))) return
+  const [buyer] = await findCustomers(db, scope, { id: loaded.seat.buyer_customer_id })
+  const view = {
+    kind: 'seat_revoked',
+    reason: pool.over ? 'ended' : 'withdrawn',
+    product: product.name,
+    team: nameWithoutLinks(buyer?.name ?? null),
+    portal_url: portalUrl(platform, seller, '/sign-in'),
+  } as const
+  await sendMail(deps, { to, seller, customer_ids: peopleOf(loaded.seat), language: languageOfCustomer(buyer), view })
 }
 
 /** Time for which an invalid invitation link still shows why it is invalid. */

@@ -6,7 +6,7 @@ import { openTeams, type Team, type Teams } from '../../../../test/harness/teams
 import { openApp, openVisitor } from '../../../../test/harness/visitor.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { newId } from '../../../kernel/ids.ts'
-import { hours } from '../../../platform/clock.ts'
+import { days } from '../../../platform/clock.ts'
 
 let world: World
 let teams: Teams
@@ -84,7 +84,7 @@ test('lists all seats of an organization newest first, as a collection, with the
     () => query(`update subscriptions set status = 'canceled', ended_at = now() where id = $1`, [third.subscription_id]),
     () => query(`update orders set status = 'partially_refunded' where id = $1`, [second.order_id]),
     () => query(`update orders set benefits_revoked_at = now() where id = $1`, [second.order_id]),
-    async () => world.clock.advance(25 * hours),
+    async () => world.clock.advance(15 * days),
     () => query(`update seats set status = 'revoked', revoked_at = now() where id = $1`, [seats[0]!.id]),
   ]
   for (const [at, change] of states.entries()) {

@@ -19,7 +19,7 @@ import { allow } from '../../customers/index.ts'
 import { permit } from '../../organizations/index.ts'
 import { assign, assignOwn } from './assigning.ts'
 import { endSeats, expire, memberDeleted } from './ending.ts'
-import { claim, forgetLinks, inform, mailInvitation, mailRequest, requestAgain, resend } from './invitations.ts'
+import { claim, forgetLinks, inform, mailInvitation, mailRequest, mailRevoked, requestAgain, resend } from './invitations.ts'
 import { findPool } from './pools.ts'
 import { requireSeat, findManaged, findOwn, listPoolSeats, listAll, needSeats, presentSeat, revokeSeat } from './seats.ts'
 
@@ -83,6 +83,7 @@ export const operations = [
 export const jobs = [
   job('mail.seat_invitation', mailInvitation),
   job('mail.seat_requested', mailRequest),
+  job('mail.seat_revoked', mailRevoked),
   job('billing.end_seats', endSeats),
   job('billing.member_deleted', memberDeleted),
 ]

@@ -216,6 +216,13 @@ export const findUnrevoked = (
   return ('member_id' in by ? live.where('member_id', '=', by.member_id) : live.where('holder_customer_id', '=', by.holder_customer_id)).execute()
 }
 
+/** True if the holder of a seat has another one of the same purchase, accepted or offered. */
+export const holdsAnother = async (db: Db, { organization_id, id, subscription_id, order_id, member_id, holder_customer_id }: SeatRow): Promise<boolean> => {
+  if (member_id === null && holder_customer_id === null) return false
+  const live = await findUnrevoked(db, organization_id, member_id === null ? { holder_customer_id: holder_customer_id! } : { member_id })
+  return live.some((seat) => seat.id !== id && seat.subscription_id === subscription_id && seat.order_id === order_id)
+}
+
 const stored = <T extends Partial<SeatRow>>(changes: T) => ({ ...changes, ...(changes.metadata === undefined ? {} : { metadata: json(changes.metadata) }) })
 
 /** Statement that inserts a seat, which may be a part of another statement. */

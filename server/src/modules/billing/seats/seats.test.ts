@@ -34,7 +34,7 @@ import { openTravels } from '../../../../test/harness/clocks.ts'
 import { openTeams, tokenIn, type Team, type Teams } from '../../../../test/harness/teams.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { newId } from '../../../kernel/ids.ts'
-import { hours, minutes } from '../../../platform/clock.ts'
+import { days, hours, minutes } from '../../../platform/clock.ts'
 import { forgetLinks } from './invitations.ts'
 
 let world: World
@@ -86,7 +86,7 @@ describe.each(['before', 'phase1', 'phase2'] as const)('seats in member migratio
       seat_metadata: { desk: 7, tags: ['a'] },
     })
     expect(seat.member_id).toBe(seat.member!.id)
-    expect(Date.parse(seat.invitation_token_expires_at!) - Date.parse(seat.created_at)).toBe(24 * hours)
+    expect(Date.parse(seat.invitation_token_expires_at!) - Date.parse(seat.created_at)).toBe(14 * days)
     expect(await team.api.call(getSeat, { params: { seat_id: seat.id } })).toEqual(seat)
     expect((await team.events()).slice(told).map(({ type, data }) => `${type} ${String(data.customer_id ?? data.id)}`)).toEqual([
       `member.created ${team.customer_id}`,
@@ -96,12 +96,13 @@ describe.each(['before', 'phase1', 'phase2'] as const)('seats in member migratio
     expect((await team.events('customer_seat.assigned'))[0]!.data).toEqual(seat)
     await teams.settle()
     const letter = await world.mail.next('Ada@people.test')
-    expect(letter).toMatchObject({ subject: 'You have been given a seat for Workshop', from: { name: team.organization.name } })
+    expect(letter).toMatchObject({ subject: 'Works lädt Sie zu Workshop ein', from: { name: team.organization.name } })
     expect(letter.text).toContain(`https://bursar.test/${team.organization.slug}/portal/claim?token=bursar_test_sit_`)
     const invitation_token = tokenIn(letter.text)
     const anyone = world.client()
     expect(await anyone.call(getSeatClaimInfo, { params: { invitation_token } })).toEqual({
       product_name: 'Workshop',
+      product_cover_url: null,
       product_id: team.product_id,
       organization_name: team.organization.name,
       organization_slug: team.organization.slug,
@@ -224,6 +225,57 @@ describe.each(['before', 'phase1', 'phase2'] as const)('seats in member migratio
   })
 })
 
+describe('a person whose seat ends is mailed once', () => {
+  const held = async (email: string) => {
+    const team = await teams.buy({ phase: 'phase2', own: true })
+    const { seat } = await teams.claim(await teams.assign(team, { email }))
+    await teams.assign(team, { email: `invited-${email}` })
+    await teams.settle()
+    world.mail.letters.length = 0
+    return { team, seat }
+  }
+  const told = async () => {
+    await teams.settle()
+    await teams.post('billing.end_seats', 'billing.member_deleted', 'mail.seat_revoked')
+    return world.mail.letters.filter(({ subject }) => /Ihr Platz|Ihr Zugang/.test(subject)).map(({ to, subject }) => [to, subject])
+  }
+
+  test('if it is withdrawn', async () => {
+    const { team, seat } = await held('fay@people.test')
+    for (const _ of [1, 2]) await team.api.call(revokeSeat, { params: { seat_id: seat.id } })
+    expect(await told()).toEqual([['fay@people.test', 'Ihr Platz für Workshop wurde zurückgenommen']])
+  })
+
+  test('not if the person was given another seat of the purchase before the mail was sent', async () => {
+    const { team, seat } = await held('gus@people.test')
+    await team.api.call(revokeSeat, { params: { seat_id: seat.id } })
+    await teams.assign(team, { email: 'gus@people.test' })
+    expect(await told()).toEqual([])
+  })
+
+  test('if the subscription ends. The owner and an invited person are not mailed about seats', async () => {
+    const { team } = await held('hal@people.test')
+    await team.api.call(revokeSubscription, { params: { id: team.subscription_id! } })
+    expect(await told()).toEqual([['hal@people.test', 'Ihr Zugang zu Workshop ist beendet']])
+    expect((await team.seats()).items.map(({ status }) => status)).toEqual(['revoked', 'revoked', 'revoked'])
+  })
+
+  test('if the member is removed from the team', async () => {
+    const { team, seat } = await held('ida@people.test')
+    await team.api.call(deleteMember, { params: { id: team.customer_id, member_id: seat.member_id! } })
+    expect(await told()).toEqual([['ida@people.test', 'Ihr Platz für Workshop wurde zurückgenommen']])
+  })
+})
+
+test('leaves the name of the team out of an invitation if the name contains an address', async () => {
+  const team = await teams.buy()
+  await team.api.call(updateCustomer, { params: { id: team.customer_id }, body: { name: 'Your account is locked, see evil.example' } })
+  await teams.assign(team, { email: 'target@people.test' })
+  await teams.settle()
+  const { subject, text, html } = await world.mail.next('target@people.test')
+  for (const part of [subject, text, html]) expect(part).not.toContain('evil.example')
+})
+
 test('changes only the `customer_id` that a seat shows when the member migration phase changes', async () => {
   const team = await teams.buy({ phase: 'phase1' })
   const seat = await teams.assign(team, { email: 'kim@people.test' })
@@ -325,16 +377,16 @@ test('extends an invitation that is resent, and invalidates the old link at once
   const team = await teams.buy()
   const seat = await teams.assign(team, { email: 'nina@people.test' })
   const first = await teams.invited(seat)
-  world.clock.advance(23 * hours)
+  world.clock.advance(13 * days)
   const params = { seat_id: seat.id }
   const again = await team.api.call(resendSeatInvitation, { params })
-  expect(Date.parse(again.invitation_token_expires_at!)).toBeGreaterThanOrEqual(Date.parse(seat.invitation_token_expires_at!) + 23 * hours)
+  expect(Date.parse(again.invitation_token_expires_at!)).toBeGreaterThanOrEqual(Date.parse(seat.invitation_token_expires_at!) + 13 * days)
   // The old link is already invalid, although the new mail has not been sent yet.
   expect(errorOf(await claimWith(first))).toBe('400 InvalidInvitationToken')
   const second = await teams.invited(seat)
   expect(second).not.toBe(first)
   expect((await world.client().send(getSeatClaimInfo, { params: { invitation_token: first } })).status).toBe(404)
-  world.clock.advance(2 * hours)
+  world.clock.advance(2 * days)
   await teams.deployment!.sweep('billing.expire_seats')
   expect((await claimWith(second)).status).toBe(200)
   expect(errorOf(await team.api.send(resendSeatInvitation, { params }))).toBe('400 SeatNotPending')
@@ -346,7 +398,7 @@ test('frees the seat of an expired invitation on the next assignment, or else by
   const team = await teams.buy({ seats: 1 })
   const seat = await teams.assign(team, { email: 'olaf@people.test' })
   const token = await teams.invited(seat)
-  world.clock.advance(24 * hours - 1 * minutes)
+  world.clock.advance(14 * days - 1 * minutes)
   await teams.deployment!.sweep('billing.expire_seats')
   expect(errorOf(await tried(team, { email: 'pia@people.test' }))).toBe('400 SeatNotAvailable')
   world.clock.advance(1 * minutes)
@@ -357,7 +409,7 @@ test('frees the seat of an expired invitation on the next assignment, or else by
   const before = (await team.events()).length
   const next = await teams.assign(team, { email: 'pia@people.test' })
   expect(await news(team, before)).toEqual(['customer_seat.revoked olaf@people.test', 'customer_seat.assigned pia@people.test'])
-  world.clock.advance(24 * hours)
+  world.clock.advance(14 * days)
   await teams.deployment!.sweep('billing.expire_seats')
   expect(await team.api.call(getSeat, { params: { seat_id: next.id } })).toMatchObject({
     status: 'revoked',
@@ -381,7 +433,7 @@ test('shows for a month why an invitation link is invalid, and responds 404 to a
   const revoke = (at: number) => team.api.call(revokeSeat, { params: { seat_id: seats[at]!.id } })
   expect((await claimWith(taken)).status).toBe(200)
   await revoke(2)
-  world.clock.advance(24 * hours)
+  world.clock.advance(14 * days)
   await teams.deployment!.sweep('billing.expire_seats')
   expect(await Promise.all([taken, lapsed, withdrawn].map(ended))).toEqual([
     'claimed taken@ends.test false',
@@ -408,7 +460,7 @@ test('shows for a month why an invitation link is invalid, and responds 404 to a
   await asks()
   expect(await promised()).toBe(2)
 
-  world.clock.advance(29 * 24 * hours)
+  world.clock.advance(29 * days)
   await forgetLinks(teams.deployment!.deps)
   expect(await Promise.all([taken, lapsed, withdrawn].map(ended))).toEqual([404, 404, 404])
 })
@@ -421,15 +473,15 @@ test("expires an invitation by the customer's test clock", async () => {
   const seat = await teams.assign(team, { email: 'quin@people.test' })
   expect([seat.created_at, seat.invitation_token_expires_at].map((at) => Date.parse(at!))).toEqual([
     Date.parse('2030-01-01T00:00:00Z'),
-    Date.parse('2030-01-02T00:00:00Z'),
+    Date.parse('2030-01-15T00:00:00Z'),
   ])
-  world.clock.advance(48 * hours)
+  world.clock.advance(15 * days)
   await teams.deployment!.sweep('billing.expire_seats')
   expect((await claimWith(await teams.invited(seat))).status).toBe(200)
   const second = await teams.assign(team, { email: 'rosa@people.test' })
-  await openTravels(world, teams.deployment!).travel(shop.api, clock.id, '2030-01-02T12:00:00Z')
+  await openTravels(world, teams.deployment!).travel(shop.api, clock.id, '2030-01-15T12:00:00Z')
   const gone = await shop.api.call(getSeat, { params: { seat_id: second.id } })
-  expect([gone.status, Date.parse(gone.revoked_at!)]).toEqual(['revoked', Date.parse('2030-01-02T00:00:00Z')])
+  expect([gone.status, Date.parse(gone.revoked_at!)]).toEqual(['revoked', Date.parse('2030-01-15T00:00:00Z')])
 })
 
 test('assigns seats only while the subscription is trialing, active or past due, or the order is paid', async () => {
@@ -644,7 +696,7 @@ test('rejects a reduction below the seats in use, now or for the next period; a 
   expect((await change(4, 'prorate')).status).toBe(200)
   expect((await team.api.call(getSubscription, { params })).seats).toBe(4)
   // Expired invitations are not in use.
-  world.clock.advance(25 * hours)
+  world.clock.advance(15 * days)
   expect((await change(2, 'prorate')).status).toBe(200)
 })
 

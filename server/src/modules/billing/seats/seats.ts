@@ -166,18 +166,29 @@ export const listAll = async (db: Db, given: TenantScope, clock: Clock, query: S
 }
 
 /** Locks a seat and revokes it. Idempotent: a second call returns the same seat and emits no event. */
-export const revokeSeat = async (tx: Tx, scope: TenantScope, { organization_id, id }: Pick<SeatRow, 'organization_id' | 'id'>): Promise<LoadedSeat> => {
+export const revokeSeat = async (
+  tx: Tx,
+  scope: TenantScope,
+  { organization_id, id }: Pick<SeatRow, 'organization_id' | 'id'>,
+  told?: { readonly mails: boolean },
+): Promise<LoadedSeat> => {
   const seat = await lockSeat(tx, { organization_id, id })
-  return seat.status === 'revoked' ? (await findLoadedSeat(tx, scope, id))! : revokeLockedSeat(tx, scope, seat)
+  if (seat.status === 'revoked') return (await findLoadedSeat(tx, scope, id))!
+  return revokeLockedSeat(tx, scope, seat, told)
 }
 
-/** Revokes a locked seat that is not revoked yet. The seat keeps its last holder, and its invitation becomes invalid. */
-export const revokeLockedSeat = async (wall: Tx, scope: TenantScope, seat: Locked<SeatRow>): Promise<LoadedSeat> => {
+/**
+ * Revokes a locked seat that is not revoked yet, and mails its holder. The seat keeps its last holder, and its invitation becomes
+ * invalid. An invitation needs no mail, because its link says that it was withdrawn.
+ */
+export const revokeLockedSeat = async (wall: Tx, scope: TenantScope, seat: Locked<SeatRow>, { mails = true } = {}): Promise<LoadedSeat> => {
   const tx = await inTimeOf(wall, seat)
   const now = tx.clock.business()
   const revoked = await changeSeat(tx, seat, { status: 'revoked', revoked_at: now, invitation_expires_at: null, due_at: null })
   await endLink(tx, seat, seat.invitation_expires_at !== null && seat.invitation_expires_at <= now ? 'expired' : 'revoked')
   await emit(tx, customerSeatRevoked, subjectOf(revoked.seat), presentSeat(scope, revoked))
-  if (seat.status === 'claimed') await entitle(tx, revoked.seat)
+  if (seat.status !== 'claimed') return revoked
+  await entitle(tx, revoked.seat)
+  if (mails) await enqueue(tx, 'mail.seat_revoked', { organization_id: seat.organization_id, seat_id: seat.id })
   return revoked
 }

@@ -15,6 +15,7 @@ import {
   type SubscriptionUpdate,
 } from '@bursar/contract'
 import { isDeepStrictEqual } from 'node:util'
+import { TaxUnavailable } from '../../../gateways/tax/tax.ts'
 import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { sum } from '../../../kernel/money.ts'
@@ -33,12 +34,13 @@ import { insertRedemption, reserveUse } from '../redemptions/redemptions.sql.ts'
 import { settleOrder } from '../invoicing/collecting.ts'
 import { callOffOpen, ended } from '../invoicing/ending.ts'
 import { type RenewalContext } from '../invoicing/billing.ts'
+import { usageLines, type UsageLines } from '../invoicing/metering.ts'
 import { billedAlready, billPeriod, resumed } from '../renewals/renewals.ts'
 import { lockSubscription, selectSold, type LoadedSubscription } from '../records/subscriptions.sql.ts'
 import { changeProduct, changeSeats, nothingToPay, type Begun } from './switching.ts'
 import { updateSubscription, emitSubscriptionEvents } from '../records/subscription-events.ts'
 import { changeWithin, refuseEnding, tellAgain, type ChangeContext, type Wished } from './trials.ts'
-import { deleteUpdate, openEntries } from '../records/subscription-updates.sql.ts'
+import { clearUpdate, openEntries } from '../records/subscription-updates.sql.ts'
 
 /** The ids that the second step of a change request needs to charge the payment. */
 export interface Intended extends Readonly<Record<string, string | null>> {
@@ -152,7 +154,7 @@ const redeem = async ({ tx, scope, subscription, loaded, platform }: ChangeConte
 /**
  * Moves the end of the current period. Later periods start from the new date. The end of a trial moves with its period.
  */
-const changePeriod = async ({ tx, subscription, loaded }: RenewalContext, current_period_end: Date): Promise<void> => {
+const changePeriod = async ({ tx, scope, subscription, loaded }: RenewalContext, current_period_end: Date): Promise<void> => {
   refuseEnding(subscription)
   if (subscription.status !== 'trialing' && subscription.status !== 'active') throw new InactiveSubscription()
   const now = tx.clock.business()
@@ -167,13 +169,17 @@ const changePeriod = async ({ tx, subscription, loaded }: RenewalContext, curren
     parked_at: null,
     ...(subscription.status === 'trialing' ? { trial_end: current_period_end } : {}),
   })
-  await emitSubscriptionEvents(tx, subscription, { ...loaded, subscription: after })
+  await emitSubscriptionEvents(tx, scope, subscription, { ...loaded, subscription: after })
 }
 
 type Reason = CustomerCancellationReason | null | undefined
 
 /** Cancels the subscription at the end of the current period. Returns the subscription afterwards. */
-export const cancel = async ({ tx, subscription, loaded }: RenewalContext, reason: Reason, comment: string | null | undefined): Promise<LoadedSubscription> => {
+export const cancel = async (
+  { tx, scope, subscription, loaded }: RenewalContext,
+  reason: Reason,
+  comment: string | null | undefined,
+): Promise<LoadedSubscription> => {
   refuseEnding(subscription)
   if (subscription.status === 'paused') throw new InactiveSubscription('A paused subscription has no period. Revoke it, or resume it first.')
   const after = await updateSubscription(tx, subscription, {
@@ -186,11 +192,11 @@ export const cancel = async ({ tx, subscription, loaded }: RenewalContext, reaso
     customer_cancellation_comment: comment ?? null,
   })
   const canceled = { ...loaded, subscription: after }
-  await emitSubscriptionEvents(tx, subscription, canceled)
+  await emitSubscriptionEvents(tx, scope, subscription, canceled)
   return canceled
 }
 
-export const uncancel = async ({ tx, subscription, loaded }: RenewalContext): Promise<void> => {
+export const uncancel = async ({ tx, scope, subscription, loaded }: RenewalContext): Promise<void> => {
   if (subscription.ended_at !== null) throw new SubscriptionEnded()
   if (!subscription.cancel_at_period_end) throw new SubscriptionNotScheduledToCancel()
   const after = await updateSubscription(tx, subscription, {
@@ -200,12 +206,12 @@ export const uncancel = async ({ tx, subscription, loaded }: RenewalContext): Pr
     customer_cancellation_reason: null,
     customer_cancellation_comment: null,
   })
-  await emitSubscriptionEvents(tx, subscription, { ...loaded, subscription: after })
+  await emitSubscriptionEvents(tx, scope, subscription, { ...loaded, subscription: after })
 }
 
 /**
- * Ends the subscription at once and voids its open orders. If the open prorations sum to a credit, it is added to the
- * customer's balance. Returns the subscription afterwards.
+ * Ends the subscription at once and voids its open orders. Bills the usage up to now. If the open prorations sum to a credit, it
+ * is added to the customer's balance. Returns the subscription afterwards.
  */
 export const revokeSubscription = async (turn: RenewalContext, reason: Reason, comment: string | null | undefined): Promise<LoadedSubscription> => {
   const { tx, scope, subscription, loaded } = turn
@@ -218,19 +224,36 @@ export const revokeSubscription = async (turn: RenewalContext, reason: Reason, c
     customer_cancellation_comment: comment ?? subscription.customer_cancellation_comment,
   })
   const over = { ...loaded, subscription: after, pending: null }
-  await emitSubscriptionEvents(tx, subscription, over)
+  await emitSubscriptionEvents(tx, scope, subscription, over)
   await callOffOpen(tx, scope, after)
-  // The order has no period, because a period that begins at this moment may already have an order.
-  if (sum((await openEntries(tx, after)).map(({ amount }) => amount)) < 0)
-    await billPeriod({ turn: { ...turn, subscription: after, loaded: over }, lines: [], period: undefined }, undefined)
+  await billEnd({ ...turn, subscription: after, loaded: over })
   return over
+}
+
+/**
+ * Bills the usage of a revoked subscription, and open prorations that sum to a credit. If the tax is unknown or the tax service does
+ * not answer, the subscription ends anyway. Its usage then waits for the last order.
+ */
+const billEnd = async (turn: RenewalContext): Promise<void> => {
+  const { tx, subscription } = turn
+  const open = await openEntries(tx, subscription)
+  const entries = sum(open.map(({ amount }) => amount)) < 0 ? open : []
+  const usage = await usageLines(turn)
+  // The order has no period, because a period that begins at this moment may already have an order.
+  const bill = (billed: UsageLines) => billPeriod({ turn, lines: [], entries, usage: billed, period: undefined }, { due_at: tx.clock.business() })
+  try {
+    await bill(usage)
+  } catch (error) {
+    if (!(error instanceof TaxUnknown || error instanceof TaxUnavailable) || usage.lines.length === 0) throw error
+    await bill({ lines: [], settled: [] })
+  }
 }
 
 /**
  * Schedules a pause from the end of the period on. During the pause the subscription gives no benefits and is not
  * charged.
  */
-export const pause = async ({ tx, subscription, loaded }: RenewalContext, resumes_at: Date | null): Promise<void> => {
+export const pause = async ({ tx, scope, subscription, loaded }: RenewalContext, resumes_at: Date | null): Promise<void> => {
   if (subscription.status !== 'active' || subscription.cancel_at_period_end || subscription.pause_at_period_end) throw new CannotPauseSubscription()
   if (resumes_at !== null && resumes_at <= subscription.current_period_end)
     throw new InvalidRequest(
@@ -241,13 +264,13 @@ export const pause = async ({ tx, subscription, loaded }: RenewalContext, resume
       ),
     )
   const after = await updateSubscription(tx, subscription, { pause_at_period_end: true, resumes_at })
-  await emitSubscriptionEvents(tx, subscription, { ...loaded, subscription: after })
+  await emitSubscriptionEvents(tx, scope, subscription, { ...loaded, subscription: after })
 }
 
-export const unpause = async ({ tx, subscription, loaded }: RenewalContext): Promise<void> => {
+export const unpause = async ({ tx, scope, subscription, loaded }: RenewalContext): Promise<void> => {
   if (!subscription.pause_at_period_end) throw new NoScheduledPause()
   const after = await updateSubscription(tx, subscription, { pause_at_period_end: false, resumes_at: null })
-  await emitSubscriptionEvents(tx, subscription, { ...loaded, subscription: after })
+  await emitSubscriptionEvents(tx, scope, subscription, { ...loaded, subscription: after })
 }
 
 /** Ends a pause. A new period begins now, and the sweep charges its order shortly after. */
@@ -261,7 +284,7 @@ export const resume = async (turn: RenewalContext): Promise<void> => {
 export const clearPending = async (turn: ChangeContext): Promise<void> => {
   const { pending } = turn.loaded
   if (!pending) throw new InvalidRequest(invalidAt(['body', 'pending_update'], 'No change is scheduled for the next period.', null))
-  await deleteUpdate(turn.tx, pending)
+  await clearUpdate(turn.tx, pending)
   await tellAgain(turn)
 }
 

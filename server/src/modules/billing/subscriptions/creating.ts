@@ -2,6 +2,7 @@ import { invalidAt, InvalidRequest, subscriptionActive, subscriptionCreated, sub
 import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { unleased } from '../../../platform/jobs/leases.sql.ts'
 import { emitAll } from '../../../platform/outbox/outbox.sql.ts'
 import type { BusinessTx, Tx } from '../../../platform/postgres/postgres.ts'
@@ -22,6 +23,7 @@ import {
 import { presentSubscription } from '../records/subscriptions.ts'
 import { subscriptionDue, entitle, updateSubscription, subjectOf, emitSubscriptionEvents } from '../records/subscription-events.ts'
 import { deleteUpdate, openEntries } from '../records/subscription-updates.sql.ts'
+import { followUsage } from '../records/usage-periods.ts'
 
 /** Initial values of a new subscription. */
 export const untouched = {
@@ -48,6 +50,7 @@ export const untouched = {
   customer_cancellation_comment: null,
   reminded_for: null,
   parked_at: null,
+  proration_behavior: null,
   ...unleased,
 } as const satisfies Partial<SubscriptionRow>
 
@@ -139,7 +142,7 @@ export const upgradeSubscription = async (
   await replacePrices(tx, before, price_ids)
   const { id: _id, created_at: _created, started_at: _started, metadata: _metadata, custom_field_data: _data, modified_at: _modified, ...changes } = bought
   const after = await updateSubscription(tx, before, changes)
-  await emitSubscriptionEvents(tx, before, (await loadSubscriptions(tx, scope, [after]))[0]!)
+  await emitSubscriptionEvents(tx, scope, before, (await loadSubscriptions(tx, scope, [after]))[0]!, { told: true })
   return after
 }
 
@@ -155,8 +158,11 @@ export const startSubscription = async (
 ): Promise<LoadedSubscription> => {
   const made = await insertSubscription(tx, { ...row, due_at: subscriptionDue(row) }, price_ids)
   const loaded = (await loadSubscriptions(tx, scope, [made]))[0]!
-  const data = presentSubscription(loaded)
+  await followUsage(tx, null, loaded)
+  // The first period has just begun, so it has no usage.
+  const data = presentSubscription(loaded, [])
   await emitAll(tx, [subscriptionCreated, subscriptionActive, subscriptionUpdated], subjectOf(made), data)
+  if (made.status === 'trialing') await enqueue(tx, 'mail.trial_started', { organization_id: made.organization_id, subscription_id: made.id })
   await entitle(tx, made)
   await touchState(tx, made)
   return loaded

@@ -27,17 +27,29 @@ import {
 import { selectSold, type LoadedSubscription, type SoldSubscription } from '../records/subscriptions.sql.ts'
 import { presentSubscription } from '../records/subscriptions.ts'
 import { changeProduct, changeSeats, nothingToPay, type Begun } from './switching.ts'
+import { loadUsage, type PriceUsage } from '../records/subscription-usage.sql.ts'
 import { needMethod, type ChangeContext } from './trials.ts'
 
 /**
- * Converts a subscription to its representation in the portal, with the product and its seller. A member who only has a
- * seat sees the product, but no prices, payments or planned changes.
+ * Converts subscriptions to their representation in the portal, with the product and its seller. A member who only has a
+ * seat sees the product, but no prices, usage, payments or planned changes.
  */
-export const presentOwn = (actor: PortalActor, sold: SoldSubscription): CustomerSubscription => {
-  const subscription = presentSubscription(sold)
+export const presentOwn = async (db: Db, scope: TenantScope, actor: PortalActor, sold: readonly SoldSubscription[]): Promise<CustomerSubscription[]> => {
+  const usage = await loadUsage(
+    db,
+    scope,
+    sold.filter((one) => isPayer(actor, one)),
+  )
+  return sold.map((one) => presentSold(actor, one, usage.get(one.subscription.id) ?? []))
+}
+
+const isPayer = (actor: PortalActor, { subscription }: SoldSubscription): boolean =>
+  subscription.customer_id === actor.customer_id && allows(actor.role, 'billing:read')
+
+const presentSold = (actor: PortalActor, sold: SoldSubscription, usage: readonly PriceUsage[]): CustomerSubscription => {
+  const subscription = presentSubscription(sold, usage)
   const shown = { ...subscription, product: { ...subscription.product, organization: presentSeller(sold.seller) } }
-  const pays = sold.subscription.customer_id === actor.customer_id && allows(actor.role, 'billing:read')
-  return pays ? shown : { ...shown, ...unpaid, product: { ...shown.product, prices: [] } }
+  return isPayer(actor, sold) ? shown : { ...shown, ...unpaid, product: { ...shown.product, prices: [] } }
 }
 
 const unpaid = {

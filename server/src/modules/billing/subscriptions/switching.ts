@@ -1,3 +1,4 @@
+import { writeLabel } from '@bursar/views'
 import {
   accountLimits,
   AboveMaximumSeats,
@@ -13,6 +14,7 @@ import {
   SubscriptionLocked,
   type SubscriptionProrationBehavior,
 } from '@bursar/contract'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import type { z } from 'zod'
 import { newId } from '../../../kernel/ids.ts'
 import { sum } from '../../../kernel/money.ts'
@@ -20,12 +22,15 @@ import { findDiscountEver, loadProducts, type DiscountTable, type LoadedProduct 
 import { isDiscountOver } from '../calc/discounts-over-time.ts'
 import { QuantityBeyondTiers } from '../calc/prices.ts'
 import { prorate, type Plan, type Proration } from '../calc/prorations.ts'
+import { findSwitchProblem } from '../calc/switches.ts'
 import { reductionOf } from '../invoicing/issuing.ts'
 import { lockOpenOrders } from '../records/orders.sql.ts'
 import { limitCredits, recordProrations, type ChangeLine } from '../prorations/crediting.ts'
 import { isPeriodDisputed } from '../prorations/prorations.sql.ts'
 import { prepare } from '../invoicing/collecting.ts'
 import { billLines, lineOf } from '../invoicing/billing.ts'
+import { keepUsage, usageLines, type UsageLines } from '../invoicing/metering.ts'
+import { holdUsage } from '../records/usage-periods.sql.ts'
 import { countTaken } from '../seats/seats.sql.ts'
 import { changesInterval, discountWith, labelOf, overtake, reshape, shapeOf, staticLines, type Shape } from '../invoicing/applying.ts'
 import { billable } from '../records/subscription-events.ts'
@@ -89,7 +94,7 @@ export const changeProduct = async (
   const shape = checkedShape(asking, product, behavior)
   await refuseDisputed(asking)
   if (subscription.status === 'trialing' || trial_end !== null) {
-    await changeTrial(asking, shape, besides, trial_end, { portal })
+    await changeTrial(asking, shape, { ...besides, proration_behavior: behavior }, trial_end, { portal })
     return nothingToPay
   }
   if (behavior === 'next_period') {
@@ -101,23 +106,10 @@ export const changeProduct = async (
 }
 
 const checkedShape = ({ subscription, loaded }: ChangeContext, product: LoadedProduct, behavior: Behavior): Shape => {
-  const { id, is_archived, recurring_interval } = product.product
-  if (is_archived) throw wrong('product_id', 'This product is archived.', id)
-  if (recurring_interval === null) throw wrong('product_id', 'This is a one-time product. A subscription needs a recurring product.', id)
-  const prices = product.prices.filter(({ price_currency }) => price_currency === subscription.currency)
-  if (prices.length === 0) throw wrong('product_id', `This product has no price in ${subscription.currency}, the currency of the subscription.`, id)
-  if (prices.some(({ amount_type }) => amount_type === 'custom'))
-    throw wrong('product_id', 'The buyer chooses the price of this product, so it needs a checkout.', id)
-  const seated = (one: readonly { amount_type: string }[]) => one.some(({ amount_type }) => amount_type === 'seat_based')
-  if (seated(loaded.prices) && !seated(prices)) throw wrong('product_id', 'This subscription has seats, but the product is not priced per seat.', id)
-  if (!seated(loaded.prices) && seated(prices) && behavior === 'next_period')
-    throw wrong('proration_behavior', 'A switch to a product with seats must take effect at once.', behavior)
-  try {
-    return shapeOf(loaded, product, null)!
-  } catch (error) {
-    if (error instanceof QuantityBeyondTiers) throw wrong('product_id', `${error.message} Change the number of seats first.`, id)
-    throw error
-  }
+  const { currency, seats } = subscription
+  const problem = findSwitchProblem({ currency, seats, prices: loaded.prices }, { ...product.product, prices: product.prices }, behavior)
+  if (problem) throw wrong(problem.field, problem.message, problem.field === 'product_id' ? product.product.id : behavior)
+  return shapeOf(loaded, product, null)!
 }
 
 /** Changes the number of seats, within the limits of the price. */
@@ -157,7 +149,7 @@ export const changeSeats = async (
   }
   const shape = shapeOf(loaded, null, seats)!
   if (subscription.status === 'trialing') {
-    await reshape(tx, scope, { subscription, pending }, shape, null)
+    await reshape(tx, scope, { subscription, pending }, shape, null, { proration_behavior: behavior })
     return nothingToPay
   }
   return change(asking, shape, behavior, { product_id: null, seats }, { portal })
@@ -195,6 +187,7 @@ const wait = async (asking: ChangeContext, { product_id, seats }: { product_id: 
     besides: {},
     order_id: null,
   })
+  await enqueue(tx, 'mail.subscription', { organization_id, subscription_id, change: product_id === null ? 'seats' : 'plan' })
   await changeWithin(asking, besides, null, { always: true })
 }
 
@@ -239,6 +232,8 @@ const change = async (
   const { tx, scope, subscription, loaded } = asking
   const { pending } = loaded
   await refuseUnpaid(asking)
+  // The lock of usage comes before that of the balance, as in renewals.
+  if (loaded.has_usage || shape.prices.some(({ meter_id }) => meter_id !== null)) await holdUsage(tx, subscription)
   const now = tx.clock.business()
   const restarts = behavior === 'reset' || changesInterval(subscription, shape)
   const { billed, counted, discount } = await discountsOf(asking, shape, besides, restarts)
@@ -247,11 +242,13 @@ const change = async (
   if (paysNow) await needMethod(asking)
   const credited = await limitCredits(tx, subscription, wanted)
   const lines = credited.filter(({ amount }) => amount !== 0)
-  const others: Wished = { ...besides, ...discount, period_discount_id: counted?.id ?? null }
+  const proration_behavior = behavior === 'prorate' && paysNow ? 'invoice' : behavior
+  const others: Wished = { ...besides, ...discount, period_discount_id: counted?.id ?? null, proration_behavior }
   const { organization_id, id: subscription_id, currency } = subscription
   const period_start = restarts ? now : subscription.current_period_start
   const waits = behavior === 'prorate' && !restarts && !paysNow
-  if (waits || lines.length === 0) {
+  const usage = waits ? noUsage : await endingUsage(asking, shape, restarts)
+  if (waits || lines.length + usage.lines.length === 0) {
     const entry_ids = credited.map(({ amount }) => (amount === 0 ? null : newId(tx.clock.wall())))
     await insertEntries(
       tx,
@@ -275,18 +272,21 @@ const change = async (
       ),
     )
     await recordProrations(tx, subscription, credited, period_start, { entry_ids })
+    await keepUsage(asking, usage, null)
     await reshape(tx, scope, { subscription, pending }, shape, restarts ? now : null, others)
     return nothingToPay
   }
   const waiting = await openEntries(tx, subscription)
-  const issued = await billLines({ ...asking, loaded: { ...loaded, product: shape.product, discount: null } }, [...waiting, ...lines].map(lineOf), {
-    billing_reason: 'subscription_update',
-    seats: shape.seats,
-  })
+  const issued = await billLines(
+    { ...asking, loaded: { ...loaded, product: shape.product, discount: null } },
+    [...[...waiting, ...lines].map(lineOf), ...usage.lines],
+    { billing_reason: 'subscription_update', seats: shape.seats },
+  )
   await assignEntries(tx, waiting, issued.order.id)
+  await keepUsage(asking, usage, issued, waiting.length + lines.length)
   await recordProrations(tx, subscription, credited, period_start, { order_id: issued.order.id })
   if (issued.order.status !== 'pending') {
-    await reshape(tx, scope, { subscription, pending }, shape, restarts ? now : null, others)
+    await reshape(tx, scope, { subscription, pending }, shape, restarts ? now : null, others, { told: issued.order.total_amount !== 0 })
     return nothingToPay
   }
   // Stores the change with all its parts. It is applied when its payment succeeds.
@@ -314,6 +314,16 @@ const change = async (
       : new PaymentFailed('There is no payment method to charge, so nothing was changed. The customer must add one first.')
   return { payment_id: attempt.payment.id, method: attempt.method }
 }
+
+/**
+ * Returns the lines of usage that the order of a change bills: that of periods which the change ends, and of earlier ones. A change
+ * that ends no period bills no usage. The period itself ends when the change is applied. If the payment fails, the lines are taken back.
+ */
+const endingUsage = async (asking: ChangeContext, shape: Shape, restarts: boolean): Promise<UsageLines> => {
+  const open = asking.loaded.periods.filter(({ price_id }) => restarts || !shape.prices.some(({ id }) => id === price_id)).map(({ id }) => id)
+  return open.length === 0 ? noUsage : usageLines(asking, { open })
+}
+const noUsage: UsageLines = { lines: [], settled: [] }
 
 /**
  * Returns three discounts. `billed` is the one that the current period was billed with. `counted` applies to the new
@@ -359,6 +369,6 @@ const prorations = (
     calendar: behavior === 'reset' ? 'reset' : changesInterval(subscription, shape) ? 'restarted' : 'kept',
   })
   const label = ({ kind, seats }: Proration) =>
-    kind === 'credit' ? `Remaining time on ${labelOf(loaded.product.product.name, seats)}` : labelOf(shape.product.product.name, seats)
+    kind === 'credit' ? writeLabel({ type: 'remaining', name: loaded.product.product.name, seats }) : labelOf(shape.product.product.name, seats)
   return found.map((line) => ({ product_price_id: line.product_price_id, amount: line.amount, label: label(line) }))
 }

@@ -14,7 +14,7 @@ export interface ChangeContext extends RenewalContext {
 }
 
 /** Fields that can be changed together with any other part of a request. */
-export type Wished = Partial<Pick<SubscriptionRow, 'metadata' | 'discount_id' | 'discount_applied_at' | 'period_discount_id'>>
+export type Wished = Partial<Pick<SubscriptionRow, 'metadata' | 'discount_id' | 'discount_applied_at' | 'period_discount_id' | 'proration_behavior'>>
 
 /** Refuses changes to a subscription that has ended or is canceled at the end of its period. */
 export const refuseEnding = ({ ended_at, cancel_at_period_end }: SubscriptionRow): void => {
@@ -39,7 +39,7 @@ export const changeWithin = async (asking: ChangeContext, besides: Wished, trial
   const stale = always || changes.discount_id !== undefined
   const turn = stale ? await again(asking, after) : { ...asking, subscription: after, loaded: { ...asking.loaded, subscription: after } }
   if (trial_end === 'now') await endTrial(turn)
-  else if (different || always) await emitSubscriptionEvents(tx, subscription, turn.loaded)
+  else if (different || always) await emitSubscriptionEvents(tx, asking.scope, subscription, turn.loaded)
 }
 
 /**

@@ -20,7 +20,7 @@ import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { announce, announcement, pictures, putPart, putParts, sha256, smallestPart, stores, storeSettings, upload } from '../../../../test/harness/stores.ts'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { newId } from '../../../kernel/ids.ts'
-import { typeOf } from './sniffing.ts'
+import { typeOf } from '../../../kernel/pictures.ts'
 
 const nobody = '6f1c3f5e-0000-4000-8000-000000000000'
 const png = pictures['image/png']!

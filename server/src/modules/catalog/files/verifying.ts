@@ -3,7 +3,7 @@ import { StorageRefusal, type Bucket, type Storage } from '../../../gateways/sto
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Deps } from '../../handlers.ts'
 import { changeFile, dropParts, loadParts, type FileRow, type Service } from './files.sql.ts'
-import { typeOf } from './sniffing.ts'
+import { typeOf } from '../../../kernel/pictures.ts'
 
 /** Returns the bucket of a file type. Downloadable files are private and need a presigned URL. All other files are public. */
 export const bucketOf = (storage: Storage, service: Service): Bucket => (service === 'downloadable' ? storage.private : storage.public)

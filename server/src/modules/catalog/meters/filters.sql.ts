@@ -9,6 +9,17 @@ export const filterSql = (filter: Filter | FilterClause): RawBuilder<boolean> =>
   return sql`(${sql.join(filter.clauses.map(filterSql), filter.conjunction === 'and' ? sql` and ` : sql` or `)})`
 }
 
+/**
+ * Returns the JSON value of a property. Metadata is read by the whole name first, then by the path in the name. The
+ * operator `->` finds nothing in a list or a scalar, unlike `#>`, which takes a number as the position in a list.
+ */
+export const valueSql = (property: string): RawBuilder<unknown> => {
+  const place = placeOf(property)
+  if ('own' in place) return place.own === 'timestamp' ? sql`to_jsonb(floor(extract(epoch from timestamp))::bigint)` : sql`to_jsonb(${sql.ref(place.own)})`
+  const at = (names: readonly string[]) => names.reduce((found, name) => sql`${found} -> ${name}::text`, sql`metadata`)
+  return place.path.length === 1 ? sql`(${at([place.key])})` : sql`coalesce(${at([place.key])}, ${at(place.path)})`
+}
+
 const signs = { eq: '=', ne: '<>', gt: '>', gte: '>=', lt: '<', lte: '<=' } as const
 
 const clauseSql = ({ property, operator, value }: FilterClause): RawBuilder<boolean> => {
@@ -16,6 +27,8 @@ const clauseSql = ({ property, operator, value }: FilterClause): RawBuilder<bool
   const text = (found: RawBuilder<unknown>): RawBuilder<boolean> => {
     if (operator === 'like') return sql`position(${textOf(value)}::text in ${found}) > 0`
     if (operator === 'not_like') return sql`position(${textOf(value)}::text in ${found}) = 0`
+    // Equality is the same in every collation. Without `collate`, an index on the name can be used.
+    if (operator === 'eq' || operator === 'ne') return sql`${found} ${sql.raw(signs[operator])} ${textOf(value)}::text`
     return sql`${found} collate "C" ${sql.raw(signs[operator])} ${textOf(value)}::text collate "C"`
   }
   const number = (found: RawBuilder<unknown>): RawBuilder<boolean> => {
@@ -23,12 +36,14 @@ const clauseSql = ({ property, operator, value }: FilterClause): RawBuilder<bool
     return typeof value === 'number' ? sql`${found} ${sql.raw(signs[operator])} ${value}::numeric` : sql`false`
   }
   if ('own' in place) return place.own === 'timestamp' ? number(sql`floor(extract(epoch from timestamp))::bigint`) : text(sql.ref(place.own))
-  const found = sql`metadata -> ${place.key}::text`
-  const flag =
-    typeof value === 'boolean' && operator !== 'like' && operator !== 'not_like' ? sql`(${found})::boolean ${sql.raw(signs[operator])} ${value}` : undefined
+  const found = valueSql(property)
+  // The value as text without quotes. An empty path means the value itself.
+  const spelled = sql`(${found} #>> '{}')`
+  const isLike = operator === 'like' || operator === 'not_like'
+  const flag = typeof value === 'boolean' && !isLike ? sql`(${found})::boolean ${sql.raw(signs[operator])} ${value}` : undefined
   return sql`case jsonb_typeof(${found})
-    when 'string' then ${text(sql`(metadata ->> ${place.key}::text)`)}
-    when 'number' then ${operator === 'like' || operator === 'not_like' ? text(sql`(metadata ->> ${place.key}::text)`) : number(sql`(${found})::numeric`)}
-    when 'boolean' then ${operator === 'like' || operator === 'not_like' ? text(sql`(metadata ->> ${place.key}::text)`) : (flag ?? sql`false`)}
+    when 'string' then ${text(spelled)}
+    when 'number' then ${isLike ? text(spelled) : number(sql`(${found})::numeric`)}
+    when 'boolean' then ${isLike ? text(spelled) : (flag ?? sql`false`)}
     else false end`
 }

@@ -1,14 +1,20 @@
 import type { Meter, PageRequest } from '@bursar/contract'
-import { sql, type RawBuilder } from 'kysely'
+import { sql, type Generated, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
 import { lockRow } from '../../../platform/postgres/locks.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { containing, json, metadataHas, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 
+/** A meter with its internal columns. */
+export interface MeterRow extends Meter {
+  /** When usage of the meter was first billed. Set by billing. Null: the filter and the aggregation may change. */
+  billed_at: Generated<Date | null>
+}
+
 declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
-    meters: Meter
+    meters: MeterRow
   }
 }
 
@@ -40,7 +46,7 @@ export const listMeters = (db: Db, scope: TenantScope, query: MeterFilters & Pag
 export const findMeter = (db: Db, scope: TenantScope, id: string): Promise<Meter | undefined> => within(db, scope).where('id', '=', id).executeTakeFirst()
 
 /** Locks the meter. Serializes its changes. Transactions that create a price with this meter wait for the lock. */
-export const lockMeter = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<Meter> | undefined> =>
+export const lockMeter = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<Selectable<MeterRow>> | undefined> =>
   await lockRow(within(tx, scope).where('id', '=', id), 'update')
 
 const stored = (changes: Partial<Meter>) => ({
@@ -65,6 +71,17 @@ export const changeMeter = (tx: Tx, meter: Locked<Meter>, changes: Partial<Meter
     .where('id', '=', meter.id)
     .returningAll()
     .executeTakeFirstOrThrow()
+
+/**
+ * Returns the number of meters of an organization on which events are counted, and whether the given meter is one of them.
+ * Keeps other transactions from making or changing meters. Reads a table of the module of usage.
+ */
+export const countMeters = async (tx: Tx, organization_id: string, id: string | null): Promise<{ count: number; isCounting: boolean }> => {
+  const { rows } = await sql<{ count: number; is_counting: boolean }>`
+    select counting_meters(${organization_id}) as count,
+      exists (select from usage_meters where organization_id = ${organization_id} and id = ${id}::uuid and not is_stopped) as is_counting`.execute(tx.q)
+  return { count: rows[0]!.count, isCounting: rows[0]!.is_counting }
+}
 
 /** Returns true if a price on sale or a benefit uses this meter. */
 export const isCountedBy = async (tx: Tx, { organization_id, id }: Locked<Meter>): Promise<boolean> => {

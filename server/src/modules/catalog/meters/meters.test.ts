@@ -1,4 +1,5 @@
 import {
+  accountLimits,
   createMeter,
   createProduct,
   getMeter,
@@ -80,6 +81,24 @@ describe('meters', () => {
     expect((await api.send(updateMeter, { params: { id: made.id }, body: { custom_label: null } })).status).toBe(422)
   })
 
+  test('rejects a meter above the limit, and allows it after another one was archived', async () => {
+    const { api, organization } = await world.shop()
+    const made = await api.call(createMeter, { body: counting })
+    await world.database.owner((owner) =>
+      owner.query(
+        `insert into meters select (jsonb_populate_record(null::meters, to_jsonb(m) || jsonb_build_object('id', gen_random_uuid()))).*
+         from meters m, generate_series(2, $2) where organization_id = $1`,
+        [organization.id, accountLimits.meters_per_organization],
+      ),
+    )
+    const msg = expect.stringContaining('has 100 meters that count events. At most 100 are allowed') as string
+    expect(await api.send(createMeter, { body: counting })).toMatchObject({ status: 422, body: { detail: [{ loc: ['body'], msg }] } })
+    const archive = (is_archived: boolean) => api.send(updateMeter, { params: { id: made.id }, body: { is_archived } })
+    expect((await archive(true)).status).toBe(200)
+    expect((await api.send(createMeter, { body: counting })).status).toBe(201)
+    expect(await archive(false)).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'is_archived'], msg }] } })
+  })
+
   test('shows a meter in its metered price, and rejects archiving it while the price is on sale', async () => {
     const { api } = await world.shop()
     const meter = await api.call(createMeter, { body: counting })
@@ -99,12 +118,17 @@ describe('meters', () => {
   })
 })
 
+/** Numbers with more digits than a double has, and numbers that are equal but written differently. */
+const exact = fc
+  .constantFrom('0.1234567890123456', '12345.678901234567', '12.0', '12.00', '1e2', '-0.0', '0.300000000000000004', '99999.999999999999')
+  .map((text) => JSON.rawJSON(text))
+
 describe('filters', () => {
   const event: Counted = {
     name: 'call',
     source: 'user',
     timestamp: new Date('2026-01-02T03:04:05.678Z'),
-    metadata: { model: 'gpt', tokens: 12, free: true, nested: { a: 1 } },
+    metadata: { model: 'gpt', tokens: 12, free: true, nested: { a: 1, deep: { b: 'x' } }, 'dotted.key': 7, dotted: { key: 8 }, list: [{ a: 1 }] },
   }
   const clause = (property: string, operator: FilterClause['operator'], value: FilterClause['value']) => matches({ property, operator, value }, event)
 
@@ -123,6 +147,7 @@ describe('filters', () => {
     expect(clause('absent', 'not_like', 'x')).toBe(false)
     expect(clause('nested', 'ne', 'x')).toBe(false)
     expect(clause('__proto__', 'ne', 'x')).toBe(false)
+    expect(clause('nested.__proto__.a', 'ne', 'x')).toBe(false)
     expect(matches({ conjunction: 'or', clauses: [] }, event)).toBe(true)
     for (const [value, text] of [
       [1e21, '1000000000000000000000'],
@@ -133,18 +158,52 @@ describe('filters', () => {
       expect(textOf(value)).toBe(text)
   })
 
+  test('a property with dots is a path into the metadata, unless the metadata has a key of that name', () => {
+    expect(clause('nested.a', 'eq', 1)).toBe(true)
+    expect(clause('metadata.nested.deep.b', 'eq', 'x')).toBe(true)
+    expect(clause('nested.a.b', 'ne', 1)).toBe(false)
+    expect(clause('list.0.a', 'eq', 1)).toBe(false)
+    expect(clause('dotted.key', 'eq', 7)).toBe(true)
+    const costs = ['0.123456789012', '99999.999999999999', '1e-12'].map((amount) => ({
+      ...event,
+      metadata: { _cost: { amount: JSON.rawJSON(amount), currency: 'usd' } },
+    }))
+    expect(aggregate({ func: 'sum', property: '_cost.amount' }, costs)).toBe('100000.123456789012')
+    expect(aggregate({ func: 'max', property: '_cost.amount' }, costs)).toBe('99999.999999999999')
+    expect(matches({ property: '_cost.amount', operator: 'lt', value: 100_000 }, costs[1]!)).toBe(true)
+    expect(matches({ property: '_cost.amount', operator: 'like', value: '.999999999999' }, costs[1]!)).toBe(true)
+  })
+
   test('10,000 random filters over random events give the same result in the database and in memory', async () => {
     const words = fc.constantFrom('call', 'ca', '', 'C', 'é', '𝔘', '￿', '5', '12', 'true', 't', '%', '_', '\\', '1e21')
     const numbers = fc.oneof(fc.integer({ min: -20, max: 20 }), fc.constantFrom(0.5, 1e21, 1.5e-7, -0.001, 1767323045, 2_147_483_647))
     const scalar = fc.oneof(words, numbers, fc.boolean())
-    const keys = ['a', 'b', 'name', 'x y', 'metadata.a']
-    const metadata = fc.dictionary(fc.constantFrom(...keys), fc.oneof(scalar, fc.constant(null), fc.constant([1]), fc.constant({ a: 1 })), {
+    const keys = ['a', 'b', 'name', 'x y', 'metadata.a', 'a.b', '_cost']
+    const inner = fc.dictionary(fc.constantFrom('a', 'b', '0', 'amount'), fc.oneof(scalar, exact, fc.constant(null), fc.constant({ a: 2, b: 'b' })), {
+      noNullPrototype: true,
+    })
+    const metadata = fc.dictionary(fc.constantFrom(...keys), fc.oneof(scalar, exact, inner, fc.constant(null), fc.constant([1]), fc.constant([{ a: 1 }])), {
       noNullPrototype: true,
     })
     const moment = fc.date({ min: new Date('2025-12-31T23:59:58Z'), max: new Date('2026-01-01T00:00:03Z'), noInvalidDate: true })
     const counted = fc.record({ name: words, source: fc.constantFrom('user', 'system'), timestamp: moment, metadata })
     const leaf = fc.record({
-      property: fc.constantFrom('name', 'source', 'timestamp', 'a', 'metadata.a', 'b', 'x y', 'absent', 'metadata.name'),
+      property: fc.constantFrom(
+        'name',
+        'source',
+        'timestamp',
+        'a',
+        'metadata.a',
+        'b',
+        'x y',
+        'absent',
+        'metadata.name',
+        'a.b',
+        'a.b.a',
+        'b.0',
+        '_cost.amount',
+        'metadata._cost.a',
+      ),
       operator: fc.constantFrom('eq', 'ne', 'gt', 'gte', 'lt', 'lte', 'like', 'not_like'),
       value: fc.oneof(words, fc.integer({ min: -20, max: 20 }), fc.constantFrom(1767225600, 1767225601), fc.boolean()),
     })
@@ -175,14 +234,18 @@ describe('filters', () => {
       fc.double({ noNaN: true, noDefaultInfinity: true, min: -1e9, max: 1e9 }),
       fc.constantFrom(0.1, 0.2, 1e21, 1.5e-7, 5e-324),
     )
-    const value = fc.oneof({ weight: 6, arbitrary: numbers }, fc.constantFrom('1', 'a', '', true, false, null, [1]))
+    const value = fc.oneof(
+      { weight: 6, arbitrary: fc.oneof(numbers, exact) },
+      fc.constantFrom('1', 'a', '', true, false, null, [1]),
+      fc.record({ amount: fc.oneof(numbers, exact, fc.constant('1')) }),
+    )
     const counted = fc.record({
       name: fc.constantFrom('a', 'b'),
       source: fc.constant('user'),
       timestamp: fc.constantFrom(new Date(1_767_225_600_999), new Date(1_767_225_601_000)),
       metadata: fc.dictionary(fc.constantFrom('a', 'b'), value, { noNullPrototype: true }),
     })
-    const property = fc.constantFrom('a', 'metadata.a', 'b', 'absent', 'name', 'timestamp')
+    const property = fc.constantFrom('a', 'metadata.a', 'b', 'absent', 'name', 'timestamp', 'a.amount', 'metadata.b.amount')
     const aggregation = fc.oneof(
       fc.constant({ func: 'count' as const }),
       fc.record({ func: fc.constantFrom('sum' as const, 'max' as const, 'min' as const, 'avg' as const, 'unique' as const), property }),

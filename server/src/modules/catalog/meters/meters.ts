@@ -1,10 +1,11 @@
-import { InvalidRequest, ResourceNotFound, type Meter, type MeterCreate, type MeterUpdate } from '@bursar/contract'
+import { isDeepStrictEqual } from 'node:util'
+import { accountLimits, InvalidRequest, ResourceNotFound, type Meter, type MeterCreate, type MeterUpdate } from '@bursar/contract'
 import type { z } from 'zod'
 import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import { chooseOrganization, permit } from '../../organizations/index.ts'
-import { changeMeter, insertMeter, isCountedBy, lockMeter } from './meters.sql.ts'
+import { changeMeter, countMeters, insertMeter, isCountedBy, lockMeter } from './meters.sql.ts'
 
 /** Rejects a custom unit without a label, because its quantities could not be displayed with a unit. */
 const refuseNameless = (unit: Meter['unit'], custom_label: string | null) => {
@@ -12,11 +13,36 @@ const refuseNameless = (unit: Meter['unit'], custom_label: string | null) => {
     throw new InvalidRequest({ loc: ['body', 'custom_label'], msg: 'A custom unit needs a label.', type: 'missing' })
 }
 
-export const createMeter = (tx: Tx, scope: TenantScope, body: z.output<typeof MeterCreate>): Promise<Meter> => {
+/** Rejects a new filter or aggregation after the meter was billed, because the billed quantities could not be computed again. */
+const refuseBilled = (field: 'filter' | 'aggregation', wanted: unknown, present: unknown) => {
+  if (wanted && !isDeepStrictEqual(wanted, present))
+    throw new InvalidRequest({
+      loc: ['body', field],
+      msg: `Usage of this meter has been billed, so its ${field} cannot change. Create another meter, and archive this one.`,
+      type: 'value_error',
+      input: wanted,
+    })
+}
+
+const most = accountLimits.meters_per_organization
+
+/** Rejects a further meter that counts events, because each event is compared with each of them. */
+const refuseTooMany = async (tx: Tx, organization_id: string, loc: readonly string[], id: string | null = null): Promise<void> => {
+  const { count, isCounting } = await countMeters(tx, organization_id, id)
+  if (!isCounting && count >= most)
+    throw new InvalidRequest({
+      loc: [...loc],
+      msg: `This organization has ${count} meters that count events. At most ${most} are allowed. First archive a meter that no subscription uses.`,
+      type: 'value_error',
+    })
+}
+
+export const createMeter = async (tx: Tx, scope: TenantScope, body: z.output<typeof MeterCreate>): Promise<Meter> => {
   const organization_id = chooseOrganization(scope, body.organization_id ?? undefined)
   permit(scope, organization_id, 'analytics:manage')
   const custom_label = body.custom_label ?? null
   refuseNameless(body.unit, custom_label)
+  await refuseTooMany(tx, organization_id, ['body'])
   return insertMeter(tx, {
     organization_id,
     id: newId(tx.clock.wall()),
@@ -48,6 +74,11 @@ export const updateMeter = async (tx: Tx, scope: TenantScope, id: string, body: 
       type: 'value_error',
       input: true,
     })
+  if (meter.billed_at !== null) {
+    refuseBilled('filter', body.filter, meter.filter)
+    refuseBilled('aggregation', body.aggregation, meter.aggregation)
+  }
+  if (body.is_archived === false && meter.archived_at) await refuseTooMany(tx, meter.organization_id, ['body', 'is_archived'], meter.id)
   const now = tx.clock.wall()
   return changeMeter(tx, meter, {
     modified_at: now,

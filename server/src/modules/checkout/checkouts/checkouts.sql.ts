@@ -52,6 +52,7 @@ export interface CheckoutRow {
   customer_billing_address: Address | null
   customer_tax_id: string | null
   customer_tax_id_format: TaxIDFormat | null
+  customer_tax_id_status: 'valid' | 'unverified' | null
   customer_metadata: Metadata
   locale: string | null
   payment_method_type: string | null
@@ -70,6 +71,8 @@ export interface CheckoutRow {
   knows_customer: boolean
   /** Time at which the client secret expires, by the wall clock. Null until the checkout has succeeded. */
   secret_until: Date | null
+  /** The expired checkout that this one renews. */
+  renews: string | null
 }
 
 /**
@@ -132,6 +135,7 @@ export const columns = [
   'customer_billing_address',
   'customer_tax_id',
   'customer_tax_id_format',
+  'customer_tax_id_status',
   'customer_metadata',
   'locale',
   'payment_method_type',
@@ -148,6 +152,7 @@ export const columns = [
   'is_bound',
   'knows_customer',
   'secret_until',
+  'renews',
 ] as const
 
 /** Locks the checkout. If another transaction has locked it, fails immediately; with `wait`, waits for the lock. */
@@ -155,6 +160,19 @@ export const lockCheckout = async (tx: Tx, scope: TenantScope, id: string, { wai
   const found = tx.q.selectFrom('checkouts').select(columns).where('organization_id', '=', inScope(scope)).where('id', '=', id).forUpdate()
   return markLocked(await (wait ? found : found.noWait()).executeTakeFirst())
 }
+
+/** Locks the checkout that renews this one. Fails immediately if another transaction has locked it. */
+export const lockSuccessor = async (tx: Tx, { organization_id, id }: CheckoutRow): Promise<Locked<CheckoutRow> | undefined> =>
+  markLocked(
+    await tx.q
+      .selectFrom('checkouts')
+      .select(columns)
+      .where('organization_id', '=', organization_id)
+      .where('renews', '=', id)
+      .forUpdate()
+      .noWait()
+      .executeTakeFirst(),
+  )
 
 const written = <T extends Partial<CheckoutRow>>(row: T) => ({
   ...row,

@@ -216,7 +216,10 @@ describe('creating a checkout', () => {
     const whole = { city: 'required', postal_code: 'required', line1: 'required', line2: 'optional' }
     expect(await asked({ country: 'DE' })).toEqual([false, { country: 'required', state: 'disabled', ...nothing }])
     expect(await asked({ country: 'CA', state: 'CA-ON' })).toEqual([false, { country: 'required', state: 'required', ...nothing }])
-    expect(await asked({ country: 'US', state: 'US-NY' })).toEqual([false, { country: 'required', state: 'required', ...whole }])
+    // The ZIP code of a buyer in the US determines the state.
+    const zip = { country: 'required', state: 'disabled', ...nothing, postal_code: 'required' }
+    for (const more of [{}, { state: 'US-NY' }, { postal_code: '10001' }]) expect(await asked({ country: 'US', ...more })).toEqual([false, zip])
+    expect(await asked({ country: 'US', city: 'Troy' })).toEqual([true, { country: 'required', state: 'required', ...whole }])
     expect(await asked(berlin)).toEqual([true, { country: 'required', state: 'optional', ...whole }])
     expect(await asked({ country: 'DE', state: 'Berlin' })).toEqual([true, { country: 'required', state: 'optional', ...whole }])
   })
@@ -547,10 +550,11 @@ describe('confirming a checkout', () => {
     const made = await checkout({ products: [book.id] })
     expect(locs(await confirm(made))).toEqual(['body.customer_email', 'body.customer_billing_address', 'body.confirmation_token_id'])
     expect(locs(await confirm(made, buyer({ customer_billing_address: { country: 'US', state: 'US-NY' } })))).toEqual([
-      'body.customer_billing_address.city',
       'body.customer_billing_address.postal_code',
-      'body.customer_billing_address.line1',
     ])
+    const company = { is_business_customer: true, customer_billing_name: 'Ada Inc', customer_billing_address: { country: 'US' } }
+    expect(locs(await confirm(made, buyer(company)))).toEqual(['state', 'city', 'postal_code', 'line1'].map((part) => `body.customer_billing_address.${part}`))
+    await filled(made, { is_business_customer: false })
     expect(locs(await confirm(made, buyer({ is_business_customer: true, customer_billing_address: berlin })))).toEqual(['body.customer_billing_name'])
     expect(locs(await confirm(made, buyer({ confirmation_token_id: 'tok_nonsense' })))).toEqual(['body.confirmation_token_id'])
     expect(await paymentsOf(made)).toEqual([])

@@ -23,7 +23,7 @@ import { findDiscount, findDiscountByCode, readAnswers, type DiscountRow, type P
 import { clockOf } from '../../customers/index.ts'
 import { type Seller } from '../records/sellers.sql.ts'
 import { changeCheckout, isSubscribing, lockCheckout, usesOf, type CheckoutRow } from './checkouts.sql.ts'
-import { chooseCurrency, figured, fit, isUsedUp, readBilling } from './choices.ts'
+import { checkTaxId, chooseCurrency, figured, fit, isUsedUp, readBilling } from './choices.ts'
 import { countingDiscount, pricesIn } from './figures.ts'
 import { findSellerBySecret, lockCheckoutBySecret, openCheckout, openCheckoutBySecret, type Opened, type PresentedSecret } from './loading.sql.ts'
 import { basisOf, tellUpdated } from './opening.ts'
@@ -35,13 +35,13 @@ import { basisOf, tellUpdated } from './opening.ts'
 export const welcome = 10 * minutes
 
 /** Reads a client secret. Throws the same 404 as for an unknown secret if the text cannot be a client secret. */
-const presented = (platform: Platform, secret: string): PresentedSecret => {
+export const presented = (platform: Platform, secret: string): PresentedSecret => {
   const reading = readToken(secret)
   if (typeof reading !== 'object' || reading.kind !== 'checkout') throw new ResourceNotFound()
   return { hashes: platform.hasher.candidates(new Secret(secret)), at: platform.clock.wall() }
 }
 
-const existing = <T>(found: T | undefined): T => {
+export const existing = <T>(found: T | undefined): T => {
   if (found === undefined) throw new ResourceNotFound()
   return found
 }
@@ -49,6 +49,13 @@ const existing = <T>(found: T | undefined): T => {
 /** Finds the seller of a checkout by its client secret. An unknown secret and an expired one both get 404. */
 export const sellerBySecret = async (db: Db, platform: Platform, secret: string): Promise<Seller> =>
   existing(await findSellerBySecret(db, presented(platform, secret)))
+
+/** Finds the seller of a checkout for a page about an error. Undefined for an unknown and for an expired secret. */
+export const findSellerOfCheckout = async (db: Db, { hasher, clock }: Platform, secret: string): Promise<Seller | undefined> => {
+  const reading = readToken(secret)
+  if (typeof reading !== 'object' || reading.kind !== 'checkout') return undefined
+  return findSellerBySecret(db, { hashes: hasher.candidates(new Secret(secret)), at: clock.wall() })
+}
 
 /** Loads the checkout of a client secret for its buyer. An unknown secret and an expired one both get 404. */
 export const openBySecret = async (db: Db, platform: Platform, secret: string) => existing(await openCheckoutBySecret(db, presented(platform, secret)))
@@ -61,7 +68,7 @@ export const requireLockedCheckout = async (tx: Tx, scope: TenantScope, id: stri
   existing(await unlessLocked(() => lockCheckout(tx, scope, id)))
 
 /** Throws `CheckoutLocked` if another transaction has locked the checkout. */
-const unlessLocked = async <T>(lock: () => Promise<T>): Promise<T> => {
+export const unlessLocked = async <T>(lock: () => Promise<T>): Promise<T> => {
   try {
     return await lock()
   } catch (error) {
@@ -73,7 +80,8 @@ const unlessLocked = async <T>(lock: () => Promise<T>): Promise<T> => {
 /** Returns the transaction on the clock of the checkout's customer. Without a customer it uses the wall clock. */
 export const inItsTime = async (tx: Tx, checkout: CheckoutRow): Promise<BusinessTx> => inTimeOf(tx, await clockOf(tx, checkout))
 
-export const isExpired = ({ status, expires_at }: CheckoutRow, now: Date): boolean => status === 'expired' || (status === 'open' && expires_at <= now)
+export const isExpired = ({ status, expires_at }: Pick<CheckoutRow, 'status' | 'expires_at'>, now: Date): boolean =>
+  status === 'expired' || (status === 'open' && expires_at <= now)
 
 /** Returns the transaction on the clock of an open checkout. Throws if the checkout is not open or has expired. */
 export const requireOpen = async (wall: Tx, checkout: Locked<CheckoutRow>): Promise<BusinessTx> => {
@@ -89,21 +97,32 @@ type CheckoutChange = Partial<z.output<typeof CheckoutUpdate> & Omit<z.output<ty
  * Applies a request to a checkout and recomputes every amount. Throws all problems together.
  * `complete` is set when the buyer confirms: then required fields must not be missing.
  */
-export const applyToCheckout = async (tx: BusinessTx, checkout: Locked<CheckoutRow>, body: CheckoutChange, { complete = false } = {}): Promise<Opened> => {
+export const applyToCheckout = async (
+  tx: BusinessTx,
+  platform: Platform,
+  checkout: Locked<CheckoutRow>,
+  body: CheckoutChange,
+  { complete = false } = {},
+): Promise<Opened> => {
   const before = await openCheckout(tx, checkout)
   const { seller } = before
   const problems: Invalid[] = []
   const product_id = body.product_id ?? checkout.product_id
   const product = before.products.find((one) => one.product.id === product_id)
   if (!product) throw new InvalidRequest(invalidAt(['body', 'product_id'], 'Choose one of the products of this checkout.', body.product_id))
-  const switched = product_id !== checkout.product_id
+  const isOther = product_id !== checkout.product_id
   if (product.product.is_archived) problems.push(invalidAt(['body', 'product_id'], 'This product is no longer sold.', product_id))
   const wanted = body.currency ?? (pricesIn(product.prices, checkout.currency).length > 0 ? checkout.currency : undefined)
   const currency = chooseCurrency(product.prices, wanted, seller)
   if (currency === undefined) problems.push(invalidAt(['body', 'currency'], 'The product has no price in this currency.', body.currency))
   const billing = readBilling(checkout, body)
   const business = body.is_business_customer ?? checkout.is_business_customer
+  const becomesPrivate = checkout.is_business_customer && !business
+  // A number that this request drops is not checked.
+  const isAsked = !becomesPrivate && billing.problems.length === 0 && (complete || typeof body.customer_tax_id === 'string')
+  const checked = await checkTaxId(tx, platform, seller.id, checkout, billing.changes, { isAsked })
   const chosen = { ...checkout, product_id, currency: currency ?? checkout.currency }
+  const isOtherCurrency = chosen.currency !== checkout.currency
   if (complete && isRepriced(chosen, checkout, product.prices))
     problems.push(invalidAt(['body', 'product_id'], 'The price of this product has changed. Check the amount before you confirm.', product_id))
   const discount = await chooseDiscount(tx, seller, { ...before, checkout: chosen }, body, problems)
@@ -114,9 +133,10 @@ export const applyToCheckout = async (tx: BusinessTx, checkout: Locked<CheckoutR
   const next: CheckoutRow = {
     ...chosen,
     modified_at: tx.clock.business(),
-    chosen_amount: set(body.amount, switched ? null : checkout.chosen_amount),
-    seats: set(body.seats, switched ? null : checkout.seats),
+    chosen_amount: set(body.amount, isOther || isOtherCurrency ? null : checkout.chosen_amount),
+    seats: set(body.seats, isOther ? null : checkout.seats),
     ...billing.changes,
+    customer_tax_id_status: checked.status,
     is_business_customer: business,
     customer_name: set(body.customer_name, checkout.customer_name),
     // If the checkout already has a customer, a typed address is ignored.
@@ -137,10 +157,10 @@ export const applyToCheckout = async (tx: BusinessTx, checkout: Locked<CheckoutR
     success_url: set(body.success_url, checkout.success_url),
     return_url: set(body.return_url, checkout.return_url),
     embed_origin: set(body.embed_origin, checkout.embed_origin),
-    ...(checkout.is_business_customer && !business ? { customer_tax_id: null, customer_tax_id_format: null, customer_billing_name: null } : {}),
+    ...(becomesPrivate ? { customer_tax_id: null, customer_tax_id_format: null, customer_tax_id_status: null, customer_billing_name: null } : {}),
   }
   const fitted = fit(next, product, body)
-  problems.push(...billing.problems, ...answered.problems, ...fitted.problems)
+  problems.push(...billing.problems, ...checked.problems, ...answered.problems, ...fitted.problems)
   if (problems.length > 0) throw new InvalidRequest(problems)
   const opened = await figured(tx, { ...before, discount, checkout: fitted.checkout }, { strict: typeof body.discount_id === 'string' })
   // A typed address is checked only at confirmation. Otherwise an update would reveal whether the address has a subscription.
@@ -200,7 +220,7 @@ export const refuseSecondSubscription = async (tx: Tx, { checkout, seller, produ
 
 /** Updates an open checkout and emits `checkout.updated`. */
 export const updateCheckout = async (tx: BusinessTx, platform: Platform, checkout: Locked<CheckoutRow>, body: CheckoutChange): Promise<Opened> => {
-  const opened = await applyToCheckout(tx, checkout, body)
+  const opened = await applyToCheckout(tx, platform, checkout, body)
   const changed = { ...opened, checkout: await changeCheckout(tx, checkout, opened.checkout) }
   await tellUpdated(tx, platform, changed)
   return changed

@@ -1,9 +1,10 @@
-import { invalidAt, InvalidRequest, type CheckoutUpdatePublic, type Invalid } from '@bursar/contract'
+import { invalidAt, InvalidRequest, readState, statesOfZipCode, type Address, type CheckoutUpdatePublic, type Invalid } from '@bursar/contract'
 import type { z } from 'zod'
 import { chargeable, stepOf } from '../../../kernel/money.ts'
 import { TaxUnavailable } from '../../../gateways/tax/tax.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
-import { QuantityBeyondTiers, quoteTax, taxableLines, tierAmount } from '../../billing/index.ts'
+import type { Platform } from '../../handlers.ts'
+import { checkVatNumber, QuantityBeyondTiers, quoteTax, taxableLines, tierAmount } from '../../billing/index.ts'
 import type { DiscountRow, PriceRow } from '../../catalog/index.ts'
 import { changeBilling } from '../../customers/index.ts'
 import type { CheckoutRow } from './checkouts.sql.ts'
@@ -13,6 +14,7 @@ import type { Opened } from './loading.sql.ts'
 import { basisOf } from './opening.ts'
 
 type BillingState = Pick<CheckoutRow, 'customer_billing_address' | 'customer_tax_id' | 'customer_tax_id_format'>
+type CheckedState = Pick<CheckoutRow, 'customer_tax_id' | 'customer_tax_id_status'>
 type BillingWish = Pick<z.output<typeof CheckoutUpdatePublic>, 'customer_billing_address' | 'customer_tax_id'>
 
 /** Validates the billing address and tax id of a checkout by the same rules as those of a customer. */
@@ -21,9 +23,10 @@ export const readBilling = (state: BillingState, body: BillingWish): { changes: 
     { billing_address: state.customer_billing_address, tax_id: state.customer_tax_id, tax_id_format: state.customer_tax_id_format },
     { billing_address: body.customer_billing_address ?? undefined, tax_id: body.customer_tax_id },
   )
+  const address = changes.billing_address ?? state.customer_billing_address
   return {
     changes: {
-      customer_billing_address: changes.billing_address ?? state.customer_billing_address,
+      customer_billing_address: address && placeByZipCode(address),
       customer_tax_id: changes.tax_id === undefined ? state.customer_tax_id : changes.tax_id,
       customer_tax_id_format: changes.tax_id_format === undefined ? state.customer_tax_id_format : changes.tax_id_format,
     },
@@ -32,6 +35,40 @@ export const readBilling = (state: BillingState, body: BillingWish): { changes: 
       loc: problem.loc.map((part) => (part === 'billing_address' ? 'customer_billing_address' : part === 'tax_id' ? 'customer_tax_id' : part)),
     })),
   }
+}
+
+/**
+ * Checks a VAT number of the European Union with the service of the deployment, if it has one. Only a definite answer
+ * is a problem. The status of a number that was checked before stays, until the buyer confirms.
+ */
+export const checkTaxId = async (
+  tx: Tx,
+  { config, hasher }: Platform,
+  organization_id: string,
+  before: CheckedState,
+  { customer_tax_id, customer_tax_id_format }: BillingState,
+  { isAsked }: { isAsked: boolean },
+): Promise<{ status: CheckoutRow['customer_tax_id_status']; problems: Invalid[] }> => {
+  if (customer_tax_id === null) return { status: null, problems: [] }
+  const known = customer_tax_id === before.customer_tax_id ? before.customer_tax_id_status : null
+  if (!config.vat || !isAsked || customer_tax_id_format !== 'eu_vat' || known === 'valid') return { status: known, problems: [] }
+  const status = await checkVatNumber(tx, hasher, { organization_id, number: customer_tax_id })
+  if (status !== 'invalid') return { status, problems: [] }
+  const said = 'This VAT number is not registered. Check it, or buy without a VAT number.'
+  return { status: known, problems: [invalidAt(['body', 'customer_tax_id'], said, customer_tax_id)] }
+}
+
+/**
+ * Fills in the state of an address in the US by its ZIP code, because tax depends on the state. The ZIP code takes
+ * precedence over a state that it contradicts. If two states share the prefix of the ZIP code, keeps a given one of them.
+ */
+const placeByZipCode = (address: Address): Address => {
+  const found = address.country === 'US' ? statesOfZipCode(address.postal_code ?? '') : []
+  if (found.length === 0) return address
+  const given = readState('US', address.state)
+  // Keeps the spelling of the given state.
+  if (given !== null && found.includes(given)) return address
+  return { ...address, state: found.length === 1 ? found[0]! : null }
 }
 
 /** Returns the requested currency if it has a price. Without a request, returns the seller's default currency or the first that has a price. */

@@ -19,7 +19,7 @@ import type { z } from 'zod'
 import { newId } from '../../../kernel/ids.ts'
 import { Secret, type Environment } from '../../../kernel/secrets.ts'
 import { within, type TenantScope } from '../../../kernel/actors.ts'
-import type { PaymentAccount } from '../../../gateways/payments/payments.ts'
+import type { Instrument, PaymentAccount } from '../../../gateways/payments/payments.ts'
 import { hours, later, minutes } from '../../../platform/clock.ts'
 import { inTimeOf } from '../../../platform/clocks.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
@@ -30,9 +30,12 @@ import {
   cardKey,
   charge,
   defaultAccount,
+  findAccount,
   formOf,
+  holdMethod,
   insertRedemption,
   look,
+  methodOf,
   openAttempt,
   personKey,
   readPayment,
@@ -56,9 +59,10 @@ import { capabilities } from '../../organizations/index.ts'
 import type { Seller } from '../records/sellers.sql.ts'
 import { applyToCheckout, lockBySecret, openBySecret, refuseSecondSubscription, requireOpen, welcome } from './checkouts.ts'
 import { changeCheckout, hadTrial, holdPerson, insertTrial, isOnlyHere, nthLastDecline, usesOf, type CheckoutRow } from './checkouts.sql.ts'
-import { addressFields, figure } from './figures.ts'
+import { figure } from './figures.ts'
 import { reopen } from './fulfilment.ts'
 import { withPrices, type LoadedCheckout, type Opened } from './loading.sql.ts'
+import { problemsOf, type Card } from './missing.ts'
 import { basisOf, presentPublic, tellUpdated } from './opening.ts'
 
 type Confirmation = z.output<typeof CheckoutConfirm>
@@ -69,12 +73,8 @@ export interface Confirmed extends Readonly<Record<string, string | null>> {
   readonly checkout_id: string
   /** Null if no payment method is needed, now or for later charges. */
   readonly payment_id: string | null
-}
-
-/** Card data that the processor returns before the charge. The fingerprint is used to recognize a person who pays again. */
-export interface Card {
-  readonly fingerprint: string
-  readonly name: string | null
+  /** The processor's id of a saved method. Null if the token of the request is used. */
+  readonly method: string | null
 }
 
 /** Data read before any lock is taken: the processor for new payment accounts, and the card of the confirmation token. */
@@ -106,10 +106,17 @@ const timeout = 10 * minutes
  * the committed state.
  * A request with the same token is an idempotent retry. It continues with the payment attempt of the first request.
  */
-export const begin = async (wall: Tx, platform: Platform, { processor, card }: Seen, client_secret: string, body: Confirmation): Promise<Confirmed> => {
+export const begin = async (wall: Tx, platform: Platform, { processor, card: seen }: Seen, client_secret: string, body: Confirmation): Promise<Confirmed> => {
   const { checkout, seller } = await lockBySecret(wall, platform, client_secret)
   const scope = within(seller.id, 'machine', seller.member_phase)
-  const token = body.confirmation_token_id ?? null
+  const { payment_method_id } = body
+  if (payment_method_id && body.confirmation_token_id)
+    throw new InvalidRequest(invalidAt(['body', 'payment_method_id'], 'Give the token of a new payment method, or the id of a saved one.', payment_method_id))
+  // Only a customer whom the seller has named may pay with a saved method, and only with the checkout that the seller has created.
+  const whose = checkout.is_bound && checkout.renews === null ? checkout.customer_id : null
+  const saved = payment_method_id && whose !== null ? await methodOf(wall, seller.id, whose, payment_method_id) : undefined
+  const token = payment_method_id ? `saved ${payment_method_id}` : (body.confirmation_token_id ?? null)
+  const card = saved ? { type: saved.type, fingerprint: saved.fingerprint ?? saved.name, name: null } : seen
   const wish = token === null ? null : platform.hasher.hash(new Secret(`confirmation ${checkout.id} ${token}`))
   // A request with the same token is a retry and gets the same answer. For a free checkout, both requests have no token.
   if (
@@ -117,16 +124,19 @@ export const begin = async (wall: Tx, platform: Platform, { processor, card }: S
     checkout.confirmed_with === wish &&
     (wish !== null || checkout.payment_id === null)
   )
-    return { organization_id: seller.id, checkout_id: checkout.id, payment_id: checkout.payment_id }
+    return { organization_id: seller.id, checkout_id: checkout.id, payment_id: checkout.payment_id, method: saved?.name ?? null }
   const offered = await requireOpen(wall, checkout)
   if (token !== null) await limitDeclines(wall, checkout, platform.config.environment)
-  const { confirmation_token_id: _, ...choice } = body
-  const opened = await applyToCheckout(offered, checkout, choice, { complete: true })
+  if (payment_method_id && !(saved && seller.feature_settings.saved_payment_methods_enabled)) throw noSuchMethod(payment_method_id)
+  const { confirmation_token_id: _token, payment_method_id: _method, payment_return_url: _return, ...choice } = body
+  const opened = await applyToCheckout(offered, platform, checkout, choice, { complete: true })
   const shown = figure(basisOf(opened, offered.clock.business()))
   // Rejects a seller that cannot take payments before the missing fields of the buyer are reported.
-  const account = shown.is_payment_form_required ? await accountFor(wall, platform, seller, processor) : null
+  const account = shown.is_payment_form_required ? await accountFor(wall, platform, seller, processor, saved?.account_id) : null
   refuse([...surprises(checkout, opened.checkout, choice, shown.charge_amount), ...problemsOf(opened, shown, token, card)])
   const { customer, known } = await customerFor(wall, scope, opened.checkout)
+  // The method may have been deleted before the customer was locked.
+  if (payment_method_id && !(await holdMethod(wall, customer, payment_method_id))) throw noSuchMethod(payment_method_id)
   // A customer found by email address may be on a test clock. The end of the trial is computed by the customer's clock.
   const tx = await inTimeOf(wall, customer)
   const figured = figure(basisOf(opened, tx.clock.business()))
@@ -152,7 +162,8 @@ export const begin = async (wall: Tx, platform: Platform, { processor, card }: S
     ...figured.stored,
     status: 'confirmed',
     customer_id: customer.id,
-    knows_customer: known,
+    // A new payment method costs its holder something. A saved one costs a stranger who has the address of the checkout nothing, so it opens no portal.
+    knows_customer: known && saved === undefined,
     figures: figured.totals,
     payment_id: payment?.id ?? null,
     confirmed_with: wish,
@@ -163,7 +174,7 @@ export const begin = async (wall: Tx, platform: Platform, { processor, card }: S
   })
   await tellUpdated(tx, platform, asConfirmed({ ...opened, discount, checkout: confirmed }))
   if (!payment) await enqueue(tx, 'checkout.payment_settled', ref)
-  return { ...ref, payment_id: payment?.id ?? null }
+  return { ...ref, payment_id: payment?.id ?? null, method: saved?.name ?? null }
 }
 
 /** Returns the checkout as it is presented after the confirmation, with the confirmed catalog prices only. */
@@ -175,10 +186,13 @@ const asConfirmed = (opened: Opened): LoadedCheckout => ({
   ),
 })
 
+const noSuchMethod = (id: string) => new InvalidRequest(invalidAt(['body', 'payment_method_id'], 'There is no saved payment method with this id.', id))
+
 /** Returns the payment account of the seller. Throws if the seller cannot take payments. */
-const accountFor = async (tx: Tx, platform: Platform, seller: Seller, processor: Seen['processor']) => {
+const accountFor = async (tx: Tx, platform: Platform, seller: Seller, processor: Seen['processor'], saved_with: string | undefined) => {
   if (!capabilities[seller.status].checkout_payments) throw new PaymentNotReady()
-  const account = await defaultAccount(tx, platform.sealer, seller.id, processor)
+  // Only the account that a method was saved with can charge it.
+  const account = saved_with === undefined ? await defaultAccount(tx, platform.sealer, seller.id, processor) : await findAccount(tx, seller.id, saved_with)
   if (!account) throw new PaymentNotReady()
   return account
 }
@@ -216,36 +230,6 @@ const refuse = (problems: readonly Invalid[]) => {
   if (problems.length > 0) throw new InvalidRequest(problems)
 }
 
-/** Returns one problem per missing field, so that one answer reports all of them. */
-const problemsOf = ({ checkout }: Opened, figured: ReturnType<typeof figure>, token: string | null, card: Card | null): Invalid[] => {
-  const problems: Invalid[] = []
-  const form = figured.is_payment_form_required
-  // A positive total needs an address for its tax, even if the total is below the chargeable minimum.
-  const billed = form || figured.totals.total_amount > 0
-  const missing = (field: string, msg: string, ...more: string[]) => void problems.push({ loc: ['body', field, ...more], msg, type: 'missing' })
-  if (checkout.customer_id === null && checkout.customer_email === null) missing('customer_email', 'An e-mail address for the receipt is required.')
-  if (billed || checkout.is_business_customer) {
-    const address = checkout.customer_billing_address
-    if (address === null) missing('customer_billing_address', 'A billing address is required, at least its country.')
-    else
-      for (const [part, mode] of Object.entries(addressFields(checkout)))
-        if (mode === 'required' && !address[part as keyof typeof address]) missing('customer_billing_address', 'This part of the address is required.', part)
-    if (checkout.is_business_customer && checkout.customer_billing_name === null) missing('customer_billing_name', 'The name of the company is required.')
-  }
-  if (form && token === null) missing('confirmation_token_id', "Give the token from the processor's form.")
-  else if (form && card === null)
-    problems.push(invalidAt(['body', 'confirmation_token_id'], 'The processor does not know this token. Create a new one with its form.', token))
-  if (billed && checkout.customer_billing_address !== null && checkout.tax === null)
-    problems.push(
-      invalidAt(
-        ['body', 'customer_billing_address'],
-        'The tax cannot be computed for this address at the moment. Check the address, or try again later.',
-        checkout.customer_billing_address,
-      ),
-    )
-  return problems
-}
-
 /**
  * Returns the customer of the checkout, or else the customer with its email address, or else a new customer. `known` is
  * true if the buyer may get a portal session. A typed address of an existing customer does not prove who the buyer is.
@@ -266,7 +250,7 @@ const customerFor = async (tx: Tx, scope: TenantScope, checkout: CheckoutRow): P
     const [bound] = await lockCustomers(tx, scope, { id: checkout.customer_id })
     if (!bound) throw new CheckoutCustomerDeleted()
     if (checkout.is_bound) await endUnproved(tx, bound)
-    return { customer: await changeCustomer(tx, scope, bound, merged(bound)), known: checkout.knows_customer }
+    return { customer: await changeCustomer(tx, scope, bound, merged(bound)), known: checkout.is_bound || checkout.knows_customer }
   }
   const email = checkout.customer_email!
   await holdAddress(tx, checkout.organization_id, email)
@@ -346,17 +330,19 @@ const reserve = async (
 export const proceed = async (
   deps: Deps,
   client_secret: string,
-  token: string | null,
-  { organization_id, checkout_id, payment_id }: Confirmed,
+  { confirmation_token_id, payment_return_url }: Pick<Confirmation, 'confirmation_token_id' | 'payment_return_url'>,
+  { organization_id, checkout_id, payment_id, method }: Confirmed,
 ): Promise<CheckoutPublicConfirmed> => {
   const { platform } = deps
+  const instrument: Instrument | null = method ? { kind: 'method', id: method } : confirmation_token_id ? { kind: 'token', token: confirmation_token_id } : null
   const metadata: Record<string, string> = {}
   if (payment_id !== null) {
     let payment = (await readPayment(deps.db, organization_id, payment_id))!
-    if (payment.status === 'pending' && token !== null) {
+    if (payment.status === 'pending' && instrument !== null) {
       // The processor already has this payment: it is processing or waits for 3-D Secure. Looks it up instead of charging again.
       const waiting = payment.intent_status === 'requires_action' || payment.intent_status === 'processing'
-      const intent = waiting ? await look(deps, payment) : await charge(deps, payment, { kind: 'token', token })
+      const return_url = payment_return_url ?? new URL(`/checkout/${checkout_id}/return`, platform.config.public_url).href
+      const intent = waiting ? await look(deps, payment) : await charge(deps, payment, instrument, { return_url })
       if (intent) {
         payment = await deps.transact(async (tx) => {
           const settled = await settle(tx, payment, intent)
@@ -364,6 +350,7 @@ export const proceed = async (
           return settled
         })
         if (intent.client_secret !== '') metadata.intent_client_secret = intent.client_secret
+        if (intent.redirect_url !== null) metadata.redirect_url = intent.redirect_url
       }
       metadata.intent_status = intent?.status ?? 'processing'
     } else if (payment.intent_status !== null) metadata.intent_status = payment.intent_status

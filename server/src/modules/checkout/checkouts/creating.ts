@@ -13,7 +13,7 @@ import { insertPrices, metersOf, priceProblems, priceRow, readAnswers, type Load
 import { findOwnerOf, type CustomerRow } from '../../customers/index.ts'
 import type { Seller } from '../records/sellers.sql.ts'
 import { insertCheckout, type CheckoutRow } from './checkouts.sql.ts'
-import { chooseCurrency, figured, fit, readBilling } from './choices.ts'
+import { checkTaxId, chooseCurrency, figured, fit, readBilling } from './choices.ts'
 import { nameProducts } from './offering.ts'
 import { withPrices, type Opened } from './loading.sql.ts'
 import { findParties, type Parties } from './parties.sql.ts'
@@ -35,7 +35,7 @@ export const createCheckout = async (wall: Tx, scope: TenantScope, platform: Pla
     discount_id: body.discount_id ?? null,
   })
   if (customer_id && !parties.customer) throw new InvalidRequest(invalidAt(['body', 'customer_id'], 'There is no customer with this id.', customer_id))
-  return createFrom(wall, platform, { ...parties, products, upgraded }, body)
+  return createFrom(wall, platform, { ...parties, products, upgraded, renews: null }, body)
 }
 
 /** The data of a new checkout that is already loaded: its products in the requested order, and its parties. */
@@ -43,13 +43,15 @@ export interface Offer extends Parties {
   readonly products: readonly LoadedProduct[]
   /** The free subscription that this checkout upgrades. */
   readonly upgraded: { readonly id: string } | null
+  /** The id of the expired checkout that this one renews. */
+  readonly renews: string | null
 }
 
 /** Creates a checkout of products that are already loaded. They must be on sale and belong to the seller. */
 export const createFrom = async (
   wall: Tx,
   platform: Platform,
-  { products, seller, publishable_key, customer, discount, upgraded }: Offer,
+  { products, seller, publishable_key, customer, discount, upgraded, renews }: Offer,
   body: Create,
 ): Promise<Opened> => {
   const organization_id = seller.id
@@ -67,6 +69,8 @@ export const createFrom = async (
     },
     body,
   )
+  const isAsked = billing.problems.length === 0 && typeof body.customer_tax_id === 'string'
+  const checked = await checkTaxId(tx, platform, organization_id, { customer_tax_id: null, customer_tax_id_status: null }, billing.changes, { isAsked })
   const blank: CheckoutRow = {
     organization_id,
     id,
@@ -95,7 +99,8 @@ export const createFrom = async (
     trial_end: null,
     discount_id: body.discount_id ?? null,
     allow_discount_codes: body.allow_discount_codes,
-    require_billing_address: body.require_billing_address || hasStreet(body.customer_billing_address),
+    // The address of a renewed checkout was typed by the buyer, so it says nothing about what the seller requires.
+    require_billing_address: body.require_billing_address || (renews === null && hasStreet(body.customer_billing_address)),
     is_business_customer: body.is_business_customer ?? known?.is_business_customer ?? false,
     customer_id: customer?.id ?? null,
     external_customer_id: customer?.external_id ?? body.external_customer_id ?? null,
@@ -104,6 +109,7 @@ export const createFrom = async (
     customer_ip_address: body.customer_ip_address ?? null,
     customer_billing_name: body.customer_billing_name ?? known?.customer_billing_name ?? null,
     ...billing.changes,
+    customer_tax_id_status: checked.status,
     customer_metadata: body.customer_metadata ?? {},
     locale: body.locale ?? known?.locale ?? null,
     payment_method_type: null,
@@ -120,21 +126,28 @@ export const createFrom = async (
     is_bound: customer !== null,
     knows_customer: customer !== null,
     secret_until: null,
+    renews,
   }
   const special = await specialPrices(tx, seller, id, products, body.prices ?? {})
   const priced = products.map((one) => ({ ...one, prices: special.made.get(one.product.id) ?? one.prices }))
   const currency = chooseCurrency(priced[0]!.prices, body.currency ?? undefined, seller)
   const answered = readAnswers(priced[0]!.fields, body.custom_field_data ?? {}, { complete: false })
-  const fitted = fit({ ...blank, currency: currency ?? seller.default_presentment_currency, custom_field_data: answered.answers }, priced[0]!, body)
+  // A renewed checkout keeps the seller's bounds on seats, also if the buyer has chosen a product without seats.
+  const fitted = fit(
+    { ...blank, currency: currency ?? seller.default_presentment_currency, custom_field_data: answered.answers },
+    priced[0]!,
+    renews === null ? body : {},
+  )
   const all = [
     ...billing.problems,
+    ...checked.problems,
     ...special.problems,
     ...answered.problems,
     ...fitted.problems,
     ...(currency === undefined ? [invalidAt(['body', 'currency'], 'The product has no price in this currency.', body.currency)] : []),
   ]
   if (all.length > 0) throw new InvalidRequest(all)
-  const opened = await figured(tx, { checkout: fitted.checkout, seller, products: priced, discount, publishable_key }, { strict: true })
+  const opened = await figured(tx, { checkout: fitted.checkout, seller, products: priced, discount, publishable_key, saved: [] }, { strict: true })
   await insertCheckout(tx, platform.hasher, { checkout: opened.checkout, clock_id, products: body.products, secret })
   const adHoc = [...special.made.values()].flat().map(({ meter: _, ...price }) => price)
   const whole = adHoc.length === 0 ? opened : { ...opened, products: withPrices(products, await insertPrices(tx, adHoc)) }
@@ -142,12 +155,12 @@ export const createFrom = async (
   return whole
 }
 
-/** Returns true if the address has more than a country and, for the US and Canada, a state. The whole address is then required. */
-const hasStreet = (address: Create['customer_billing_address']) =>
-  Boolean(
-    address &&
-    (address.line1 || address.line2 || address.city || address.postal_code || (address.state && address.country !== 'US' && address.country !== 'CA')),
-  )
+/** Returns true if the address has more than tax needs: the country, in the US ZIP code and state, in Canada the state. The full address is then required. */
+const hasStreet = (address: Create['customer_billing_address']) => {
+  if (!address) return false
+  const { country, line1, line2, city, postal_code, state } = address
+  return Boolean(line1 || line2 || city || (postal_code && country !== 'US') || (state && country !== 'US' && country !== 'CA'))
+}
 
 /** Finds the free subscription that this checkout upgrades. Every offered product must be recurring, because it replaces the current product. */
 const nameUpgrade = async (tx: Tx, scope: TenantScope, organization_id: string, id: string, products: readonly LoadedProduct[]) => {

@@ -1,4 +1,5 @@
-import type { CheckoutBillingAddressFields } from '@bursar/contract'
+import { statesOfZipCode, type CheckoutBillingAddressFields } from '@bursar/contract'
+import { mainReason } from '../../../kernel/taxes.ts'
 import { applicable, discountLines, isLineQuote, isQuotedFor, reductionOf, totalsOf, trialEnd, upfrontLines, type TaxQuote } from '../../billing/index.ts'
 import type { DiscountRow, LoadedProduct, PriceRow } from '../../catalog/index.ts'
 import { presentPrice } from '../../catalog/index.ts'
@@ -112,6 +113,7 @@ export const figure = (basis: Basis) => {
     is_payment_required,
     is_payment_setup_required,
     is_payment_form_required,
+    tax_reason: reasonOf(quote),
     stored: {
       price_ids: prices.map(({ id }) => id),
       amount: totals.subtotal_amount,
@@ -131,21 +133,40 @@ export const figure = (basis: Basis) => {
  */
 const quoteFor = (quote: TaxQuote | null, basis: Basis): TaxQuote | null => (isLineQuote(quote) && !isQuotedFor(quote, discountedLines(basis)) ? null : quote)
 
-/** Returns which parts of the address the buyer must fill in. */
+/** Returns why the quoted tax applies, or why none does. */
+const reasonOf = (quote: TaxQuote | null) => {
+  if (quote === null) return null
+  return isLineQuote(quote) ? mainReason(quote.lines.flatMap(({ taxes }) => taxes.map(({ reason }) => reason))) : quote.reason
+}
+
+type Placed = Pick<CheckoutRow, 'require_billing_address' | 'is_business_customer' | 'customer_billing_address' | 'tax'>
+
+/**
+ * Returns which parts of the address the buyer must fill in. Without a reason for more, that is the country, and in the US
+ * and Canada the parts that determine the state. In the US that is the ZIP code, and the state only where the prefix of
+ * the code crosses a state line. A business gives the full address, because its invoice must contain it. The full address
+ * is also required if the tax is still unknown, because a tax service may need more.
+ */
 export const addressFields = ({
   require_billing_address,
   is_business_customer,
-  customer_billing_address,
-}: Pick<CheckoutRow, 'require_billing_address' | 'is_business_customer' | 'customer_billing_address'>): CheckoutBillingAddressFields => {
-  const country = customer_billing_address?.country
-  const whole = require_billing_address || is_business_customer || country === 'US'
+  customer_billing_address: address,
+  tax,
+}: Placed): CheckoutBillingAddressFields => {
+  const country = address?.country
+  const isZipRequired = country === 'US'
+  const isStateRequired = country === 'CA' || (country === 'US' && isPresent(address?.postal_code) && statesOfZipCode(address!.postal_code!).length !== 1)
+  const isEnough = (!isZipRequired || isPresent(address?.postal_code)) && (!isStateRequired || isPresent(address?.state))
+  const whole = require_billing_address || is_business_customer || (country !== undefined && isEnough && tax === null)
   const part = whole ? 'required' : 'disabled'
   return {
     country: 'required',
-    state: country === 'US' || country === 'CA' ? 'required' : whole ? 'optional' : 'disabled',
+    state: isStateRequired || (whole && country === 'US') ? 'required' : whole ? 'optional' : 'disabled',
     city: part,
-    postal_code: part,
+    postal_code: isZipRequired ? 'required' : part,
     line1: part,
     line2: whole ? 'optional' : 'disabled',
   }
 }
+
+const isPresent = (text: string | null | undefined): boolean => text !== null && text !== undefined && text !== ''

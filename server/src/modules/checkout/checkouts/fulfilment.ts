@@ -1,3 +1,4 @@
+import { writeLabel } from '@bursar/views'
 import { checkoutExpired } from '@bursar/contract'
 import { newId } from '../../../kernel/ids.ts'
 import { within, type TenantScope } from '../../../kernel/actors.ts'
@@ -29,6 +30,8 @@ import { dropCredentials } from '../../identity/index.ts'
 import { findLivingOrganization } from '../../organizations/index.ts'
 import { inItsTime, welcome } from './checkouts.ts'
 import { changeCheckout, lockCheckout, releaseUses, type CheckoutRow } from './checkouts.sql.ts'
+import { keptAfterExpiry } from './drafts.ts'
+import { deleteDraft } from './drafts.sql.ts'
 import { trialOf } from './figures.ts'
 import { loadCheckout, openCheckout, type Opened } from './loading.sql.ts'
 import { presentCheckout, subject, tellUpdated } from './opening.ts'
@@ -207,7 +210,7 @@ const bill = async (
       ? [
           {
             // The product may have no trial any more, but this buyer keeps the confirmed one.
-            label: `${product.name}: trial${active_trial_interval === null ? '' : ` of ${active_trial_interval_count} ${active_trial_interval}${active_trial_interval_count === 1 ? '' : 's'}`}`,
+            label: writeLabel({ type: 'trial', name: product.name, interval: active_trial_interval, count: active_trial_interval_count ?? 0 }),
             amount: 0,
             discount_amount: 0,
             net_amount: 0,
@@ -248,20 +251,26 @@ const bill = async (
 
 /**
  * Sweeps one checkout. An open checkout expires if its time is over. A confirmed checkout is fulfilled or reopened if
- * the result of its payment is known. The client secret of a succeeded checkout is deleted after the welcome window.
+ * the result of its payment is known. The client secret and the draft of a succeeded checkout are deleted after the
+ * welcome window, those of an expired one after a week, and those of a deleted seller when the checkout is due.
  */
 export const watch = ({ transact, platform }: Deps, lease: Lease): Promise<void> =>
   underLease(transact, lease, async (wall) => {
     const checkout = await take(wall, { organization_id: lease.organization_id, checkout_id: lease.id })
-    if (!checkout) return null
+    // The seller was deleted.
+    if (!checkout) return endSecret(wall, lease)
     if (checkout.status === 'open') {
       const tx = await inItsTime(wall, checkout)
       if (checkout.expires_at > tx.clock.business()) return checkout.expires_at
       const expired = await changeCheckout(tx, checkout, { status: 'expired' })
       await emit(tx, checkoutExpired, subject(expired), presentCheckout(await loadCheckout(tx, expired), platform), platform.sealer)
-      return null
+      return later(checkout.expires_at, keptAfterExpiry)
     }
-    if (checkout.status === 'succeeded') return endSecret(wall, checkout)
+    if (checkout.status === 'expired') return endSecret(wall, checkout)
+    if (checkout.status === 'succeeded') {
+      const { secret_until } = checkout
+      return secret_until !== null && secret_until > wall.clock.wall() ? secret_until : endSecret(wall, checkout)
+    }
     await conclude(wall, platform, checkout)
     const after = await take(wall, { organization_id: lease.organization_id, checkout_id: lease.id })
     if (after?.status === 'open') return after.expires_at
@@ -269,9 +278,9 @@ export const watch = ({ transact, platform }: Deps, lease: Lease): Promise<void>
     return after?.status === 'confirmed' ? later(wall.clock.wall(), 10 * minutes) : null
   })
 
-/** Deletes the client secret of a succeeded checkout after the welcome window. Returns the time of the next sweep, or null if done. */
-const endSecret = async (tx: Tx, { id, secret_until }: CheckoutRow): Promise<Date | null> => {
-  if (secret_until !== null && secret_until > tx.clock.wall()) return secret_until
-  await dropCredentials(tx, 'checkout', id)
+/** Deletes the client secret and the draft of a checkout. Returns null, because no further sweep is needed. */
+const endSecret = async (tx: Tx, checkout: Pick<CheckoutRow, 'organization_id' | 'id'>): Promise<null> => {
+  await dropCredentials(tx, 'checkout', checkout.id)
+  await deleteDraft(tx, checkout)
   return null
 }

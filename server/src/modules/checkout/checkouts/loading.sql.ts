@@ -1,4 +1,4 @@
-import type { PageRequest } from '@bursar/contract'
+import type { CheckoutPaymentMethod, PageRequest } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
 import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
@@ -32,9 +32,11 @@ export interface LoadedCheckout {
   readonly publishable_key: string | null
 }
 
-/** A loaded checkout with its seller. */
+/** A loaded checkout with its seller, for its buyer. */
 export interface Opened extends LoadedCheckout {
   readonly seller: Seller
+  /** The saved payment methods of a customer whom the seller has named, the default first. Empty for all other buyers, and unless the seller offers them. */
+  readonly saved: readonly CheckoutPaymentMethod[]
 }
 
 interface RelatedRows {
@@ -61,6 +63,22 @@ const related = sql`json_build_object(
     and (r.checkout_id = c.id or (r.id = any(c.price_ids) and r.source = 'catalog' and c.status not in ('open', 'expired')))`)},
   'discount', ${discountJson({ organization_id: 'c.organization_id', id: 'c.discount_id' }, sql`c.status in ('confirmed', 'succeeded')`)},
   'publishable_key', ${publishableKey('c.organization_id')}) as related`
+
+/**
+ * The saved payment methods of the buyer. A typed e-mail address does not prove who the buyer is, so only a customer whom
+ * the seller has named sees them, and only if the seller `o` offers them. A renewed checkout was not created by the seller, so it has none.
+ */
+const savedColumn = sql`case when c.is_bound and c.renews is null and c.status = 'open' and (o.feature_settings ->> 'saved_payment_methods_enabled')::boolean then array_to_json(array(
+  select json_build_object('id', m.id, 'type', m.type, 'brand', m.method_metadata ->> 'brand', 'last4', m.method_metadata ->> 'last4',
+    'exp_month', (m.method_metadata ->> 'exp_month')::int, 'exp_year', (m.method_metadata ->> 'exp_year')::int)
+  from payment_methods m join customers u on u.organization_id = m.organization_id and u.id = m.customer_id
+  where m.organization_id = c.organization_id and m.customer_id = c.customer_id and m.deleted_at is null and m.processor_method_id is not null
+  order by m.id = u.default_payment_method_id desc, m.created_at desc, m.id desc limit 5)) end as saved`
+
+/** A row of a statement that selects `savedColumn`. */
+interface SavedColumn {
+  readonly saved: readonly CheckoutPaymentMethod[] | null
+}
 
 const row = sql.join(columns.map((column) => sql.ref(`c.${column}`)))
 
@@ -148,9 +166,9 @@ export const loadCheckout = async (db: Db, { organization_id, id }: Key): Promis
 /** Loads the checkout and its seller. */
 export const openCheckout = async (db: Db, { organization_id, id }: Key): Promise<Opened> => {
   const from = sql`checkouts c join organizations o on o.id = c.organization_id and o.deleted_at is null where c.organization_id = ${organization_id} and c.id = ${id}`
-  const [found] = await select<{ seller: JsonRow<Seller> }>(db, from, [sellerColumn])
-  const { seller, ...checkout } = found!
-  return { ...parseCheckouts([checkout])[0]!, seller: parseSeller(seller) }
+  const [found] = await select<{ seller: JsonRow<Seller> } & SavedColumn>(db, from, [sellerColumn, savedColumn])
+  const { seller, saved, ...checkout } = found!
+  return { ...parseCheckouts([checkout])[0]!, seller: parseSeller(seller), saved: saved ?? [] }
 }
 
 /** A client secret: the hashes under which it may be stored, and the wall time at which it is presented. */
@@ -160,7 +178,7 @@ export interface PresentedSecret {
 }
 
 /** The checkout of a client secret, if the secret has not expired and the seller is not deleted. */
-const ofSecret = ({ hashes, at }: PresentedSecret) => sql`
+export const ofSecret = ({ hashes, at }: PresentedSecret) => sql`
   credentials s join organizations o on o.id = s.organization_id and o.deleted_at is null
   join checkouts c on c.organization_id = s.organization_id and c.id = s.subject_id
   where s.hash = any(${hashes}::text[]) and s.kind = 'checkout' and (c.secret_until is null or c.secret_until > ${at})`
@@ -180,11 +198,20 @@ export const lockCheckoutBySecret = async (tx: Tx, secret: PresentedSecret): Pro
   return { checkout: markLocked(checkout), seller: parseSeller(seller) }
 }
 
-interface BuyerView {
+interface BuyerView extends SavedColumn {
   readonly seller: JsonRow<Seller>
   /** The time of the customer's test clock, or null if the customer has none. */
   readonly test_time: Date | null
-  /** The processor's reason why the last payment failed, or null if that payment did not fail. */
+  /** The last payment of the checkout, or null if there is none. */
+  readonly payment: LastPayment | null
+}
+
+/** The state of the last payment of a checkout. */
+export interface LastPayment {
+  readonly intent_status: string | null
+  /** The type of the payment method, if the processor has reported it. */
+  readonly method: string | null
+  /** The processor's reason why the payment failed, or null if it did not fail. */
   readonly decline: string | null
 }
 
@@ -192,15 +219,17 @@ interface BuyerView {
 export const openCheckoutBySecret = async (
   db: Db,
   secret: PresentedSecret,
-): Promise<{ opened: Opened; test_time: Date | null; decline: string | null } | undefined> => {
+): Promise<{ opened: Opened; test_time: Date | null; payment: LastPayment | null } | undefined> => {
   const [found] = await select<BuyerView>(db, ofSecret(secret), [
     sellerColumn,
+    savedColumn,
     sql`(select t.now_at from customers u join test_clocks t on t.organization_id = u.organization_id and t.id = u.clock_id
       where u.organization_id = c.organization_id and u.id = c.customer_id) as test_time`,
-    sql`(select case when p.status = 'failed' then p.decline_message end from payments p
-      where p.organization_id = c.organization_id and p.checkout_id = c.id order by p.created_at desc, p.id desc limit 1) as decline`,
+    sql`(select jsonb_build_object('intent_status', p.intent_status, 'method', p.method, 'decline', case when p.status = 'failed' then p.decline_message end)
+      from payments p
+      where p.organization_id = c.organization_id and p.checkout_id = c.id order by p.created_at desc, p.id desc limit 1) as payment`,
   ])
   if (!found) return undefined
-  const { seller, test_time, decline, ...checkout } = found
-  return { opened: { ...parseCheckouts([checkout])[0]!, seller: parseSeller(seller) }, test_time, decline }
+  const { seller, saved, test_time, payment, ...checkout } = found
+  return { opened: { ...parseCheckouts([checkout])[0]!, seller: parseSeller(seller), saved: saved ?? [] }, test_time, payment }
 }

@@ -1,14 +1,16 @@
-import { CheckoutCreate, EmbedHostNotAllowed, InvalidRequest, ResourceNotFound, type CustomFieldData, type Metadata } from '@bursar/contract'
-import { within, type TenantScope } from '../../../kernel/actors.ts'
+import { CheckoutCreate, EmbedHostNotAllowed, ResourceNotFound, type CustomFieldData, type Metadata } from '@bursar/contract'
+import { within } from '../../../kernel/actors.ts'
 import { readToken, Secret } from '../../../kernel/secrets.ts'
-import type { Tx } from '../../../platform/postgres/postgres.ts'
-import type { Platform } from '../../handlers.ts'
-import { findDiscount, findDiscountByCode, type LoadedProduct } from '../../catalog/index.ts'
-import { capabilities } from '../../organizations/index.ts'
-import { createFrom, type Create, type Offer } from '../checkouts/creating.ts'
+import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
+import { pageInstead, type Call, type Platform } from '../../handlers.ts'
+import { findDiscountByCode, type LoadedProduct } from '../../catalog/index.ts'
+import { capabilities, lookOf } from '../../organizations/index.ts'
+import type { Create, Offer } from '../checkouts/creating.ts'
+import { createFitting } from '../checkouts/fitting.ts'
 import { isOnSale } from '../checkouts/offering.ts'
 import { presentCheckout } from '../checkouts/opening.ts'
-import { findLinkBySecretHash, type LinkRow } from './links.sql.ts'
+import type { Seller } from '../records/sellers.sql.ts'
+import { findLinkBySecretHash, findLinkSeller, type LinkRow } from './links.sql.ts'
 
 /** The products of a link that are on sale, and their seller. */
 type Offered = Pick<Offer, 'products' | 'seller' | 'publishable_key'>
@@ -23,9 +25,10 @@ const pairs = 50
  * Creates a checkout for a visitor of the link and returns its URL. Valid query parameters prefill the checkout.
  * Invalid parameters, discounts that do not apply and unavailable seats are ignored instead of rejected.
  */
-export const follow = async (tx: Tx, platform: Platform, secret: string, address: string): Promise<string> => {
+export const follow = async (tx: Tx, platform: Platform, secret: string, address: string, showsSeller: Call['showsSeller']): Promise<string> => {
   const { link, products, ...offeredBy } = await find(tx, platform, secret)
   const { seller } = offeredBy
+  showsSeller(lookOf(seller))
   const scope = within(seller.id, 'machine', seller.member_phase)
   const said = new URLSearchParams(address)
   const one = (name: string) => said.getAll(name).find((value) => value !== '' && !value.includes('\0'))
@@ -34,7 +37,7 @@ export const follow = async (tx: Tx, platform: Platform, secret: string, address
   const discounts = [code && (await findDiscountByCode(tx, scope, code))?.id, link.discount_id].filter((id) => typeof id === 'string')
   const amount = one('amount')
   const offer: Offered = { ...offeredBy, products: [chosen, ...products.filter((product) => product !== chosen)] }
-  const opened = await createFitting(tx, scope, platform, offer, discounts, {
+  const opened = await createFitting(tx, scope, platform, { ...offer, customer: null, upgraded: null, renews: null }, discounts, {
     products: offer.products.map(({ product }) => product.id),
     allow_trial: true,
     trial_interval: link.trial_interval,
@@ -61,44 +64,34 @@ export const follow = async (tx: Tx, platform: Platform, secret: string, address
   return page.href
 }
 
-/** Finds the link of a secret. Unknown links, deleted links and links without a product on sale all get 404. */
+/**
+ * Finds the link of a secret. Unknown links, deleted links and links without a product on sale all get 404. The page
+ * about a link that has ended names its seller. The page about an unknown link or a blocked seller names no seller.
+ */
 const find = async (tx: Tx, platform: Platform, secret: string) => {
+  const absent = new ResourceNotFound()
+  pageInstead.set(absent, { view: { kind: 'checkout-closed', reason: 'unknown', seller: null, return_url: null }, seller: null })
   const reading = readToken(secret)
-  if (typeof reading !== 'object' || reading.kind !== 'checkout_link') throw new ResourceNotFound()
-  const found = await findLinkBySecretHash(tx, platform.hasher.candidates(new Secret(secret)))
-  if (!found || !capabilities[found.seller.status].api_access) throw new ResourceNotFound()
-  const { link, seller, publishable_key } = found
-  const products = found.products.filter(isOnSale)
-  if (products.length === 0) throw new ResourceNotFound()
-  return { link, products, seller, publishable_key }
+  if (typeof reading !== 'object' || reading.kind !== 'checkout_link') throw absent
+  const hashes = platform.hasher.candidates(new Secret(secret))
+  const found = await findLinkBySecretHash(tx, hashes)
+  const products = found?.products.filter(isOnSale) ?? []
+  if (found && products.length > 0 && capabilities[found.seller.status].api_access) return { ...found, products }
+  const ended = await findLinkSeller(tx, hashes)
+  if (ended && capabilities[ended.seller.status].api_access)
+    pageInstead.set(absent, {
+      view: { kind: 'checkout-closed', reason: 'ended', seller: null, return_url: ended.return_url },
+      seller: lookOf(ended.seller),
+    })
+  throw absent
 }
 
-/**
- * Creates the checkout with the first discount that applies. If values of the visitor are rejected, tries again without
- * them. That is safe, because `createFrom` validates everything before it writes.
- */
-const createFitting = async (tx: Tx, scope: TenantScope, platform: Platform, offer: Offered, discounts: readonly string[], body: Create) => {
-  let [wish, left] = [body, discounts]
-  for (;;)
-    try {
-      const [discount_id] = left
-      const discount = discount_id === undefined ? null : ((await findDiscount(tx, scope, discount_id)) ?? null)
-      return await createFrom(tx, platform, { ...offer, customer: null, upgraded: null, discount }, { ...wish, discount_id: discount_id ?? null })
-    } catch (error) {
-      if (!(error instanceof InvalidRequest)) throw error
-      const refused = new Set(error.problems.map(({ loc }) => loc[1]))
-      const wrong = new Set(error.problems.flatMap(({ loc }) => (loc[1] === 'custom_field_data' ? [loc[2]] : [])))
-      const next: Create = {
-        ...wish,
-        ...(refused.has('amount') ? { amount: null } : {}),
-        ...(['seats', 'min_seats', 'max_seats'].some((field) => refused.has(field)) ? { seats: null, min_seats: null, max_seats: null } : {}),
-        custom_field_data: Object.fromEntries(Object.entries(wish.custom_field_data ?? {}).filter(([slug]) => !wrong.has(slug))),
-      }
-      const fewer = refused.has('discount_id') ? left.slice(1) : left
-      // No value was removed in this round, so the error is caused by the link itself.
-      if (fewer.length === left.length && JSON.stringify(next) === JSON.stringify(wish)) throw error
-      ;[wish, left] = [next, fewer]
-    }
+/** Finds the seller of a link by its secret, for a page about an error. The link may have ended. */
+export const sellerOfLink = async (db: Db, platform: Platform, secret: string): Promise<Seller | undefined> => {
+  const reading = readToken(secret)
+  if (typeof reading !== 'object' || reading.kind !== 'checkout_link') return undefined
+  const found = await findLinkSeller(db, platform.hasher.candidates(new Secret(secret)))
+  return found?.seller
 }
 
 /** Returns the value if it is valid for this field in a create request of the seller. Otherwise returns undefined. */

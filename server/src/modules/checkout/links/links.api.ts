@@ -37,8 +37,8 @@ export const operations = [
     links.presentCheckoutLink(await links.updateCheckoutLink(inWallTime(tx), scope, params.id, body), platform),
   ),
   write(deleteCheckoutLink, (tx, { scope, params }) => links.deleteCheckoutLink(inWallTime(tx), scope, params.id)),
-  write(followCheckoutLink, async (tx, { params, raw, reply, platform }) => {
-    reply.location = await follow(tx, platform, params.client_secret, raw.query)
+  write(followCheckoutLink, async (tx, { params, raw, reply, platform, showsSeller }) => {
+    reply.location = await follow(tx, platform, params.client_secret, raw.query, showsSeller)
   }),
 ]
 

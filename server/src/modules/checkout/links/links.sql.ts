@@ -132,6 +132,16 @@ export const findLinkBySecretHash = async (
   return { ...(await withProducts(db, [link]))[0]!, seller: parseSeller(seller), publishable_key }
 }
 
+/** Finds the seller of a link, by the hashes of the secret of the link. The link may be deleted. */
+export const findLinkSeller = async (db: Db, hashes: readonly string[]): Promise<{ seller: Seller; return_url: string | null } | undefined> => {
+  const { rows } = await sql<{ seller: JsonRow<Seller>; return_url: string | null }>`
+    select ${sellerColumn}, l.return_url
+    from credentials s join organizations o on o.id = s.organization_id and o.deleted_at is null
+    join checkout_links l on l.organization_id = s.organization_id and l.id = s.subject_id
+    where s.hash = any(${hashes}::text[]) and s.kind = 'checkout_link'`.execute(db.q)
+  return rows[0] && { ...rows[0], seller: parseSeller(rows[0].seller) }
+}
+
 /** Locks the link, so that only one transaction at a time changes the link and its products. */
 export const lockLink = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<LinkRow> | undefined> =>
   await lockRow(live(tx, scope).where('id', '=', id))

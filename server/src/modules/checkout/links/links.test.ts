@@ -228,6 +228,15 @@ describe('following links', () => {
     expect((await events('checkout.updated')).length).toBe(0)
   })
 
+  test('leads to a checkout with the full price if the discount of the link was used up', async () => {
+    const { book, link, visit, discount } = await open()
+    const last = await discount({ max_redemptions: 1 })
+    const made = await link({ products: [book.id], discount_id: last.id })
+    expect((await visit(made)).checkout).toMatchObject({ discount_id: last.id, discount_amount: 1450, total_amount: 1450 })
+    await world.database.owner((owner) => owner.query('update discounts set redemptions_count = 1 where id = $1', [last.id]))
+    expect((await visit(made)).checkout).toMatchObject({ status: 'open', discount_id: null, discount_amount: 0, total_amount: 2900 })
+  })
+
   test('prefills the checkout from query parameters, stores tracking parameters as metadata, and passes on all others', async () => {
     const { api, book, product, link, visit, discount } = await open()
     const half = await discount({ code: 'HALF' })

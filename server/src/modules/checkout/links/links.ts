@@ -15,7 +15,7 @@ import type { BusinessTx, Locked, Tx } from '../../../platform/postgres/postgres
 import type { Deps, Platform } from '../../handlers.ts'
 import { QuantityBeyondTiers, tierAmount } from '../../billing/index.ts'
 import { findDiscount, loadPrices, loadProducts, presentDiscountBase, presentProduct, type DiscountTable, type LoadedProduct } from '../../catalog/index.ts'
-import { addCredential, dropCredentials } from '../../identity/index.ts'
+import { addCredential } from '../../identity/index.ts'
 import { permit } from '../../organizations/index.ts'
 import { nameProducts } from '../checkouts/offering.ts'
 import {
@@ -128,9 +128,9 @@ export const productArchived = ({ transact }: Deps, { organization_id, product_i
     }
   })
 
+/** Ends the link. The hash of its secret stays, so that a visitor of the old address can be told who the seller is. */
 const end = async (tx: BusinessTx, link: Locked<LinkRow>): Promise<void> => {
   await changeLink(tx, link, { deleted_at: tx.clock.business() })
-  await dropCredentials(tx, 'checkout_link', link.id)
 }
 
 const hold = async (tx: Tx, scope: TenantScope, id: string): Promise<Locked<LinkRow>> => {

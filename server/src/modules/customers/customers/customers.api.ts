@@ -26,7 +26,7 @@ import * as customers from './customers.ts'
 
 const removeNamed = async (tx: Tx, { scope, platform }: { scope: TenantScope; platform: Platform }, naming: Naming, anonymize: boolean): Promise<void> =>
   anonymize
-    ? forget(tx, platform.discretion, scope, await customers.holdToForget(tx, scope, naming))
+    ? forget(tx, platform, scope, await customers.holdToForget(tx, scope, naming))
     : customers.deleteCustomer(tx, scope, await requireLockedCustomer(tx, scope, naming))
 
 const methodsOf = async (db: Db, scope: TenantScope, naming: Naming, query: PageRequest) => {

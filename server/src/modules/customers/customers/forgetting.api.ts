@@ -1,4 +1,5 @@
-import { job } from '../../handlers.ts'
-import { forgetTraces } from './forgetting.ts'
+import { job, periodicTask } from '../../handlers.ts'
+import { forgetAgain, forgetTraces } from './forgetting.ts'
 
 export const jobs = [job('customers.forget', forgetTraces)]
+export const periodicTasks = [periodicTask('customers.forget_again', forgetAgain)]

@@ -1,18 +1,25 @@
 import { sql } from 'kysely'
-import { traces, type Discretion, type Person } from '../../../platform/personal.sql.ts'
+import type { Hasher } from '../../../kernel/secrets.ts'
+import { hashesOfAddresses, traces, type Discretion, type Person } from '../../../platform/personal.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { CustomerRow } from '../records/customer-rows.sql.ts'
 
-/** Returns all addresses and external ids of a customer and its members. */
-export const personOf = async (tx: Tx, { organization_id, id }: CustomerRow): Promise<Person> => {
-  const { rows } = await sql<{ email: string | null; external_id: string | null }>`
-    select lower(email) as email, external_id from customers where organization_id = ${organization_id} and id = ${id}
-    union select lower(email), external_id from members where organization_id = ${organization_id} and customer_id = ${id}`.execute(tx.q)
+/** Returns all addresses and external ids of a customer and its members, and the addresses of changes apart from them. */
+export const personOf = async (tx: Tx, hasher: Hasher, { organization_id, id, external_id: own_external_id }: CustomerRow): Promise<Person> => {
+  const { rows } = await sql<{ email: string | null; external_id: string | null; is_change: boolean }>`
+    select lower(email) as email, external_id, false as is_change from customers where organization_id = ${organization_id} and id = ${id}
+    union select lower(email), external_id, false from members where organization_id = ${organization_id} and customer_id = ${id}
+    union select lower(a.email), null, true from customer_email_changes c, unnest(array[c.email, c.previous_email]) as a (email)
+      where c.organization_id = ${organization_id} and c.customer_id = ${id}`.execute(tx.q)
+  const known = rows.flatMap(({ email }) => email ?? [])
   return {
     organization_id,
     customer_id: id,
-    addresses: rows.flatMap(({ email }) => email ?? []),
+    addresses: rows.flatMap(({ email, is_change }) => (is_change ? [] : (email ?? []))),
+    changed_addresses: rows.flatMap(({ email, is_change }) => (is_change && email !== null ? email : [])),
+    address_hashes: hashesOfAddresses(hasher, organization_id, known),
     external_ids: rows.flatMap(({ external_id }) => external_id ?? []),
+    own_external_id,
   }
 }
 
@@ -35,6 +42,14 @@ export const findForgotten = async (db: Db, organization_id: string, customer_id
     select organization_id, id as customer_id, forgotten_at from customers
     where organization_id = ${organization_id} and id = ${customer_id} and forgotten_at is not null`.execute(db.q)
   return rows[0]
+}
+
+/** Returns customers that were erased after `since`, in all organizations, and after the given customer. */
+export const findForgottenSince = async (db: Db, since: Date, after: string | null, most: number): Promise<Omit<ForgottenRow, 'forgotten_at'>[]> => {
+  const { rows } = await sql<ForgottenRow>`
+    select organization_id, id as customer_id from customers
+    where forgotten_at > ${since} and id > ${after ?? '00000000-0000-0000-0000-000000000000'}::uuid order by id limit ${most}`.execute(db.q)
+  return rows
 }
 
 /** Empties the payloads of earlier events about the customer, and the webhook responses to them. The event rows stay. */

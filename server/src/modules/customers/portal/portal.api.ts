@@ -36,10 +36,11 @@ export const operations = [
   read(getPortalCustomer, async (db, { actor, scope }) => presentOwn(await findOwn(db, scope, actor), actor.role)),
   write(updatePortalCustomer, async (tx, { actor, scope, body }) => presentOwn(await updateOwn(tx, scope, actor, body), actor.role)),
   read(getPortalUser, async (db, { actor, scope }) => {
-    const { name, email } = await findPerson(db, scope, actor)
+    const { name, email, has_team } = await findPerson(db, scope, actor)
     const { customer_id, member_id } = actor
     return {
       type: member_id === null ? ('customer' as const) : ('member' as const),
+      has_team,
       name,
       email,
       customer_id,

@@ -236,7 +236,7 @@ test('changes the customer’s email address once, after the link sent to the ne
   // No member has the new address of the team. The link proves only access to the mailbox, so no session is opened.
   expect(body.token).toBe('')
   expect(await api.call(getCustomer, { params: { id: customer.id } })).toMatchObject({ email: 'fresh@people.test', email_verified: true })
-  expect((await world.mail.next('billing@people.test')).subject).toContain('was changed')
+  expect((await world.mail.next('billing@people.test')).subject).toContain('wurde geändert')
   expect(await check(token)).toBe(401)
   expect((await events('customer.updated')).map(({ data }) => data.email)).toEqual(['fresh@people.test'])
 })

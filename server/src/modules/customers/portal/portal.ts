@@ -20,9 +20,10 @@ import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Deps, Platform } from '../../handlers.ts'
 import { addCredential, dropCredentials, findSubject, takeSubject } from '../../identity/index.ts'
-import { findOrganization, findSeller } from '../../organizations/index.ts'
+import { languageOfCustomer } from '../records/language.ts'
+import { findOrganization, findSeller, portalUrl, sendMail } from '../../organizations/index.ts'
 import { findCustomers, findTaken, isMethodOf, lockCustomers } from '../records/customers.sql.ts'
-import { type CustomerRow } from '../records/customer-rows.sql.ts'
+import type { CustomerRow, Marked } from '../records/customer-rows.sql.ts'
 import { changeCustomer, changeBilling, presentCustomer, withdrawEmailChange } from '../customers/customers.ts'
 import { findMember, findMemberByEmail, findOwnerOf } from '../records/members.sql.ts'
 import type { MemberRow } from '../records/member-rows.sql.ts'
@@ -38,20 +39,21 @@ const wishesPerHour = accountLimits.email_changes_per_customer_and_hour
 const mayChange = (settings: Organization['customer_portal_settings']) => settings.customer?.allow_email_change === true
 
 /** Returns the customer of a portal session. Checks no permission of the organization, because the session itself authorizes access. */
-export const findOwn = async (db: Db, scope: TenantScope, { customer_id }: PortalActor): Promise<CustomerRow> => {
+export const findOwn = async (db: Db, scope: TenantScope, { customer_id }: PortalActor): Promise<CustomerRow & Marked> => {
   const [customer] = await findCustomers(db, scope, { id: customer_id })
   if (!customer) throw new Unauthorized('This session has ended.')
   return customer
 }
 
-/** Returns the name and address of the person behind a session. */
-export const findPerson = async (db: Db, scope: TenantScope, actor: PortalActor): Promise<{ name: string | null; email: string }> => {
+/** Returns the name and address of the person behind a session, and whether the customer has a team. */
+export const findPerson = async (db: Db, scope: TenantScope, actor: PortalActor): Promise<{ name: string | null; email: string; has_team: boolean }> => {
   const customer = await findOwn(db, scope, actor)
   const member = actor.member_id === null ? undefined : await findMember(db, customer, { id: actor.member_id })
-  if (member) return member
+  const has_team = customer.type === 'team' || customer.buys_seats
+  if (member) return { name: member.name, email: member.email, has_team }
   const address = actor.member_id === null ? (customer.email ?? (await findOwnerOf(db, customer))?.email) : undefined
   if (address === undefined) throw new Unauthorized('This session has ended.')
-  return { name: customer.name, email: address }
+  return { name: customer.name, email: address, has_team }
 }
 
 /** Presents the customer to a portal user. A plain member sees which customer it is, but no billing details or addresses. */
@@ -188,10 +190,8 @@ export const requestEmailChange = async (tx: Tx, scope: TenantScope, actor: Port
 }
 
 /** Creates the secret link and mails it to the new address, unless another customer already has that address. */
-export const mailEmailChange = async (
-  { db, transact, gateways, platform }: Deps,
-  { organization_id, change_id }: { organization_id: string; change_id: string },
-): Promise<void> => {
+export const mailEmailChange = async (deps: Deps, { organization_id, change_id }: { organization_id: string; change_id: string }): Promise<void> => {
+  const { db, transact, platform } = deps
   const wish = await findChange(db, organization_id, change_id)
   const organization = wish && (await findSeller(db, { id: organization_id }))
   if (!organization || wish.closed_at || wish.expires_at <= platform.clock.wall()) return
@@ -204,10 +204,13 @@ export const mailEmailChange = async (
     return true
   })
   if (!sent) return
-  await gateways.mail.send({
+  const [customer] = await findCustomers(db, scope, { id: wish.customer_id })
+  await sendMail(deps, {
     to: wish.email,
-    subject: `Confirm your new address with ${organization.name}`,
-    text: `Open this link to use this address for your account with ${organization.name}:\n${new URL(`/${organization.slug}/portal/email?token=${secret.reveal()}`, platform.config.public_url).href}\n\nThe link works once, for an hour. If you did not ask for it, you can ignore this message.`,
+    seller: organization,
+    customer_ids: [wish.customer_id],
+    language: languageOfCustomer(customer),
+    view: { kind: 'email_change', confirm_url: portalUrl(platform, organization, `/email?token=${secret.reveal()}`) },
   })
 }
 
@@ -254,16 +257,17 @@ export const verifyEmailChange = async (tx: Tx, platform: Platform, token: strin
 }
 
 /** Notifies the previous address, so that an unintended change is noticed. */
-export const mailEmailChanged = async (
-  { db, gateways }: Deps,
-  { organization_id, change_id }: { organization_id: string; change_id: string },
-): Promise<void> => {
+export const mailEmailChanged = async (deps: Deps, { organization_id, change_id }: { organization_id: string; change_id: string }): Promise<void> => {
+  const { db, platform } = deps
   const done = await findChange(db, organization_id, change_id)
   const organization = done && (await findSeller(db, { id: organization_id }))
   if (!organization || !done.previous_email) return
-  await gateways.mail.send({
+  const [customer] = await findCustomers(db, within(organization_id, 'portal', organization.member_phase), { id: done.customer_id })
+  await sendMail(deps, {
     to: done.previous_email,
-    subject: `Your address with ${organization.name} was changed`,
-    text: `Your account with ${organization.name} now uses another e-mail address. If this was not you, write to ${organization.email ?? organization.name} at once.`,
+    seller: organization,
+    customer_ids: [done.customer_id],
+    language: languageOfCustomer(customer),
+    view: { kind: 'email_changed', portal_url: portalUrl(platform, organization, '/sign-in') },
   })
 }

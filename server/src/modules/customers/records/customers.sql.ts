@@ -8,6 +8,7 @@ import { lockRow, lockRows, writeRow } from '../../../platform/postgres/locks.ts
 import { inOrder, listKeys, listRecords, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { containing, isOneOf, json, metadataHas, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { BusinessTx, Db, Locked, Tables, Tx } from '../../../platform/postgres/postgres.ts'
+import { movedFrom } from './moved.sql.ts'
 import { type CustomerTable, type MethodTable, type CustomerRow, type Marked, enabled, exists, plain, typed } from './customer-rows.sql.ts'
 import type { MemberRow } from './member-rows.sql.ts'
 
@@ -127,11 +128,7 @@ export interface Moved {
   readonly customer_id: string
 }
 
-/**
- * Returns the member that replaces a hidden customer. Phase 2 hides pure seat holders. Prefers the member of the first
- * seat over the member of the first grant. Seats and grants belong to other modules. They are read here because this
- * file decides which customers are hidden.
- */
+/** Returns the member that replaces a hidden customer. Phase 2 hides pure seat holders. */
 export const findMoved = async (db: Db, scope: TenantScope, naming: Naming): Promise<Moved | undefined> => {
   const organizations = enabled(scope)
   if (organizations.length === 0) return undefined
@@ -140,13 +137,9 @@ export const findMoved = async (db: Db, scope: TenantScope, naming: Naming): Pro
     'id' in naming
       ? sql`c.id = ${naming.id} and (c.deleted_at is null or c.tombstoned_at is not null)`
       : sql`c.external_id = ${naming.external_id} and c.deleted_at is null`
-  const held = (table: 'seats' | 'benefit_grants', rank: number) => sql`(
-    select ${sql.lit(rank)} as rank, h.id, h.member_id, h.buyer_customer_id as customer_id from ${sql.table(table)} h
-    join members m on m.organization_id = h.organization_id and m.id = h.member_id and m.deleted_at is null
-    where h.organization_id = c.organization_id and h.holder_customer_id = c.id and h.buyer_customer_id <> c.id order by h.id limit 1)`
   const { rows } = await sql<Moved>`
     select held.member_id, held.customer_id from customers c
-    cross join lateral (select * from (${held('seats', 1)} union all ${held('benefit_grants', 2)}) either order by rank limit 1) held
+    cross join lateral (${movedFrom('c')}) held
     where ${isOneOf('c.organization_id', organizations)} and c.pure_holder and ${named} order by c.organization_id limit 1`.execute(db.q)
   return rows[0]
 }

@@ -57,10 +57,9 @@ export const deleteUnproved = async (tx: Tx, { organization_id, id }: { organiza
 export const holderOf = (db: Db, organization_id: string, session_id: string) =>
   db.q
     .selectFrom('customer_sessions as s')
-    .innerJoin('organizations as o', 'o.id', 's.organization_id')
     .innerJoin('customers as c', (on) => on.onRef('c.organization_id', '=', 's.organization_id').onRef('c.id', '=', 's.customer_id'))
     .leftJoin('members as m', (on) => on.onRef('m.organization_id', '=', 's.organization_id').onRef('m.id', '=', 's.member_id'))
-    .select(['o.name as organization_name', 's.customer_id', sql<string | null>`coalesce(m.email, c.email)`.as('email')])
+    .select(['s.customer_id', 'c.locale', 'c.billing_address', sql<string | null>`coalesce(m.email, c.email)`.as('email')])
     .where('s.organization_id', '=', organization_id)
     .where('s.id', '=', session_id)
     .executeTakeFirst()

@@ -68,6 +68,7 @@ test('a server creates a session, and the browser uses its token in the portal [
     const portal = world.client({ token: made.token })
     expect(await portal.call(getPortalUser, {})).toEqual({
       type: 'member',
+      has_team: true,
       name: 'Uma',
       email: 'uma@people.test',
       customer_id: customer.id,
@@ -84,7 +85,12 @@ test('a session of a team needs a member, a session of an individual uses the ow
   const { api, customer, member } = await team()
   const solo = await api.call(createCustomer, { body: { email: 'solo@people.test', name: 'Solo' } })
   const made = await api.call(createCustomerSession, { body: { customer_id: solo.id } })
-  expect(await world.client({ token: made.token }).call(getPortalUser, {})).toMatchObject({ role: 'owner', email: 'solo@people.test', customer_id: solo.id })
+  expect(await world.client({ token: made.token }).call(getPortalUser, {})).toMatchObject({
+    role: 'owner',
+    email: 'solo@people.test',
+    customer_id: solo.id,
+    has_team: false,
+  })
   const other = await team()
   const refused = async (body: object, ...fields: string[]) => {
     const answer = await api.sendRaw(createCustomerSession, { body })
@@ -112,6 +118,7 @@ test('before phase 2, a session belongs to the customer unless the request names
     expect(own.token).toMatch(/^bursar_test_cst_/)
     expect(await world.client({ token: own.token }).call(getPortalUser, {})).toEqual({
       type: 'customer',
+      has_team: true,
       name: null,
       email: 'pay@people.test',
       customer_id: customer.id,

@@ -3,7 +3,7 @@ import type { z } from 'zod'
 import { phaseOf, within, type MemberPhase, type TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { newCode, newToken, Secret, type TokenKind } from '../../../kernel/secrets.ts'
-import { hours, later } from '../../../platform/clock.ts'
+import { hours, later, minutes } from '../../../platform/clock.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import { deleteUsedCodes, type Mailbox } from '../../../platform/postgres/codes.sql.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
@@ -11,6 +11,7 @@ import type { Deps, Platform } from '../../handlers.ts'
 import {
   addCredential,
   codeBrowserOf,
+  codeLife,
   credentialsIn,
   forgetSubjects,
   InvalidToken,
@@ -23,8 +24,9 @@ import {
   takeSubject,
   type Caller,
 } from '../../identity/index.ts'
-import { findSeller } from '../../organizations/index.ts'
-import { lockCustomers } from '../records/customers.sql.ts'
+import { findSeller, portalUrl, sendMail } from '../../organizations/index.ts'
+import { languageOfCustomer } from '../records/language.ts'
+import { findCustomers, lockCustomers } from '../records/customers.sql.ts'
 import { type CustomerRow, type Marked } from '../records/customer-rows.sql.ts'
 import { changeCustomer, withdrawEmailChange } from '../customers/customers.ts'
 import { findCustomer } from '../records/customers.ts'
@@ -192,21 +194,23 @@ export const requestCode = async (tx: Tx, platform: Platform, caller: Caller, { 
 }
 
 /** Creates a sign-in code, stores its hash and mails the code. Does nothing if no customer or member has the email address. */
-export const mailCode = async (
-  { db, transact, gateways, platform }: Deps,
-  { organization_id, code_id }: { organization_id: string; code_id: string },
-): Promise<void> => {
+export const mailCode = async (deps: Deps, { organization_id, code_id }: { organization_id: string; code_id: string }): Promise<void> => {
+  const { db, transact, platform } = deps
   const request = await findCode(db, organization_id, code_id)
   const organization = request && (await findSeller(db, { id: organization_id }))
   if (!organization || request.expires_at <= platform.clock.wall()) return
-  const [match] = await findMatches(db, within(organization_id, 'portal', organization.member_phase), organization_id, request.email)
+  const scope = within(organization_id, 'portal', organization.member_phase)
+  const [match] = await findMatches(db, scope, organization_id, request.email)
   if (!match) return
   const code = newCode()
   await transact((tx) => setCodeHash(tx, organization_id, code_id, platform.hasher.hash(bound(code_id, code))))
-  await gateways.mail.send({
+  const [customer] = await findCustomers(db, scope, { id: match.customer_id })
+  await sendMail(deps, {
     to: match.email,
-    subject: `Your code for ${organization.name}`,
-    text: `${code.reveal()} is your code to open your account with ${organization.name}.\n\nThe code works once, for 15 minutes. If you did not ask for it, you can ignore this message.`,
+    seller: organization,
+    customer_ids: [match.customer_id],
+    language: languageOfCustomer(customer),
+    view: { kind: 'customer_code', code: code.reveal(), minutes: codeLife / minutes, sign_in_url: portalUrl(platform, organization, '/sign-in') },
   })
 }
 
@@ -266,18 +270,19 @@ export const purge = async ({ transact, platform }: Deps): Promise<void> => {
 }
 
 /** Notifies the person whose session token leaked. Closes an open request to change the email address. */
-export const mailLeak = async (
-  { db, transact, gateways }: Deps,
-  { organization_id, session_id }: { organization_id: string; session_id: string },
-): Promise<void> => {
+export const mailLeak = async (deps: Deps, { organization_id, session_id }: { organization_id: string; session_id: string }): Promise<void> => {
+  const { db, transact, platform } = deps
   const holder = await holderOf(db, organization_id, session_id)
   // The leaked session may have been used to request a change of the email address.
   if (holder) await transact((tx) => withdrawEmailChange(tx, { organization_id, id: holder.customer_id }))
-  if (holder?.email)
-    await gateways.mail.send({
+  const seller = holder?.email ? await findSeller(db, { id: organization_id }) : undefined
+  if (holder?.email && seller)
+    await sendMail(deps, {
       to: holder.email,
-      subject: `Your session with ${holder.organization_name} was ended`,
-      text: `A link or token that opens your account with ${holder.organization_name} was found in a public place. We have ended the session.\n\nNothing else has changed. Sign in again when you need to.`,
+      seller,
+      customer_ids: [holder.customer_id],
+      language: languageOfCustomer(holder),
+      view: { kind: 'customer_session_leaked', portal_url: portalUrl(platform, seller, '/sign-in') },
     })
 }
 

@@ -1,4 +1,4 @@
-import type { Benefit, CustomerStateSubscription, Metadata } from '@bursar/contract'
+import type { Benefit, CustomerStateSubscription, Metadata, Meter } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
 import type { z } from 'zod'
 import type { TenantScope } from '../../../kernel/actors.ts'
@@ -6,6 +6,9 @@ import type { Clocked } from '../../../platform/clocks.sql.ts'
 import { inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import { rowFromJson, type JsonRow } from '../../../platform/postgres/json-rows.ts'
+import { creditedOn, usagePeriodsOf, type UsageSpan } from '../../billing/index.ts'
+import { activeMetersJson, type LoadedCustomerMeter } from '../meters/customer-meters.sql.ts'
+import { reservedUnits } from '../../usage/index.ts'
 import { customerColumns, exists, ownerWhere, shownWithCustomer, type CustomerRow, type findCustomer, type Marked } from '../../customers/index.ts'
 
 export type Naming = Parameters<typeof findCustomer>[2]
@@ -22,16 +25,25 @@ export interface HeldGrant {
   readonly properties: Readonly<Record<string, unknown>>
 }
 
-type ActiveSubscription = Omit<z.output<typeof CustomerStateSubscription>, 'meters'> & {
-  readonly meters: readonly { readonly id: string; readonly meter_id: string }[]
+/** A metered price of a subscription. */
+interface MeteredPrice {
+  readonly id: string
+  readonly meter: Meter
+  readonly unit_amount: string
+  readonly cap_amount: number | null
+  readonly credited_units: number
+  /** The period whose usage is billed together. */
+  readonly since: Date
+  readonly until: Date
+  /** The usage periods in this period. Only their usage is billed. */
+  readonly periods: readonly UsageSpan[]
 }
 
-interface CreditedMeter {
-  readonly id: string
-  readonly created_at: Date
-  readonly modified_at: Date | null
-  readonly meter_id: string
-  readonly credited_units: number
+type ActiveSubscription = Omit<z.output<typeof CustomerStateSubscription>, 'meters'> & { readonly meters: readonly MeteredPrice[] }
+
+interface ActiveMeter extends Pick<LoadedCustomerMeter, 'id' | 'created_at' | 'modified_at' | 'meter' | 'credited_units' | 'since'> {
+  /** Units that live reservations hold, as decimal text. */
+  readonly reserved_units: string
 }
 
 /** Selects the grants of a state: all grants of the customer, or those of one member. An owner also has the customer's own grants. */
@@ -47,8 +59,8 @@ export interface LoadedState {
   readonly subscriptions: readonly ActiveSubscription[]
   /** Grants that are active and still wanted. The customer's own grants come first, then those of members, each oldest first. */
   readonly grants: readonly HeldGrant[]
-  /** Units credited to each meter by active grants. */
-  readonly meters: readonly CreditedMeter[]
+  /** The meters of live subscriptions and of active grants on which the customer has usage or credits, oldest first. */
+  readonly meters: readonly ActiveMeter[]
 }
 
 /** Columns of a subscription that a state shows. */
@@ -81,11 +93,17 @@ const shown = sql.raw(
 const subscriptions = sql`
   select coalesce(json_agg(s order by s.created_at, s.id), '[]') from (
     select ${shown}, (
-      select coalesce(json_agg(json_build_object('id', p.id, 'meter_id', p.meter_id) order by r.position), '[]')
+      select coalesce(json_agg(json_build_object('id', p.id, 'meter', t, 'unit_amount', p.unit_amount::text, 'cap_amount', p.cap_amount,
+        'credited_units', ${creditedOn('s', 'p.meter_id')}, 'since', coalesce(s.current_meter_period_start, s.current_period_start),
+        'until', coalesce(s.current_meter_period_end, s.current_period_end), 'periods', ${usagePeriodsOf('s', 'p')}) order by r.position), '[]')
       from subscription_prices r join product_prices p on p.organization_id = r.organization_id and p.id = r.price_id
-      where r.organization_id = s.organization_id and r.subscription_id = s.id and p.meter_id is not null) as meters
+      join meters t on t.organization_id = p.organization_id and t.id = p.meter_id
+      where r.organization_id = s.organization_id and r.subscription_id = s.id) as meters
     from subscriptions s where s.organization_id = customers.organization_id and s.customer_id = customers.id and s.status in ('trialing', 'active')
   ) s`
+
+const reserved = (at: Date) =>
+  sql`, 'reserved_units', ${reservedUnits({ organization_id: sql.ref('m.organization_id'), customer_id: sql.ref('m.customer_id'), meter_id: sql.ref('m.meter_id') }, at)}::text`
 
 const inForce = sql`granted_at is not null and is_wanted`
 
@@ -102,25 +120,16 @@ const grants = (scope: TenantScope, { member_id, most }: Portion) => {
     ) g join benefits b on b.organization_id = g.organization_id and b.id = g.benefit_id`
 }
 
-/** A credit without rollover counts only in the billing period that it was given for. */
-const meters = (scope: TenantScope) => sql`
-  select coalesce(json_agg(m order by m.created_at, m.id), '[]') from (
-    select (array_agg(c.id order by c.created_at, c.id))[1] as id, min(c.created_at) as created_at,
-      nullif(max(c.created_at), min(c.created_at)) as modified_at, c.meter_id, sum(c.units)::bigint as credited_units
-    from (${shownWithCustomer(scope, 'benefit_grants', [inForce])}) g
-    join meter_credits c on c.organization_id = g.organization_id and c.grant_id = g.id
-    where c.rollover or c.period_start is not distinct from g.cycled_for
-    group by c.meter_id
-  ) m`
+type JsonPrice = Omit<JsonRow<MeteredPrice>, 'periods'> & { readonly periods: readonly JsonRow<UsageSpan>[] }
 
 interface StateRow {
-  readonly subscriptions: readonly JsonRow<ActiveSubscription>[]
+  readonly subscriptions: readonly (Omit<JsonRow<ActiveSubscription>, 'meters'> & { readonly meters: readonly JsonPrice[] })[]
   readonly grants: readonly JsonRow<HeldGrant>[]
-  readonly meters: readonly JsonRow<CreditedMeter>[]
+  readonly meters: readonly JsonRow<ActiveMeter>[]
 }
 
 const stamps = { created_at: true, modified_at: true } as const
-const subscriptionFromJson = rowFromJson<ActiveSubscription>({
+const subscriptionFromJson = rowFromJson<Omit<ActiveSubscription, 'meters'>>({
   ...stamps,
   current_period_start: true,
   current_period_end: true,
@@ -131,32 +140,35 @@ const subscriptionFromJson = rowFromJson<ActiveSubscription>({
   ends_at: true,
 })
 const grantFromJson = rowFromJson<HeldGrant>({ ...stamps, granted_at: true })
-const meterFromJson = rowFromJson<CreditedMeter>(stamps)
+const meterFromJson = rowFromJson<ActiveMeter>({ ...stamps, since: true })
+const spanFromJson = rowFromJson<UsageSpan>({ since: true, until: true })
+const datesFromJson = rowFromJson<Omit<MeteredPrice, 'periods'>>({ since: true, until: true })
+const priceFromJson = ({ periods, ...price }: JsonPrice): MeteredPrice => ({ ...datesFromJson(price), periods: periods.map(spanFromJson) })
 
-/** Loads states in one statement, and so from one snapshot. Only reads the tables of other modules. */
-const loadStates = async (db: Db, scope: TenantScope, condition: RawBuilder<unknown>, portion: Portion): Promise<LoadedState[]> => {
+/** Loads states in one statement, and so from one snapshot. `at` decides which reservations are live. Only reads the tables of other modules. */
+const loadStates = async (db: Db, scope: TenantScope, at: Date, condition: RawBuilder<unknown>, portion: Portion): Promise<LoadedState[]> => {
   const { rows } = await sql<CustomerRow & Marked & StateRow>`
     select ${customerColumns(scope)}, customers.pure_holder as only_holds, customers.becomes_team as buys_seats,
-      (${subscriptions}) as subscriptions, (${grants(scope, portion)}) as grants, (${meters(scope)}) as meters
+      (${subscriptions}) as subscriptions, (${grants(scope, portion)}) as grants, (${activeMetersJson(scope, reserved(at))}) as meters
     from customers left join lateral (${ownerWhere('customers.organization_id', 'customers.id')}) o on true
     where customers.organization_id = ${inScope(scope)} and ${condition}`.execute(db.q)
   return rows.map(({ subscriptions: active, grants: held, meters: credited, ...customer }) => ({
     customer,
-    subscriptions: active.map(subscriptionFromJson),
+    subscriptions: active.map(({ meters: prices, ...one }) => ({ ...subscriptionFromJson(one), meters: prices.map(priceFromJson) })),
     grants: held.map(grantFromJson),
     meters: credited.map(meterFromJson),
   }))
 }
 
 /** Returns the states of the matching customers. There are two only if two organizations in scope use the same external id. */
-export const findStates = (db: Db, scope: TenantScope, naming: Naming, portion: Portion): Promise<LoadedState[]> => {
+export const findStates = (db: Db, scope: TenantScope, at: Date, naming: Naming, portion: Portion): Promise<LoadedState[]> => {
   const named = 'id' in naming ? sql`customers.id = ${naming.id}` : sql`customers.external_id = ${naming.external_id}`
-  return loadStates(db, scope, sql`${named} and ${exists(scope)} limit 2`, portion)
+  return loadStates(db, scope, at, sql`${named} and ${exists(scope)} limit 2`, portion)
 }
 
 /** Returns the states of customers that exist in the current phase, or that were deleted. */
-export const findToldStates = (db: Db, scope: TenantScope, ids: readonly string[], portion: Portion): Promise<LoadedState[]> =>
-  loadStates(db, scope, sql`customers.id = ${oneOf(ids)} and (${exists(scope)} or customers.deleted_at is not null)`, portion)
+export const findToldStates = (db: Db, scope: TenantScope, at: Date, ids: readonly string[], portion: Portion): Promise<LoadedState[]> =>
+  loadStates(db, scope, at, sql`customers.id = ${oneOf(ids)} and (${exists(scope)} or customers.deleted_at is not null)`, portion)
 
 /**
  * Locks customers in share mode, in the order of their ids, until the transaction has written their state events.

@@ -16,7 +16,7 @@ export interface Keys {
 }
 
 /** Statuses in which an organization's tokens are rejected and its users do not see it. */
-const closed = Object.entries(capabilities).flatMap(([status, able]) => (able.api_access ? [] : [status]))
+export const closedStatuses = Object.entries(capabilities).flatMap(([status, able]) => (able.api_access ? [] : [status]))
 
 const everyScope: ReadonlySet<AnyScope> = new Set<AnyScope>([...scopes, ...reservedScopes])
 
@@ -32,7 +32,7 @@ export const resolve = async (find: FindCredential, keys: Keys, secret: Secret, 
     throw new InvalidToken(`This token belongs to ${reading.environment}, and this is ${keys.environment}. Each environment has its own tokens.`)
   if (!accepted.includes(reading.kind))
     throw new InvalidToken(`This token has the kind "${named(reading.kind)}". Accepted here: ${accepted.map(named).join(', ')}.`)
-  const found = await find({ kind: reading.kind, hashes: keys.hasher.candidates(secret), closed })
+  const found = await find({ kind: reading.kind, hashes: keys.hasher.candidates(secret), closed: closedStatuses })
   if (!found || found.kind !== reading.kind) throw new InvalidToken('This token is unknown or has been revoked.')
   if (found.expires_at && found.expires_at <= keys.clock.wall()) throw new InvalidToken('This token has expired.')
   return { actor: actorOf(found), found }

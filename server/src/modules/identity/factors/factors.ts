@@ -133,7 +133,7 @@ export const confirmFactor = async (tx: Tx, platform: Platform, person: Seated, 
 }
 
 /** Checks an authenticator code or a recovery code. Each code works once. */
-const isSecondFactor = async (tx: Tx, platform: Platform, user_id: string, typed: string): Promise<boolean> =>
+export const isSecondFactor = async (tx: Tx, platform: Platform, user_id: string, typed: string): Promise<boolean> =>
   (await mayTry(tx, user_id)) &&
   ((await proves(tx, platform, user_id, typed)) || takeRecoveryCode(tx, user_id, platform.hasher.candidates(bound(user_id, readCode(typed)))))
 

@@ -2,6 +2,7 @@ import { ResourceNotFound, type Scope } from '@bursar/contract'
 import { newId } from '../../../kernel/ids.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { Deps } from '../../handlers.ts'
+import { accountUrl, sendMail } from '../../organizations/index.ts'
 import { endFamilies, familiesOf, narrowFamilies } from './oauth.sql.ts'
 import { deleteGrants, findAllowed, storeGrant } from './grants.sql.ts'
 
@@ -36,13 +37,9 @@ export const endGrantsOf = async (tx: Tx, client_id: string): Promise<void> => {
 }
 
 /** Mails the user that an app was given access, so that the user can withdraw an unintended consent. */
-export const mailAllowed = async ({ db, gateways, platform }: Deps, { user_id, client_id }: { user_id: string; client_id: string }): Promise<void> => {
-  const found = await findAllowed(db, user_id, client_id)
+export const mailAllowed = async (deps: Deps, { user_id, client_id }: { user_id: string; client_id: string }): Promise<void> => {
+  const found = await findAllowed(deps.db, user_id, client_id)
   if (!found) return
-  const address = new URL('/settings/apps', platform.config.auth_url).href
-  await gateways.mail.send({
-    to: found.email,
-    subject: `${found.client_name} can now use your Bursar account`,
-    text: `You allowed the app "${found.client_name}" to use your account.\n\nIf this was not you, or you have changed your mind, remove the app here. It loses access at once:\n${address}`,
-  })
+  const view = { kind: 'app_allowed', app: found.client_name, apps_url: accountUrl(deps.platform, '/settings/apps') } as const
+  await sendMail(deps, { to: found.email, seller: null, language: 'en', view })
 }

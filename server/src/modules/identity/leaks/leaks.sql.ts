@@ -19,7 +19,7 @@ export const organizationLeak = (db: Db, organization_id: string, token_id: stri
     .selectFrom('organization_access_tokens as t')
     .innerJoin('organizations as o', 'o.id', 't.organization_id')
     .innerJoin('users as u', (on) => on.on('u.id', '=', user_id).on('u.deleted_at', 'is', null))
-    .select(['t.hint', 't.comment', 'o.name as organization_name', 'u.email'])
+    .select(['t.hint', 't.comment', 'o.name as organization_name', 'o.country', 'u.email'])
     .where('t.organization_id', '=', organization_id)
     .where('t.id', '=', token_id)
     .executeTakeFirst()

@@ -5,6 +5,7 @@ import { readToken, Secret, tokenKinds } from '../../../kernel/secrets.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { Deps, Platform } from '../../handlers.ts'
+import { accountUrl, languageOfSeller, sendMail } from '../../organizations/index.ts'
 import { dropCredentials, findSubject, forgetSubjects, type Subject } from '../credentials/credentials.sql.ts'
 import { endFamilies, familyOf } from '../grants/oauth.sql.ts'
 import { signOut } from '../sessions/sessions.ts'
@@ -79,48 +80,35 @@ const kill = async (tx: Tx, { kind, subject_id, organization_id }: Subject): Pro
   }
 }
 
-const warning = (what: string, hint: string, comment: string) =>
-  `${what} was found in a public place and has been revoked:\n\n  ${hint}  (${comment})\n\nPrograms that used it have stopped working. Create a new token, and keep it out of code and logs.`
-
 export const mailOrganization = async (
-  { db, gateways }: Deps,
+  deps: Deps,
   { organization_id, token_id, user_id }: { organization_id: string; token_id: string; user_id: string },
 ): Promise<void> => {
-  const leak = await organizationLeak(db, organization_id, token_id, user_id)
-  if (leak)
-    await gateways.mail.send({
-      to: leak.email,
-      subject: `A leaked access token of ${leak.organization_name} was revoked`,
-      text: warning(`An access token of ${leak.organization_name}`, leak.hint, leak.comment),
-    })
+  const leak = await organizationLeak(deps.db, organization_id, token_id, user_id)
+  if (!leak) return
+  const { email: to, organization_name: organization, hint, comment } = leak
+  const tokens_url = accountUrl(deps.platform, `/settings/organizations/${organization_id}/tokens`)
+  await sendMail(deps, { to, seller: null, language: languageOfSeller(leak), view: { kind: 'token_leaked', organization, hint, comment, tokens_url } })
 }
 
-export const mailPerson = async ({ db, gateways }: Deps, { token_id }: { token_id: string }): Promise<void> => {
-  const leak = await personalLeak(db, token_id)
-  if (leak)
-    await gateways.mail.send({
-      to: leak.email,
-      subject: 'A leaked personal access token was revoked',
-      text: warning('A personal access token of yours', leak.hint, leak.comment),
-    })
+export const mailPerson = async (deps: Deps, { token_id }: { token_id: string }): Promise<void> => {
+  const leak = await personalLeak(deps.db, token_id)
+  if (!leak) return
+  const { email: to, hint, comment } = leak
+  const tokens_url = accountUrl(deps.platform, '/settings/tokens')
+  await sendMail(deps, { to, seller: null, language: 'en', view: { kind: 'token_leaked', organization: null, hint, comment, tokens_url } })
 }
 
-export const mailAppUser = async ({ db, gateways }: Deps, { user_id, client_id }: { user_id: string; client_id: string }): Promise<void> => {
-  const found = await findAllowed(db, user_id, client_id)
-  if (found)
-    await gateways.mail.send({
-      to: found.email,
-      subject: `A leaked token of ${found.client_name} was revoked`,
-      text: `A token with which the app "${found.client_name}" acts for you was found in a public place and has been revoked.\n\nThe app will ask for your consent again. If you no longer trust it, remove it from your connected apps.`,
-    })
+export const mailAppUser = async (deps: Deps, { user_id, client_id }: { user_id: string; client_id: string }): Promise<void> => {
+  const found = await findAllowed(deps.db, user_id, client_id)
+  if (!found) return
+  const view = { kind: 'app_token_leaked', app: found.client_name, apps_url: accountUrl(deps.platform, '/settings/apps') } as const
+  await sendMail(deps, { to: found.email, seller: null, language: 'en', view })
 }
 
-export const mailClientOwner = async ({ db, gateways }: Deps, { client_id }: { client_id: string }): Promise<void> => {
-  const leak = await clientLeak(db, client_id)
-  if (leak)
-    await gateways.mail.send({
-      to: leak.email,
-      subject: `The leaked secret of ${leak.client_name} was revoked`,
-      text: `The client secret of your app "${leak.client_name}" (${leak.client_id}) was found in a public place and has been revoked. The app can no longer get tokens.\n\nTo get a new secret, send its configuration again: PUT /v1/oauth2/register/${leak.client_id}`,
-    })
+export const mailClientOwner = async (deps: Deps, { client_id }: { client_id: string }): Promise<void> => {
+  const leak = await clientLeak(deps.db, client_id)
+  if (!leak) return
+  const view = { kind: 'client_secret_leaked', app: leak.client_name, client_id: leak.client_id, docs_url: accountUrl(deps.platform, '/docs') } as const
+  await sendMail(deps, { to: leak.email, seller: null, language: 'en', view })
 }

@@ -73,7 +73,8 @@ export const readPending = (db: Db, organization_id: string, id: string) =>
   db.q
     .selectFrom('organization_invitations as i')
     .innerJoin('organizations as o', 'o.id', 'i.organization_id')
-    .select(['i.organization_id', 'i.id', 'i.email', 'i.expires_at', 'i.role', 'o.name as organization_name'])
+    .leftJoin('users as u', (on) => on.onRef('u.id', '=', 'i.invited_by').on('u.deleted_at', 'is', null))
+    .select(['i.organization_id', 'i.id', 'i.email', 'i.expires_at', 'i.role', 'o.name as organization_name', 'o.country', 'u.email as invited_by'])
     .where('i.organization_id', '=', organization_id)
     .where('i.id', '=', id)
     .where('i.status', '=', 'pending')

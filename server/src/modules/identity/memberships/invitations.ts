@@ -5,10 +5,10 @@ import { newToken, Secret } from '../../../kernel/secrets.ts'
 import { days, later } from '../../../platform/clock.ts'
 import { underLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
 import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
-import type { Tx } from '../../../platform/postgres/postgres.ts'
+import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Deps, Platform } from '../../handlers.ts'
-import { insertMembership, permit } from '../../organizations/index.ts'
-import { addCredential, dropCredentials, takeSubject } from '../credentials/credentials.sql.ts'
+import { accountUrl, insertMembership, languageOfSeller, permit, sendMail } from '../../organizations/index.ts'
+import { addCredential, dropCredentials, findSubject, takeSubject } from '../credentials/credentials.sql.ts'
 import { findMembership } from './memberships.sql.ts'
 import {
   deleteAllPending,
@@ -59,10 +59,8 @@ export const withdraw = async (tx: Tx, scope: TenantScope, organization_id: stri
 }
 
 /** Creates the secret of the invitation link, stores its hash and mails the link. If the job runs again, the new link replaces the first. */
-export const mailInvitation = async (
-  { db, transact, gateways, platform }: Deps,
-  { organization_id, invitation_id }: { organization_id: string; invitation_id: string },
-): Promise<void> => {
+export const mailInvitation = async (deps: Deps, { organization_id, invitation_id }: { organization_id: string; invitation_id: string }): Promise<void> => {
+  const { db, transact, platform } = deps
   const invitation = await readPending(db, organization_id, invitation_id)
   if (!invitation) return
   const secret = newToken('invitation', platform.config.environment)
@@ -73,11 +71,23 @@ export const mailInvitation = async (
     return true
   })
   if (!open) return
-  await gateways.mail.send({
+  const { organization_name: organization, invited_by, role, expires_at: until } = invitation
+  const accept_url = accountUrl(platform, `/invitations?token=${secret.reveal()}`)
+  await sendMail(deps, {
     to: invitation.email,
-    subject: `You are invited to ${invitation.organization_name}`,
-    text: `You are invited to join ${invitation.organization_name} on Bursar as ${invitation.role}.\n\nSign in with this address and accept here:\n${new URL(`/invitations#${secret.reveal()}`, platform.config.public_url).href}\n\nThe invitation is valid until ${invitation.expires_at.toISOString().slice(0, 10)}.`,
+    seller: null,
+    language: languageOfSeller(invitation),
+    view: { kind: 'organization_invitation', organization, invited_by, role, until, accept_url },
   })
+}
+
+/** Returns the invitation of a link, if this person can accept it now. Does not use up the link. */
+export const findInvitation = async (db: Db, platform: Platform, actor: UserActor, token: string) => {
+  const subject = await findSubject(db, platform.hasher, new Secret(token))
+  if (subject?.kind !== 'invitation' || subject.organization_id === null) return undefined
+  const invitation = await readPending(db, subject.organization_id, subject.subject_id)
+  const isOpen = invitation !== undefined && invitation.expires_at > platform.clock.wall() && invitation.email.toLowerCase() === actor.email.toLowerCase()
+  return isOpen ? invitation : undefined
 }
 
 /**

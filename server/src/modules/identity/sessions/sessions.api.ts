@@ -1,5 +1,7 @@
 import {
   getCurrentUser,
+  renewSession,
+  requestRenewalCode,
   requestSignInCode,
   SecondFactorRequired,
   signOut,
@@ -13,8 +15,18 @@ import { seconds } from '../../../platform/clock.ts'
 import { periodicTask, job, read, refuse, write, type Platform } from '../../handlers.ts'
 import { callerOf } from './browsers.ts'
 import { cookieName, pendingCookieName, readCookie, setCookie } from './cookies.ts'
-import { mailCode, purge, requestCode, sessionLife, signIn, signInFully, signOut as end, signOutEverywhere as endAll } from './sessions.ts'
-import { findUser } from './sessions.sql.ts'
+import {
+  mailCode,
+  presentSignedIn,
+  purge,
+  renew,
+  requestCode,
+  sessionLife,
+  signIn,
+  signInFully,
+  signOut as end,
+  signOutEverywhere as endAll,
+} from './sessions.ts'
 
 const sessionCookie = ({ config }: Platform, session: Secret): string => setCookie(config, cookieName(config), session.reveal(), sessionLife / seconds)
 
@@ -49,7 +61,18 @@ export const operations = [
     await endAll(tx, actor.user_id)
     reply['set-cookie'] = setCookie(platform.config, cookieName(platform.config), '', 0)
   }),
-  read(getCurrentUser, async (db, { actor }) => (await findUser(db, actor.user_id))!),
+  read(getCurrentUser, (db, { actor }) => presentSignedIn(db, actor)),
+  write(requestRenewalCode, async (tx, { actor, platform, reply, ...call }) => {
+    reply['set-cookie'] = await requestCode(tx, platform, callerOf(call), actor.email)
+  }),
+  write(renewSession, async (tx, { actor, body, platform, ...call }) => {
+    const renewed = await renew(tx, platform, callerOf(call), actor, { code: readCode(body.code), second_factor: body.second_factor ?? undefined })
+    // `refuse` commits the transaction, so that the attempt stays counted.
+    if (renewed === null) return refuse(new SignInRefused())
+    return renewed === 'factor'
+      ? refuse(new SecondFactorRequired('The code is correct, and this account has a second factor. Send it as `second_factor`.'))
+      : renewed
+  }),
 ]
 
 export const jobs = [job('mail.sign_in_code', mailCode)]

@@ -4,6 +4,8 @@ import { join } from 'node:path'
 import {
   claimSeat,
   createCustomerSession,
+  createMeter,
+  createProduct,
   getCustomer,
   getOrder,
   getSeat,
@@ -202,6 +204,36 @@ test('a plan change in the imported billing period credits the amount that was p
   )
   // The change credits half of the 20.00 that were paid, and charges half of the new price.
   expect(rows).toEqual([{ amount: -1000 }, { amount: 500 }])
+})
+
+test('an import opens the usage periods of metered subscriptions in its own transaction', async () => {
+  const [customer, subscription] = ['5', '6'].map((digit) => `${digit.repeat(8)}-0000-4000-8000-000000000000`) as [string, string]
+  const now = world.clock.business().getTime()
+  const moment = (days: number) => new Date(now + days * 86_400_000).toISOString()
+  const slug = 'metered-elsewhere'
+  const { api, organization } = await importBundle(world, {
+    slug,
+    files: [],
+    lines: [
+      { type: 'organization', name: 'Metered elsewhere', slug },
+      { type: 'customer', id: customer, created_at: moment(-30), email: 'anna@example.com' },
+    ],
+  } as unknown as Bundle)
+  const meter = await api.call(createMeter, { body: { name: 'Calls', filter: { conjunction: 'and', clauses: [] }, aggregation: { func: 'count' } } })
+  const product = await api.call(createProduct, {
+    body: {
+      name: 'Calls',
+      recurring_interval: 'month',
+      prices: [{ amount_type: 'metered_unit', meter_id: meter.id, unit_amount: '1', price_currency: 'usd' }],
+    } as never,
+  })
+  const line = { type: 'subscription', id: subscription, created_at: moment(-30), customer_id: customer, product_id: product.id, amount: 0, currency: 'usd' }
+  const imported = await importLegacy(world, slug, [JSON.stringify({ ...line, current_period_start: moment(-15), current_period_end: moment(15) })])
+  expect(imported.refused).toEqual([])
+  const { rows } = await world.database.owner((owner) =>
+    owner.query('select subscription_id, meter_id, starts_at, ends_at from usage_periods where organization_id = $1', [organization.id]),
+  )
+  expect(rows).toEqual([{ subscription_id: subscription, meter_id: meter.id, starts_at: new Date(moment(-15)), ends_at: null }])
 })
 
 test('an imported seat without holder and address has null for both, sends no invitation, and can be revoked', async () => {

@@ -1,9 +1,10 @@
+import { writeLabel } from '@bursar/views'
 import { InvalidRequest } from '@bursar/contract'
 import { Secret } from '../../../kernel/secrets.ts'
 import { inWallTime } from '../../../platform/clocks.sql.ts'
 import type { BusinessTx } from '../../../platform/postgres/postgres.ts'
 import type { Deps, Platform } from '../../handlers.ts'
-import { insertOrder, insertSubscription, recordImportedPeriods, type UpfrontPrice } from '../../billing/index.ts'
+import { insertOrder, insertSubscription, openImportedPeriods, recordImportedPeriods, type UpfrontPrice } from '../../billing/index.ts'
 import { insertBenefit, insertPrices, insertProduct, keepBenefitFiles, priceRow, replaceBenefits } from '../../catalog/index.ts'
 import { insertActivation, insertDownloadables, saveGrants, saveKeys } from '../../entitlements/index.ts'
 import { createUser, findUserByEmail } from '../../identity/index.ts'
@@ -298,13 +299,15 @@ const store = async ({ tx, organization, added, parts, prices, activations }: Be
       subscription,
       pricesOf(subscription).map(({ id }) => id),
     )
+  await openImportedPeriods(tx, organization_id, [...added.subscriptions.keys()])
   // Columns that the type of a price does not use are null.
   await recordImportedPeriods(
     tx,
     [...added.subscriptions.values()].map((subscription) => ({ subscription, prices: pricesOf(subscription) as UpfrontPrice[] })),
   )
   for (const order of added.orders.values()) {
-    const { id, description: label, net_amount, tax_amount } = order
+    const { id, description: name, net_amount, tax_amount } = order
+    const label = writeLabel({ type: 'product', name, seats: null })
     await insertOrder(tx, order, [{ id, label, amount: net_amount, discount_amount: 0, net_amount, tax_amount, proration: false, product_price_id: null }], [])
   }
   await insertSeats(tx, [...added.seats.values()])

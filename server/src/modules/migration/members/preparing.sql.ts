@@ -210,7 +210,7 @@ export const unmark = async (tx: Tx, organization_id: string, ids: readonly stri
 }
 
 /** Tables that may reference a prepared member. Undo keeps a member that a row in any of these tables references. */
-const standing = ['seats', 'benefit_grants', 'license_keys', 'customer_sessions', 'customer_email_changes']
+const standing = ['seats', 'benefit_grants', 'license_keys', 'customer_sessions', 'customer_email_changes', 'usage_members']
 
 /** Deletes members that phase 1 created and that were neither changed nor referenced since. Returns the removed members. */
 export const removeMembers = async (tx: Tx, organization_id: string, ids: readonly string[]): Promise<MemberRow[]> => {

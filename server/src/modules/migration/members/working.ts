@@ -3,7 +3,7 @@ import { within, type TenantScope } from '../../../kernel/actors.ts'
 import { later, seconds } from '../../../platform/clock.ts'
 import { checkLease, extendLease, LeaseLost, releaseLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
 import { emitEach } from '../../../platform/outbox/outbox.sql.ts'
-import { isUnavailable } from '../../../platform/postgres/outage.ts'
+import { isUnavailable, tookTooLong } from '../../../platform/postgres/outage.ts'
 import { inWallTime } from '../../../platform/clocks.sql.ts'
 import type { Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import { loadCustomers, presentCustomer, presentMember, type CustomerRow, type MemberRow } from '../../customers/index.ts'
@@ -152,9 +152,6 @@ export const work = async (deps: Deps, lease: Lease): Promise<void> => {
     await releaseLease(tx, lease, tx.clock.wall())
   })
 }
-
-/** Returns true for a lock or statement timeout. A smaller batch may succeed. */
-const tookTooLong = (error: unknown) => ['55P03', '57014'].includes((error as { code?: string }).code ?? '')
 
 const hold = (tx: Tx, { organization_id }: Lease) => lockMigration(tx, unbegun(organization_id, 'before'))
 

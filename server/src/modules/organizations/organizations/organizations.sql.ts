@@ -5,6 +5,7 @@ import { lockRow } from '../../../platform/postgres/locks.ts'
 import { listRows, type ListSpec } from '../../../platform/postgres/lists.sql.ts'
 import { json, inScope, oneOf } from '../../../platform/postgres/parts.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
+import type { LogoState } from '../brand.ts'
 
 declare module '../../../platform/postgres/postgres.ts' {
   interface Tables {
@@ -26,6 +27,9 @@ export interface OrganizationTable extends Stored {
   status_changed_at: Date
   details: unknown
   legal_entity: unknown
+  logo: LogoState | null
+  /** The sender address of the organization's mails. Null if it is the deployment's. Only the operator sets it. */
+  sender_address: string | null
   deleted_at: Date | null
 }
 export type OrganizationRow = Selectable<OrganizationTable>
@@ -54,6 +58,13 @@ export const findSeatSellers = async (db: Db, scope: TenantScope): Promise<strin
       .where(sql<boolean>`(feature_settings ->> 'seat_based_pricing_enabled')::boolean`)
       .execute()
   ).map(({ id }) => id)
+
+/** Returns the sender addresses of all organizations, for the checks of the operator. */
+export const listSenders = async (db: Db, most: number): Promise<{ slug: string; sender_address: string }[]> => {
+  const { rows } = await sql<{ slug: string; sender_address: string }>`
+    select slug, sender_address from organizations where sender_address is not null and deleted_at is null order by slug limit ${most}`.execute(db.q)
+  return rows
+}
 
 /**
  * Returns the member phase and locks it in share mode until the transaction ends. Transactions that write seats or

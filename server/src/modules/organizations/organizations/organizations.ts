@@ -5,18 +5,21 @@ import {
   ResourceNotFound,
   SSOEnforcementRequiresConnection,
   type CustomerOrganization,
+  type CustomerOrganizationBrand,
   type Organization,
   type OrganizationCreate,
   type OrganizationStatus,
   type OrganizationUpdate,
 } from '@bursar/contract'
-import type { z } from 'zod'
+import { z } from 'zod'
 import { organizationIds, within, type MemberPhase, type TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import type { Environment } from '../../../kernel/secrets.ts'
 import { emit } from '../../../platform/outbox/outbox.sql.ts'
 import { inWallTime } from '../../../platform/clocks.sql.ts'
 import { isUniqueViolation, type Db, type Tx } from '../../../platform/postgres/postgres.ts'
+import { enqueue } from '../../../platform/jobs/enqueue.sql.ts'
+import { brandOf } from '../brand.ts'
 import { permit } from '../permissions.ts'
 import {
   changeOrganization,
@@ -63,10 +66,16 @@ export const presentOrganization = (row: OrganizationRow): Organization => ({
   capabilities: capabilities[row.status],
 })
 
+/** Presents the look and the links of the organization to its customers. */
+export const presentBrand = (row: OrganizationRow): z.output<typeof CustomerOrganizationBrand> => {
+  const { name: _name, accent, ...brand } = brandOf(row)
+  return { ...brand, accent_color: accent }
+}
+
 /** Presents the organization to its customers. */
 export const presentSeller = (row: OrganizationRow): z.output<typeof CustomerOrganization> => {
   const organization = presentOrganization(row)
-  return { ...organization, organization_features: organization.feature_settings! }
+  return { ...organization, organization_features: organization.feature_settings!, brand: presentBrand(row) }
 }
 
 /** Finds the organization of a seller for a public request. Returns undefined if it does not exist, is deleted or has no API access. */
@@ -82,6 +91,8 @@ const defaults = {
   socials: [],
   details: null,
   legal_entity: null,
+  logo: null,
+  sender_address: null,
   country: null,
   sso_enforced: false,
   embed_hosts: [],
@@ -109,12 +120,14 @@ const defaults = {
     subscription_trial_conversion_reminder: true,
     subscription_uncanceled: true,
     subscription_updated: true,
+    usage_threshold: true,
   },
   customer_portal_settings: {
     usage: { show: true },
     subscription: { update_seats: true, update_plan: true, pause: false },
     customer: { allow_email_change: false },
   },
+  brand_settings: { accent_color: null, terms_url: null, privacy_url: null },
   dispute_settings: { auto_accept_below_amount: null },
   feature_settings: {
     issue_funding_enabled: false,
@@ -125,6 +138,7 @@ const defaults = {
     overview_metrics: null,
     reset_proration_behavior_enabled: false,
     off_session_charges_enabled: false,
+    saved_payment_methods_enabled: false,
     meter_cycling_enabled: false,
     slack_benefit_enabled: false,
     preview_access_enabled: false,
@@ -156,7 +170,7 @@ export const createLegacyOrganization = (tx: Tx, body: Create, environment: Envi
 /** Inserts an organization. The slug is never reused. A unique index enforces this for concurrent requests. */
 const make = async (tx: Tx, body: Create, environment: Environment, member_phase: MemberPhase): Promise<OrganizationRow> => {
   const now = tx.clock.wall()
-  const { feature_settings, member_model: _, ...given } = filled(body)
+  const { feature_settings, brand_settings, member_model: _, ...given } = filled(body)
   const row: OrganizationTable = {
     ...structuredClone(defaults as unknown as OrganizationTable),
     ...given,
@@ -175,11 +189,14 @@ const make = async (tx: Tx, body: Create, environment: Environment, member_phase
     onboarding_resubmission_requested_at: null,
     member_phase,
   }
+  row.brand_settings = { ...row.brand_settings, ...present(brand_settings ?? {}) }
   // Off-session charges are safe in the sandbox, because no real money is involved.
   if (environment === 'sandbox') row.feature_settings.off_session_charges_enabled = true
   if (feature_settings) row.feature_settings = switchFeatures(row.feature_settings, feature_settings)
   try {
-    return await insertOrganization(tx, row)
+    const made = await insertOrganization(tx, row)
+    if (made.avatar_url !== null) await enqueue(tx, 'organizations.copy_logo', { organization_id: made.id })
+    return made
   } catch (error) {
     if (!isUniqueViolation(error, 'organizations_slug_key')) throw error
     throw new InvalidRequest({
@@ -196,8 +213,11 @@ export const updateOrganization = async (tx: Tx, scope: TenantScope, id: string,
   const organization = await lockOrganization(tx, scope, id)
   if (!organization) throw new ResourceNotFound()
   permit(scope, id, 'organization:manage')
-  const { feature_settings, dispute_settings, ...given } = filled(body)
+  const { feature_settings, dispute_settings, customer_email_settings, brand_settings, ...given } = filled(body)
   const changes: Partial<OrganizationTable> = { ...given, modified_at: tx.clock.wall() }
+  // Clients of the 2026-04 contract leave out the settings that only Bursar has.
+  if (customer_email_settings) changes.customer_email_settings = { ...organization.customer_email_settings, ...customer_email_settings }
+  if (brand_settings) changes.brand_settings = { ...organization.brand_settings, ...present(brand_settings) }
   if (feature_settings) changes.feature_settings = switchFeatures(organization.feature_settings, feature_settings)
   if (dispute_settings?.auto_accept_below_amount !== undefined) {
     if (dispute_settings.auto_accept_below_amount !== null && !organization.feature_settings.dispute_auto_accept_enabled)
@@ -207,6 +227,8 @@ export const updateOrganization = async (tx: Tx, scope: TenantScope, id: string,
   if (body.sso_enforced) throw new SSOEnforcementRequiresConnection()
   if (body.details) changes.details_submitted_at = organization.details_submitted_at ?? tx.clock.wall()
   const changed = await changeOrganization(tx, organization, changes)
+  // Sending the same URL again copies the logo again, because the picture behind it may have changed.
+  if (typeof changes.avatar_url === 'string') await enqueue(tx, 'organizations.copy_logo', { organization_id: id })
   await emit(inWallTime(tx), organizationUpdated, { organization_id: id, resource_id: id }, presentOrganization(changed))
   return changed
 }
@@ -255,12 +277,25 @@ const filled = <T extends Record<string, unknown>>(body: T) => {
   }
 }
 
+/** Drops absent fields, so that they do not overwrite stored ones. */
+const present = <T extends object>(given: T) =>
+  Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as { [K in keyof T]?: Exclude<T[K], undefined> }
+
 /** Sets whether an organization may charge customers off-session. Only the operator of the deployment decides this. */
 export const allowOffSession = async (tx: Tx, { id, member_phase }: OrganizationRow, allowed: boolean): Promise<void> => {
   const organization = (await lockOrganization(tx, within(id, 'machine', member_phase), id))!
   const feature_settings = { ...organization.feature_settings, off_session_charges_enabled: allowed }
   const changed = await changeOrganization(tx, organization, { feature_settings, modified_at: tx.clock.wall() })
   await emit(inWallTime(tx), organizationUpdated, { organization_id: id, resource_id: id }, presentOrganization(changed))
+}
+
+/** Returns a sender address: one plain address, in ASCII and without a name. Undefined for any other text. The database checks it again. */
+export const readSender = (text: string): string | undefined => z.email().max(254).safeParse(text).data
+
+/** Sets the sender address of an organization's mails. Null means the address of the deployment. Only the operator decides this. */
+export const allowSender = async (tx: Tx, { id, member_phase }: OrganizationRow, sender_address: string | null): Promise<void> => {
+  const organization = (await lockOrganization(tx, within(id, 'machine', member_phase), id))!
+  await changeOrganization(tx, organization, { sender_address })
 }
 
 type Features = OrganizationTable['feature_settings']
@@ -273,8 +308,7 @@ const switchFeatures = (current: Features, wanted: NonNullable<z.output<typeof O
     throw problem('seat_based_pricing_enabled', 'Seat-based pricing cannot be disabled once it is enabled.')
   if (wanted.member_model_enabled !== undefined) throw problem('member_model_enabled', 'The member model changes only by migration. See /v1/member-migration/.')
   const { member_model_enabled: _, ...rest } = wanted
-  const given = Object.fromEntries(Object.entries(rest).filter(([, value]) => value !== undefined))
-  return { ...current, ...given }
+  return { ...current, ...present(rest) }
 }
 
 /** Returns the single organization of a request. A caller with several organizations must name one in `organization_id`. */

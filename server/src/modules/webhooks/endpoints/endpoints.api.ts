@@ -2,6 +2,7 @@ import {
   createWebhookEndpoint,
   deleteWebhookEndpoint,
   getWebhookEndpoint,
+  getWebhookEndpointHealth,
   listWebhookEndpoints,
   paginate,
   resetWebhookSecret,
@@ -10,6 +11,7 @@ import {
 } from '@bursar/contract'
 import { job, read, write } from '../../handlers.ts'
 import { confine } from '../../organizations/index.ts'
+import { readHealth } from './health.ts'
 import { listEndpoints } from './endpoints.sql.ts'
 import * as endpoints from './endpoints.ts'
 import type { Shown } from './endpoints.ts'
@@ -17,6 +19,7 @@ import type { Shown } from './endpoints.ts'
 const whole = ({ endpoint, secret }: Shown) => endpoints.presentWebhookEndpoint(endpoint, secret)
 
 export const operations = [
+  read(getWebhookEndpointHealth, (db, { scope, params, query, platform }) => readHealth(db, platform.clock, scope, params.id, query)),
   read(listWebhookEndpoints, async (db, { scope, query }) => {
     const { items, total, next_cursor } = await listEndpoints(db, confine(scope, 'organization:manage'), query)
     return paginate(

@@ -79,7 +79,7 @@ export const findPaused = (db: Db, organization_id: string, endpoint_id: string,
     .selectFrom('webhook_endpoints as w')
     .innerJoin('organizations as o', 'o.id', 'w.organization_id')
     .innerJoin('users as u', (on) => on.on('u.id', '=', user_id).on('u.deleted_at', 'is', null))
-    .select(['w.url', 'w.paused_reason', 'w.failing_since', 'o.name as organization_name', 'u.email'])
+    .select(['w.url', 'w.paused_reason', 'w.failing_since', 'o.name as organization_name', 'o.country', 'u.email'])
     .where('w.organization_id', '=', organization_id)
     .where('w.id', '=', endpoint_id)
     .where('w.enabled', '=', false)

@@ -18,7 +18,7 @@ import { wake } from '../../../platform/outbox/outbox.sql.ts'
 import type { Db, Locked, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Deps, Platform } from '../../handlers.ts'
 import { managersOf } from '../../identity/index.ts'
-import { chooseOrganization, permit } from '../../organizations/index.ts'
+import { accountUrl, chooseOrganization, languageOfSeller, permit, sendMail } from '../../organizations/index.ts'
 import { parkAll, resumeAll, skipAll, skipKinds } from '../records/deliveries.sql.ts'
 import { changeEndpoint, countEndpoints, findEndpoint, findPaused, insertEndpoint, lockEndpoint, type EndpointRow } from './endpoints.sql.ts'
 
@@ -152,19 +152,19 @@ export const pause = async (tx: Tx, endpoint: Locked<EndpointRow>, reason: 'fail
 
 /** Mails one user that an endpoint was disabled, unless it has been enabled again. */
 export const mailPaused = async (
-  { db, gateways }: Deps,
+  deps: Deps,
   { organization_id, endpoint_id, user_id }: { organization_id: string; endpoint_id: string; user_id: string },
 ): Promise<void> => {
-  const paused = await findPaused(db, organization_id, endpoint_id, user_id)
+  const paused = await findPaused(deps.db, organization_id, endpoint_id, user_id)
   if (!paused) return
-  const why =
-    paused.paused_reason === 'gone'
-      ? 'It answered 410, which means that it wants no more events.'
-      : `It has accepted no event since ${paused.failing_since?.toISOString() ?? 'three days ago'}.`
-  await gateways.mail.send({
-    to: paused.email,
-    subject: `A webhook endpoint of ${paused.organization_name} was disabled`,
-    text: `Events are no longer sent to\n\n  ${paused.url}\n\n${why}\n\nNew events are kept. Enable the endpoint again when it works: it then receives the missed events in order.`,
+  const { email: to, organization_name: organization, url: endpoint, failing_since } = paused
+  const reason = paused.paused_reason === 'gone' ? 'gone' : 'failing'
+  const docs_url = accountUrl(deps.platform, '/docs')
+  await sendMail(deps, {
+    to,
+    seller: null,
+    language: languageOfSeller(paused),
+    view: { kind: 'webhook_paused', organization, endpoint, reason, failing_since, docs_url },
   })
 }
 

@@ -36,6 +36,7 @@ export interface EventQuery {
   readonly limit: number
   readonly type: readonly string[]
   readonly resource_id: readonly string[]
+  readonly customer_id: readonly string[]
   readonly start_timestamp?: Date | undefined
   readonly end_timestamp?: Date | undefined
 }
@@ -43,17 +44,13 @@ export interface EventQuery {
 /** Lists numbered events of one organization, ordered by number. */
 export const listEvents = async (db: Db, organization_id: string, query: EventQuery): Promise<LoggedEvent[]> => {
   const conditions: RawBuilder<unknown>[] = [sql`organization_id = ${organization_id}`, sql`sequence > ${query.after}`]
-  conditions.push(...anyOf('kind', query.type, 'text'), ...anyOf('resource_id', query.resource_id))
+  conditions.push(...anyOf('kind', query.type, 'text'), ...anyOf('resource_id', query.resource_id), ...anyOf('customer_id', query.customer_id))
   conditions.push(...recordedBetween('events', organization_id, { start: query.start_timestamp, end: query.end_timestamp }))
   const { rows } = await sql<LoggedEvent>`
     select id, sequence, kind as type, organization_id, resource_id, customer_id, api_version, business_at as occurred_at, wall_at as recorded_at, payload::text as payload
     from events where ${sql.join(conditions, sql` and `)} order by sequence limit ${Math.min(query.limit, 100)}`.execute(db.q)
   return rows
 }
-
-/** Returns the last assigned event number of the organization, or 0. */
-export const lastSequence = async (db: Db, organization_id: string): Promise<number> =>
-  (await db.q.selectFrom('event_heads').select('last_sequence').where('organization_id', '=', organization_id).executeTakeFirst())?.last_sequence ?? 0
 
 export const findEvent = async (
   db: Db,
@@ -75,6 +72,7 @@ const attempts = {
 
 export interface AttemptQuery extends PageRequest {
   readonly endpoint_id: readonly string[]
+  readonly event_id: readonly string[]
   readonly start_timestamp?: Date | undefined
   readonly end_timestamp?: Date | undefined
   readonly succeeded?: boolean | undefined
@@ -97,11 +95,12 @@ export interface AttemptRow {
   status: string
   last_http_code: number | null
   event_modified_at: Date | null
+  customer_id: string | null
   payload: string | null
 }
 
 export const listAttempts = async (db: Db, scope: TenantScope, query: AttemptQuery) => {
-  const filters = [...anyOf('endpoint_id', query.endpoint_id), ...anyOf('kind', query.event_type, 'text')]
+  const filters = [...anyOf('endpoint_id', query.endpoint_id), ...anyOf('event_id', query.event_id), ...anyOf('kind', query.event_type, 'text')]
   if (query.start_timestamp) filters.push(sql`created_at > ${query.start_timestamp}`)
   if (query.end_timestamp) filters.push(sql`created_at < ${query.end_timestamp}`)
   if (query.succeeded !== undefined) filters.push(sql`succeeded = ${query.succeeded}`)
@@ -111,7 +110,7 @@ export const listAttempts = async (db: Db, scope: TenantScope, query: AttemptQue
   if (keys.length === 0) return { items: [], total, next_cursor }
   const { rows } = await sql<AttemptRow>`
     select a.id, a.created_at, a.succeeded, a.http_code, a.response, a.duration_ms, a.endpoint_id, a.event_id, a.event_at, a.kind,
-      d.status, d.last_http_code, d.modified_at as event_modified_at, e.payload::text as payload
+      d.status, d.last_http_code, d.modified_at as event_modified_at, e.customer_id, e.payload::text as payload
     from webhook_attempts a
     join webhook_deliveries d on d.organization_id = a.organization_id and d.endpoint_id = a.endpoint_id and d.event_id = a.event_id
     left join events e on e.organization_id = a.organization_id and e.id = a.event_id and e.wall_at = a.event_at

@@ -13,7 +13,7 @@ import { within, type TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { days, later, seconds, stopwatch } from '../../../platform/clock.ts'
 import { underLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
-import { wake } from '../../../platform/outbox/outbox.sql.ts'
+import { lastSequence, wake } from '../../../platform/outbox/outbox.sql.ts'
 import { waitersPerOrganization, type Waiter } from '../../../platform/outbox/waiters.ts'
 import type { Db, Tx } from '../../../platform/postgres/postgres.ts'
 import type { Deps } from '../../handlers.ts'
@@ -30,7 +30,6 @@ import {
   findEvent,
   findReplay,
   insertReplay,
-  lastSequence,
   listEvents,
   queueReplay,
   type AttemptRow,
@@ -52,6 +51,7 @@ export const presentAttempt = (row: AttemptRow): z.output<typeof WebhookDelivery
   http_code: row.http_code,
   response: row.response,
   endpoint_id: row.endpoint_id,
+  event_id: row.event_id,
   duration_ms: row.duration_ms,
   webhook_event: {
     id: row.event_id,
@@ -62,6 +62,7 @@ export const presentAttempt = (row: AttemptRow): z.output<typeof WebhookDelivery
     skipped: row.status === 'skipped',
     payload: row.payload,
     type: row.kind as z.output<typeof WebhookDelivery>['webhook_event']['type'],
+    customer_id: row.customer_id,
     is_archived: row.payload === null,
   },
 })

@@ -95,6 +95,14 @@ export const recipes: Readonly<Record<string, Recipe>> = {
       return () => ({ path: '/v1/auth/email-otp/verify', body: { email, code } })
     },
   },
+  'auth:renew_session': {
+    make: async (stage) => {
+      const person = await stage.world.person()
+      const code = await signInCode(stage, person.email)
+      const credential = sessionHeaders(stage.world, await person.cookie())
+      return () => ({ path: '/v1/auth/session/renew', body: { code }, credential })
+    },
+  },
   'auth:verify_second_factor': {
     make: async (stage) => {
       const { code, cookie } = await halfSignedIn(stage)

@@ -45,9 +45,9 @@ const sell = async (stage: Stage, tenant: Tenant, confirmation_token_id: string)
   const product = await api.call(createProduct, {
     body: { name: 'Guide', prices: [{ amount_type: 'fixed', price_amount: 2900, price_currency: 'usd' }], organization_id: null },
   })
-  const { client_secret } = await api.call(createCheckout, { body: { products: [product.id] } })
+  const { id, client_secret } = await api.call(createCheckout, { body: { products: [product.id] } })
   const body = { customer_email: `buyer-${unique()}@people.test`, customer_billing_address: { country: 'DE' as const }, confirmation_token_id }
-  return { api, client_secret, body, confirm: () => stage.world.client().call(confirmClientCheckout, { params: { client_secret }, body }) }
+  return { api, id, client_secret, body, confirm: () => stage.world.client().call(confirmClientCheckout, { params: { client_secret }, body }) }
 }
 
 /** Creates a paid order with everything that an invoice needs. */
@@ -196,6 +196,14 @@ export const salesRecipes: Readonly<Record<string, Recipe>> = {
     },
   },
   'checkouts:client_update': instead((t) => ({ path: `/v1/checkouts/client/${t.checkout_secret}`, body: { customer_name: 'Ada' } })),
+  'checkouts:client_save_draft': instead((t) => ({ path: `/v1/checkouts/client/${t.checkout_secret}/draft`, body: { fields: { customer_name: 'Ada' } } })),
+  'checkouts:client_renew': {
+    make: async (stage, tenant) => {
+      const { id, client_secret } = await sell(stage, tenant, 'tok_visa')
+      await stage.world.database.owner((owner) => owner.query(`update checkouts set status = 'expired', due_at = null where id = $1`, [id]))
+      return () => ({ path: `/v1/checkouts/client/${client_secret}/renew` })
+    },
+  },
   'checkouts:client_confirm': {
     make: async (stage, tenant) => {
       const { client_secret, body } = await sell(stage, tenant, 'tok_visa')

@@ -37,6 +37,20 @@ export const checkout: Readonly<Record<string, Policy>> = {
     ask: (t) => ({ path: `/v1/checkouts/client/${t.checkout_secret}`, body: { discount_code: 'NO-SUCH-CODE' } }),
     granted: [422, 'RequestValidationError'],
   },
+  'checkouts:client_get_draft': { who: 'open', scopes: [], ask: (t) => ({ path: `/v1/checkouts/client/${t.checkout_secret}/draft` }), granted: 200 },
+  'checkouts:client_save_draft': {
+    who: 'open',
+    scopes: [],
+    ask: (t) => ({ path: `/v1/checkouts/client/${t.checkout_secret}/draft`, body: { fields: { cvc: '123' } } }),
+    granted: [422, 'RequestValidationError'],
+  },
+  'checkouts:client_renew': {
+    who: 'open',
+    scopes: [],
+    ask: (t) => ({ path: `/v1/checkouts/client/${t.checkout_secret}/renew` }),
+    granted: [403, 'CheckoutNotRenewable'],
+  },
+  'checkouts:client_resume': { who: 'open', scopes: [], ask: (t) => ({ path: `/v1/checkouts/client/${t.checkout_secret}/resume` }), granted: 200 },
   'checkouts:client_confirm': {
     who: 'open',
     scopes: [],

@@ -122,6 +122,13 @@ export const identity: Readonly<Record<string, Policy>> = {
   },
   'auth:sign_out': { who: 'person', scopes: [], ask: () => ({ path: '/v1/auth/session' }), granted: 204 },
   'auth:sign_out_everywhere': { who: 'person', scopes: [], ask: () => ({ path: '/v1/auth/sessions' }), granted: 204 },
+  'auth:request_renewal_code': { who: 'person', scopes: [], ask: () => ({ path: '/v1/auth/session/code' }), granted: 202 },
+  'auth:renew_session': {
+    who: 'person',
+    scopes: [],
+    ask: () => ({ path: '/v1/auth/session/renew', body: { code: '123456' } }),
+    granted: [401, 'SignInRefused'],
+  },
   'auth:verify_second_factor': {
     who: 'open',
     scopes: [],

@@ -5,7 +5,7 @@ export const organizations: Readonly<Record<string, Policy>> = {
   'organizations:create': {
     who: ['personal', 'oauth', 'session'],
     scopes: writers,
-    ask: () => ({ path: '/v1/organizations/', body: { name: 'Matrix', slug: `matrix-${unique()}` } }),
+    ask: () => ({ path: '/v1/organizations/', body: { name: 'Matrix', slug: `matrix-${unique()}`, avatar_url: 'https://changed.example/logo.png' } }),
     confined: '403 CannotCreateOrganizationError',
     granted: 201,
   },
@@ -14,7 +14,10 @@ export const organizations: Readonly<Record<string, Policy>> = {
     who: tokens,
     scopes: writers,
     roles: managers,
-    ask: (t) => ({ path: `/v1/organizations/${t.organization_id}`, body: { website: 'https://changed.example' } }),
+    ask: (t) => ({
+      path: `/v1/organizations/${t.organization_id}`,
+      body: { website: 'https://changed.example', avatar_url: 'https://changed.example/logo.png' },
+    }),
     granted: 200,
     foreign: 'absent',
   },

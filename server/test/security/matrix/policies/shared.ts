@@ -51,6 +51,14 @@ export interface Target {
   readonly link_secret: string
   /** The balance that the customer has with the seller. */
   readonly wallet_id: string
+  /** A usage event, and the type of its name. */
+  readonly usage_event_id: string
+  readonly customer_meter_id: string
+  /** The meter of `customer_meter_id`, with free units, and a live reservation on it. */
+  readonly credited_meter_id: string
+  readonly reservation_id: string
+  readonly event_type_id: string
+  readonly dashboard_id: string
 }
 
 export interface Asked {

@@ -1,5 +1,7 @@
 import type { SeatTiers } from '../../calc/prices.ts'
-import type { Language, RefundReason } from './words.ts'
+import type { Language } from '../../../../kernel/languages.ts'
+import type { TaxReason } from '../../../../kernel/taxes.ts'
+import type { RefundReason } from './words.ts'
 
 /**
  * The complete content of a document. If any field changes, a new file is rendered. Times are strings, as they are
@@ -14,6 +16,15 @@ export interface Facts {
     readonly tax_id: string | null
     readonly email: string | null
     readonly footer: string | null
+    /** The seller's accent colour at the time of the document. Absent in documents that are older than accent colours. */
+    readonly accent?: string | null
+    /** The checksum of the logo at the time of the document. The copy with this checksum is kept. */
+    readonly logo?: string | null
+    /** The links of the brand at the time of the document. */
+    readonly support_email?: string | null
+    readonly website?: string | null
+    readonly terms_url?: string | null
+    readonly privacy_url?: string | null
   }
   readonly buyer: { readonly name: string | null; readonly address: Place | null; readonly tax_id: string | null; readonly tax_id_format: string | null }
   readonly order: {
@@ -57,7 +68,7 @@ export interface Line {
   readonly tax_amount: number
   readonly proration: boolean
   readonly tiers: SeatTiers | null
-  readonly tax: { readonly rate: number; readonly jurisdiction: string; readonly reason: string } | null
+  readonly tax: { readonly rate: number; readonly jurisdiction: string; readonly reason: TaxReason } | null
 }
 
 export interface RefundFacts {

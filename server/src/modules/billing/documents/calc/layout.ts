@@ -1,11 +1,14 @@
+import { accentOf, readLabel, showParts } from '@bursar/views'
+import type { Language } from '../../../../kernel/languages.ts'
 import { formatAmount, sum } from '../../../../kernel/money.ts'
+import { mainReason } from '../../../../kernel/taxes.ts'
 import type { Pair, Sheet, Table } from '../../../../kernel/layout.ts'
 import { tierAmount } from '../../calc/prices.ts'
 import type { Facts, Line, Place } from './facts.ts'
-import { isEuropean, words, type Language, type Words } from './words.ts'
+import { isEuropean, words, type Words } from './words.ts'
 
-/** Lays out a document in its language. All amounts are exactly those of the order. */
-export const sheetOf = (facts: Facts): Sheet => {
+/** Lays out a document in its language. All amounts are exactly those of the order. `logo` is the copy that the facts name. */
+export const sheetOf = (facts: Facts, logo: Buffer | null): Sheet => {
   const say = speak(facts)
   const { seller, order } = facts
   const name = { invoice: order.total_amount < 0 ? say.text.credit_note : say.text.invoice, receipt: say.text.receipt, credit_note: say.text.credit_note }[
@@ -17,6 +20,8 @@ export const sheetOf = (facts: Facts): Sheet => {
     title: `${name} ${number}`,
     author: seller.name,
     dated: new Date(facts.kind === 'credit_note' ? facts.refunds[0]!.created_at : order.created_at),
+    accent: seller.accent ? accentOf(seller.accent, 'light').fill : null,
+    logo,
     heading: name,
     facts: headFacts(facts, say),
     parties: [
@@ -37,11 +42,21 @@ export const sheetOf = (facts: Facts): Sheet => {
     ...(facts.kind === 'credit_note' ? refundBody(facts, say) : orderBody(facts, say)),
     notes: notesOf(facts, say),
     footer: [seller.name, seller.footer].filter((part) => part !== null).join(' · '),
+    links: linksOf(facts, say),
     paging: say.text.paging,
   }
 }
 
+/** The links of the brand. The head of the document already has the billing address of the seller. */
+const linksOf = ({ seller: { email, support_email, website, terms_url, privacy_url } }: Facts, { text }: Speech): Sheet['links'] => [
+  ...(support_email != null && support_email !== email ? [{ text: support_email, url: `mailto:${support_email}` }] : []),
+  ...(website == null ? [] : [{ text: URL.canParse(website) ? new URL(website).host.replace(/^www\./, '') : website, url: website }]),
+  ...(terms_url == null ? [] : [{ text: text.terms, url: terms_url }]),
+  ...(privacy_url == null ? [] : [{ text: text.privacy, url: privacy_url }]),
+]
+
 interface Speech {
+  readonly language: Language
   readonly text: Words
   readonly money: (amount: number) => string
   readonly day: (at: string | Date) => string
@@ -56,6 +71,7 @@ const speak = ({ language, order, payment }: Facts): Speech => {
   const percents = new Intl.NumberFormat(text.locale, { style: 'percent', maximumFractionDigits: 4 })
   const brand = payment?.brand ?? null
   return {
+    language,
     text,
     money: (amount) => moneyIn(text.locale, amount, order.currency),
     day: (at) => days.format(new Date(at)),
@@ -170,17 +186,11 @@ const lineTable = ({ lines }: Facts, say: Speech): Table => {
       { label: text.amount, align: right, share: 17 },
     ],
     rows: lines.map((line) => {
-      const { what, seats, credit } = readLabel(line)
+      const { what, seats, credit } = readLine(line, say)
       const tiers = line.tiers !== null && seats !== null && !line.proration ? tiersOf(line.tiers, seats, line.amount) : []
       const unit = seats === null ? money(line.amount) : tiers.length === 1 ? money(tiers[0]!.price) : ''
       return {
-        cells: [
-          credit ? text.remaining(what) : what,
-          seats === null ? '1' : text.seats(seats),
-          line.proration ? '' : unit,
-          rateOf(line, say),
-          money(line.amount),
-        ],
+        cells: [what, seats === null ? '1' : text.seats(seats), line.proration ? '' : unit, rateOf(line, say), money(line.amount)],
         below: [
           ...(tiers.length > 1 ? tiers.map(({ from, to, price }) => text.tier(from, to, money(price))) : []),
           ...(line.amount < 0 && !credit ? [text.credit] : []),
@@ -193,15 +203,14 @@ const lineTable = ({ lines }: Facts, say: Speech): Table => {
 }
 
 /**
- * Parses the label of an order line, which was written in English at the sale. Returns the product name, the number of
- * seats, and whether the line is a credit.
+ * Returns the text of a line in the language of the document, the number of seats for the column of quantities, and
+ * whether the line is a credit. A line of a price without tiers has no seats.
  */
-const readLabel = ({ label, tiers, proration, amount }: Line): { what: string; seats: number | null; credit: boolean } => {
-  // A product name may itself end in "(3 seats)" or begin with "Remaining time on". Only lines with seat tiers have
-  // seats, and only negative prorations are credits.
-  const [, back, rest = label] = (proration && amount < 0 && /^(Remaining time on )(.*)$/s.exec(label)) || []
-  const [, what = rest, count] = (tiers !== null && /^(.*) \((\d+) seats?\)$/s.exec(rest)) || []
-  return { what, seats: count === undefined ? null : Number(count), credit: back !== undefined }
+const readLine = (line: Line, { text, language }: Speech): { what: string; seats: number | null; credit: boolean } => {
+  const parts = readLabel(line, line.tiers !== null)
+  if (parts.type === 'product') return { what: parts.name, seats: parts.seats, credit: false }
+  if (parts.type === 'remaining') return { what: text.remaining(parts.name), seats: parts.seats, credit: true }
+  return { what: showParts(language, parts), seats: null, credit: parts.type === 'restored' }
 }
 
 /**
@@ -292,11 +301,11 @@ const refundBody = (facts: Facts, say: Speech): Pick<Sheet, 'lines' | 'totals' |
 }
 
 const notesOf = ({ kind, lines, order, payment }: Facts, { text, day, method }: Speech): string[] => {
-  const reasons = new Set(lines.flatMap(({ tax }) => (tax ? [tax.reason] : [])))
+  const isReversed = mainReason(lines.flatMap(({ tax }) => (tax ? [tax.reason] : []))) === 'reverse_charge'
   return [
     ...(kind === 'credit_note' ? [text.corrects(order.invoice_number, day(issuedAt(order, payment))), ...(method === null ? [] : [text.went_to(method)])] : []),
-    ...(reasons.has('reverse_charge') ? [text.reversed] : []),
-    ...(!reasons.has('reverse_charge') && order.tax_amount === 0 ? [text.untaxed] : []),
+    ...(isReversed ? [text.reversed] : []),
+    ...(!isReversed && order.tax_amount === 0 ? [text.untaxed] : []),
   ]
 }
 

@@ -1,4 +1,5 @@
-export type Language = 'en' | 'de'
+import { countSeats } from '@bursar/views'
+import type { Language } from '../../../../kernel/languages.ts'
 
 /** Countries in which the tax is called VAT. */
 const european = new Set('AT BE BG CH CY CZ DE DK EE ES FI FR GB GR HR HU IE IS IT LI LT LU LV MT NL NO PL PT RO SE SI SK'.split(' '))
@@ -49,7 +50,7 @@ const en = {
   refunds: 'Refunds',
   date: 'Date',
   number: 'Number',
-  seats: (count: number) => (count === 1 ? '1 seat' : `${count} seats`),
+  seats: (count: number) => countSeats('en', count),
   tier: (from: number, to: number, price: string) => `Seats ${from === to ? from : `${from} to ${to}`}: ${to - from + 1} × ${price}`,
   remaining: (what: string) => `Credit for the remaining time on ${what}`,
   credit: 'Credit',
@@ -75,6 +76,8 @@ const en = {
   given_back: (amount: string, day: string) => `${amount} paid back on ${day}`,
   went_to: (method: string) => `Paid back to: ${method}.`,
   corrects: (number: string, day: string) => `This document corrects invoice ${number} of ${day}.`,
+  terms: 'Terms',
+  privacy: 'Privacy policy',
   paging: 'Page {page} of {pages}',
 }
 
@@ -121,7 +124,7 @@ const de: typeof en = {
   refunds: 'Erstattungen',
   date: 'Datum',
   number: 'Nummer',
-  seats: (count: number) => (count === 1 ? '1 Platz' : `${count} Plätze`),
+  seats: (count: number) => countSeats('de', count),
   tier: (from: number, to: number, price: string) => `Plätze ${from === to ? from : `${from} bis ${to}`}: ${to - from + 1} × ${price}`,
   remaining: (what: string) => `Gutschrift für die Restlaufzeit von ${what}`,
   credit: 'Gutschrift',
@@ -147,14 +150,10 @@ const de: typeof en = {
   given_back: (amount: string, day: string) => `${amount} erstattet am ${day}`,
   went_to: (method: string) => `Erstattet auf: ${method}.`,
   corrects: (number: string, day: string) => `Dieses Dokument korrigiert die Rechnung ${number} vom ${day}.`,
+  terms: 'AGB',
+  privacy: 'Datenschutz',
   paging: 'Seite {page} von {pages}',
 }
 
 export type Words = typeof en
 export const words: Record<Language, Words> = { en, de }
-
-/** Returns the language of a document: the customer's own, or that of the billing country. */
-export const languageOf = (locale: string | null, country: string | null): Language => {
-  if (locale !== null) return /^de\b/i.test(locale) ? 'de' : 'en'
-  return country === 'DE' || country === 'AT' || country === 'LI' ? 'de' : 'en'
-}

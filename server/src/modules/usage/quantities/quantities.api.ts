@@ -1,0 +1,15 @@
+import { getMeterQuantities, ResourceNotFound } from '@bursar/contract'
+import { read } from '../../handlers.ts'
+import { findMeter } from '../../catalog/index.ts'
+import { permit } from '../../organizations/index.ts'
+import { readerOf } from '../copies/asking.ts'
+import { quantitiesOf } from './quantities.ts'
+
+export const operations = [
+  read(getMeterQuantities, async (db, { scope, params, query, ...call }) => {
+    const meter = await findMeter(db, scope, params.id)
+    if (!meter) throw new ResourceNotFound()
+    permit(scope, meter.organization_id, 'analytics:read')
+    return quantitiesOf(db, scope, meter, query, readerOf(call))
+  }),
+]

@@ -1,0 +1,106 @@
+import { countSeats } from '@bursar/views'
+export const en = {
+  trial_started: {
+    subject: (label: string) => `Your trial of ${label} has started`,
+    title: (label: string) => `Your trial of ${label} has started`,
+    text: (day: string) => `You can use everything until ${day}. Your subscription begins then. If you do not want to be charged, cancel before that day.`,
+    button: 'Open your access',
+    cancel: 'Cancel the trial',
+  },
+  trial_ending: {
+    subject: (label: string, day: string) => `Your trial of ${label} ends on ${day}`,
+    title: (day: string) => `Your trial ends on ${day}`,
+    text: (label: string) =>
+      `Your subscription to ${label} begins then. You do not have to do anything to continue. If you do not want to be charged, cancel before that day.`,
+    button: 'Manage your subscription',
+    cancel: 'Cancel the trial',
+  },
+  renewal_reminder: {
+    subject: (label: string, day: string) => `${label} renews on ${day}`,
+    title: (day: string) => `Your subscription renews on ${day}`,
+    text: (label: string) => `Your subscription to ${label} continues. You do not have to do anything. If you do not want to continue, cancel before that day.`,
+    button: 'Manage your subscription',
+    cancel: 'Cancel the subscription',
+  },
+  canceled: {
+    subject: (label: string) => `${label}: your cancellation`,
+    title: 'Your subscription is canceled',
+    text: (label: string, day: string) =>
+      `You can use ${label} until ${day}. It does not renew, and you are not charged again for it. Until then you can change your mind.`,
+    button: 'Keep the subscription',
+  },
+  uncanceled: {
+    subject: (label: string) => `${label} continues`,
+    title: 'Your subscription continues',
+    text: (label: string, day: string) => `Your cancellation of ${label} was withdrawn. It renews on ${day}.`,
+    button: 'Manage your subscription',
+  },
+  ended: {
+    subject: (label: string) => `Your subscription to ${label} has ended`,
+    title: 'Your subscription has ended',
+    text: (label: string, day: string) => `Your subscription to ${label} ended on ${day}. Nothing more is charged for it.`,
+    button: 'Open your customer portal',
+  },
+  paused: {
+    subject: (label: string) => `${label}: your pause`,
+    title_scheduled: 'Your subscription will pause',
+    title: 'Your subscription is paused',
+    begins: (label: string, day: string) => `You can use ${label} until ${day}. The pause begins then, and nothing is charged during it.`,
+    now: (label: string) => `${label} is paused, and nothing is charged.`,
+    resumes: (day: string) => `It continues on ${day} by itself.`,
+    open: 'It continues when you resume it.',
+    button: 'Manage your subscription',
+  },
+  resumed: {
+    subject: (label: string) => `${label} continues after its pause`,
+    title: 'Your subscription continues',
+    text: (label: string, day: string) => `The pause of ${label} has ended. The current period ends on ${day}.`,
+    button: 'Manage your subscription',
+  },
+  seats: {
+    subject: (seats: number, label: string) => `${label}: you now have ${countSeats('en', seats)}`,
+    subject_later: (seats: number, label: string) => `${label}: ${countSeats('en', seats)} from the next period on`,
+    title: (seats: number) => `You now have ${countSeats('en', seats)}`,
+    title_later: (seats: number, day: string) => `${countSeats('en', seats)} from ${day} on`,
+    text: (label: string) => `The number of seats of ${label} was changed.`,
+    text_later: (label: string, day: string) => `The number of seats of ${label} changes on ${day}. Until then nothing changes.`,
+    button: 'Assign the seats',
+    manage: 'Manage your subscription',
+  },
+  plan: {
+    subject: (label: string) => `Your plan is now ${label}`,
+    subject_later: (label: string, day: string) => `Your plan changes to ${label} on ${day}`,
+    title: 'Your plan was changed',
+    title_later: 'Your plan will change',
+    text: (label: string) => `Your plan is now ${label}.`,
+    text_later: (label: string, day: string) => `Your plan changes to ${label} on ${day}. Until then nothing changes.`,
+    button: 'View your subscription',
+  },
+  price: 'Price, before tax',
+  starts: 'From',
+  renews: 'Next renewal',
+  card: {
+    subject: (card: string) => `${card} expires soon`,
+    title: 'Your card expires soon',
+    text: (card: string, month: string) => `${card} is valid until the end of ${month}. Add a new card, so that your subscription continues without a break.`,
+    button: 'Change your card',
+  },
+  usage: {
+    units: 'units',
+    subject: (meter: string, percent: number, basis: 'credits' | 'cap') =>
+      `${meter}: ${percent}% of your ${basis === 'credits' ? 'included usage' : 'spending limit'} is used`,
+    title: (percent: number, basis: 'credits' | 'cap') => `${percent}% of your ${basis === 'credits' ? 'included usage' : 'spending limit'} is used`,
+    used: 'Used',
+    cost: 'Cost so far, before discounts and taxes',
+    included: 'Included',
+    limit: 'Spending limit',
+    until: 'Until',
+    credits: (isReached: boolean, price: string) => (isReached ? `Further usage costs ${price}.` : `Usage beyond the included amount costs ${price}.`),
+    unbilled: (isReached: boolean, seller: string) =>
+      `${isReached ? 'Further usage' : 'Usage beyond the included amount'} is not billed. ${seller} may stop it until you get more.`,
+    cap: (isReached: boolean): string =>
+      isReached ? 'Further usage in this period is not charged.' : 'When the limit is reached, further usage in this period is not charged.',
+    button: 'See your usage',
+    portal: 'Open your customer portal',
+  },
+}

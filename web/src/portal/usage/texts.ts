@@ -1,0 +1,4 @@
+import { de } from './de.ts'
+import { en } from './en.ts'
+
+export const texts = { en, de }
