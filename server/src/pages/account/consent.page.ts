@@ -62,10 +62,10 @@ export const consentPages = ({ oauth, postgres }: PageDeps): Page[] => {
         },
         // Lists all scopes, including those granted before, because the choice of organizations applies to all of them.
         scopes: [...new Set([...(grant?.scopes ?? []), ...scopes])].map((scope) => ({ scope, fresh: grant !== undefined && !grant.scopes.includes(scope) })),
-        // Preselects the user's earlier choice of organizations. Without one, preselects every organization, or only
-        // the first one if the app works with a single organization.
+        // Preselects the user's earlier choice of organizations. Without one, preselects the first organization only, so that
+        // no app reaches all of them by a mere click.
         organizations: organizations.map(({ id, name, slug }, at) => ({ id, name, slug, chosen: before ? before.includes(id) : at === 0 })),
-        everywhere: !single && !before && mishap === null,
+        everywhere: !single && (organizations.length === 0 || (before === null && mishap === null)),
         single,
         again: grant !== undefined,
         mishap,

@@ -62,6 +62,15 @@ interface Order extends SortKey {
   readonly descending: boolean
 }
 
+/** A position in a list: the sort keys of a row, and the total of the first page if the pages after it need not count again. */
+export interface Position {
+  readonly values: readonly string[]
+  readonly total: number | undefined
+}
+
+/** A filtered total above this number is counted for the first page only. Counting up to this number takes milliseconds. */
+const countedOnce = 10_000
+
 /**
  * Finds one page of keys: one index scan per tenant, merged. The id is the tie-breaker, so that no row is skipped or
  * shown twice. The caller loads the rows of this page afterwards. The total is exact: the sum of the stored counters, or
@@ -69,7 +78,8 @@ interface Order extends SortKey {
  *
  * Without filters, and for a list of few rows, page and total are one statement. Otherwise the rows are counted first,
  * and a concurrent insert may be visible to only one of the two statements. The total is therefore raised to the number
- * of rows seen. If rows follow the page, the total leads to another page.
+ * of rows seen. If rows follow the page, the total leads to another page. A large total is counted for the first page only:
+ * the cursor carries it to the next pages.
  */
 export const listKeys = async <K extends string>(
   db: Db,
@@ -111,23 +121,30 @@ const listPage = async <K extends string>(
   orders.push({ expression: spec.id, type: 'uuid', descending: orders[0]?.descending ?? false })
   const after = request.cursor === undefined ? undefined : readCursor(request.cursor, request.sorting, orders)
   const find = (among: readonly string[], sought: Pick<Sought, 'whole' | 'total'>) =>
-    findKeys(db, spec, among, request, orders, { filters, after, records, ...sought })
+    findKeys(db, spec, among, request, orders, { filters, after: after?.values, records, ...sought })
+  const answer = ({ keys, rows, end }: Pick<Found, 'keys' | 'rows' | 'end'>, total: number, carried?: number) => ({
+    keys,
+    rows,
+    total,
+    next_cursor: end === null ? null : writeCursor(request.sorting, end, carried),
+  })
   if (spec.counted !== undefined && filters.length === 0) {
     const counter = sumUp(spec.counted, tenants)
-    const { seen, total, ...found } = await find(tenants, { whole: false, total: spec.besides ? sql`(${counter} + ${spec.besides(tenants)})` : counter })
-    return { ...found, total: Math.max(total, seen) }
+    const found = await find(tenants, { whole: false, total: spec.besides ? sql`(${counter} + ${spec.besides(tenants)})` : counter })
+    return answer(found, Math.max(found.total, found.seen))
   }
   if (spec.few) {
-    const { seen, total, ...found } = await find(tenants, { whole: true, total: undefined })
-    return { ...found, total: Math.max(total, seen) }
+    const found = await find(tenants, { whole: true, total: undefined })
+    return answer(found, Math.max(found.total, found.seen))
   }
+  if (after?.total !== undefined) return answer(await find(tenants, { whole: false, total: sql`0::bigint` }), after.total, after.total)
   const counts = await countEach(db, spec, tenants, filters)
   const total = counts.reduce((sum, { rows }) => sum + rows, 0)
   // A stored count decides only how the page is read. If it were wrong, no row would be missing.
   const having = spec.matching ? tenants : counts.filter(({ rows }) => rows > 0).map(({ tenant }) => tenant)
   if (having.length === 0) return { keys: [], rows: [], total, next_cursor: null }
-  const { seen, total: _, ...found } = await find(having, { whole: filters.length > 0 && total <= pageSizeLimit, total: sql`0::bigint` })
-  return { ...found, total: Math.max(total, seen) }
+  const found = await find(having, { whole: filters.length > 0 && total <= pageSizeLimit, total: sql`0::bigint` })
+  return answer(found, Math.max(total, found.seen), total > countedOnce && !spec.matching ? total : undefined)
 }
 
 /** Wraps each condition in parentheses, so that an `or` in one does not bypass the others. */
@@ -223,15 +240,11 @@ const findKeys = async (
     total: found.rows[0]!.list_total,
     /** The number of rows that are known to exist: the rows before this page and the rows that were fetched for it. */
     seen: request.cursor === undefined && rows.length > 0 ? offset + rows.length : 0,
-    next_cursor:
-      rows.length > size && end
-        ? writeCursor(
-            request.sorting,
-            orders.map((_, at) => end[`list_${at}`]),
-          )
-        : null,
+    /** The sort keys of the last row of the page, if another page follows. */
+    end: rows.length > size && end ? orders.map((_, at) => end[`list_${at}`]) : null,
   }
 }
+type Found = Awaited<ReturnType<typeof findKeys>>
 
 /** Numbers of rows that a first page reads. Each is one more than a page size, to see whether another page follows. */
 const firstPages = [2, 6, 11, 21, 31, 51, pageSizeLimit + 1]
@@ -309,16 +322,30 @@ const beyond = (orders: readonly Order[], values: readonly string[]): RawBuilder
   )})`
 }
 
-/** Writes the cursor of a page from the sort keys of its last row. */
-export const writeCursor = (sorting: readonly string[], values: readonly unknown[]): string =>
-  Buffer.from(JSON.stringify([sorting.join(), ...values.map((value) => (value instanceof Date ? value.toISOString() : String(value)))])).toString('base64url')
+/** Writes the cursor of a page from the sort keys of its last row, and the total that the next pages need not count again. */
+export const writeCursor = (sorting: readonly string[], values: readonly unknown[], total?: number): string =>
+  Buffer.from(
+    JSON.stringify([
+      sorting.join(),
+      ...values.map((value) => (value instanceof Date ? value.toISOString() : String(value))),
+      ...(total === undefined ? [] : [total]),
+    ]),
+  ).toString('base64url')
 
-/** Reads the sort keys of a cursor. Throws if it is not a cursor of this list with this sorting. */
-export const readCursor = (cursor: string, sorting: readonly string[], orders: readonly Pick<SortKey, 'type'>[]): string[] => {
+/** Reads the position of a cursor. Throws if it is not a cursor of this list with this sorting. */
+export const readCursor = (cursor: string, sorting: readonly string[], orders: readonly Pick<SortKey, 'type'>[]): Position => {
   try {
-    const [order, ...values] = JSON.parse(Buffer.from(cursor, 'base64url').toString()) as string[]
-    if (order === sorting.join() && values.length === orders.length && values.every((value, at) => typeof value === 'string' && fits[orders[at]!.type](value)))
-      return values
+    const [order, ...parts] = JSON.parse(Buffer.from(cursor, 'base64url').toString()) as unknown[]
+    const values = parts.slice(0, orders.length)
+    const [total, ...surplus] = parts.slice(orders.length)
+    if (
+      order === sorting.join() &&
+      values.length === orders.length &&
+      values.every((value, at): value is string => typeof value === 'string' && fits[orders[at]!.type](value)) &&
+      (total === undefined || (Number.isSafeInteger(total) && Number(total) > countedOnce)) &&
+      surplus.length === 0
+    )
+      return { values, total: total as number | undefined }
   } catch {
     // The cursor could not be parsed. It is rejected below like any other invalid cursor.
   }

@@ -62,7 +62,7 @@ export const Consent = ({ view, frame }: { view: Props; frame: Frame }) => {
             {organizations.length === 0 && <p>{single ? words.noneSingle : words.none}</p>}
             {single && organizations.length > 0 && <p className="soft">{words.one}</p>}
             {!single && (
-              <label className="choice">
+              <label className="choice wide">
                 <input type="radio" name="reach" value="all" defaultChecked={everywhere} />
                 <span>{words.everywhere}</span>
               </label>

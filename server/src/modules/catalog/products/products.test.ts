@@ -357,11 +357,29 @@ describe('lists', () => {
       ['-created_at', '0000-01-01T00:00:00.000Z', id],
       ['-created_at', '2026-01-01T00:00:00.000Z', '-'.repeat(36)],
       ['-created_at', 7, id],
+      // A cursor carries a total above 10,000 only.
+      ['-created_at', '2026-01-01T00:00:00.000Z', id, 10_000],
+      ['-created_at', '2026-01-01T00:00:00.000Z', id, 10_000.5],
+      ['-created_at', '2026-01-01T00:00:00.000Z', id, '20000'],
+      ['-created_at', '2026-01-01T00:00:00.000Z', id, 20_000, 1],
       { length: 3 },
       null,
     ]
     for (const parts of forged)
       expect((await api.sendRaw(listProducts, { query: { cursor: Buffer.from(JSON.stringify(parts)).toString('base64url') } })).status).toBe(422)
+  })
+
+  test('counts the matching records of a long filtered list for its first page only', async () => {
+    const { organization, api } = await shop()
+    await fill(organization.id, 10_003)
+    const query = { is_archived: false, limit: 2 }
+    const first = (await api.call(listProducts, { query })).pagination
+    expect(first.total_count).toBe(10_003)
+    await api.call(createProduct, { body: simple('Later') })
+    const second = (await api.call(listProducts, { query: { ...query, cursor: first.next_cursor! } })).pagination
+    const third = (await api.call(listProducts, { query: { ...query, cursor: second.next_cursor! } })).pagination
+    expect([second, third]).toMatchObject([first, first].map(({ total_count, max_page }) => ({ total_count, max_page })))
+    expect((await api.call(listProducts, { query })).pagination.total_count).toBe(10_004)
   })
 
   test('filters products by single and combined filters, and counts only the matching records in the total', async () => {

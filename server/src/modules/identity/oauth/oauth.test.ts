@@ -158,16 +158,18 @@ describe('organizations chosen on the consent page', () => {
     expect((await other.introspect(elsewhere.access_token)).body).toMatchObject({ active: true, organizations: [here.id] })
   })
 
-  test('the consent page preselects all organizations at first, then the last choice, and one for an app that needs exactly one [S5-08]', async () => {
+  test('the consent page preselects one organization at first, and then the last choice [S5-08]', async () => {
     const { visitor, here } = await openPerson(world)
     const shown = async (app: Awaited<ReturnType<typeof openApp>>, more: Record<string, string> = {}) =>
       (await visitor.get(`/oauth2/authorize?${new URLSearchParams(app.ask(more)).toString()}`)).answer.text
-    const checked = (html: string, input: string) => [...html.matchAll(/<input[^>]*>/g)].some(([tag]) => tag.includes(input) && tag.includes('checked'))
+    const count = (html: string, input: string) => [...html.matchAll(/<input[^>]*>/g)].filter(([tag]) => tag.includes(input) && tag.includes('checked')).length
+    const checked = (html: string, input: string) => count(html, input) > 0
     const says = 'If you remove organizations, the app loses access to them at once.'
     const app = await openApp(world)
     const first = await shown(app)
-    expect(checked(first, 'value="all"')).toBe(true)
-    expect(checked(first, 'value="chosen"')).toBe(false)
+    expect(checked(first, 'value="all"')).toBe(false)
+    expect(checked(first, 'value="chosen"')).toBe(true)
+    expect(count(first, 'name="organizations"')).toBe(1)
     expect(first).not.toContain(says)
     const single = await shown(await openApp(world, { default_sub_type: 'organization' }))
     expect(single).not.toContain('value="all"')
@@ -177,6 +179,10 @@ describe('organizations chosen on the consent page', () => {
     expect(checked(again, 'value="chosen"')).toBe(true)
     expect(checked(again, 'value="all"')).toBe(false)
     expect(again).toContain(says)
+    await app.tokens(visitor, { prompt: 'consent' }, { all: true })
+    const everywhere = await shown(app, { prompt: 'consent' })
+    expect(checked(everywhere, 'value="all"')).toBe(true)
+    expect(checked(everywhere, 'name="organizations"')).toBe(false)
     expect(await shown(app, { prompt: 'consent', ui_locales: 'de' })).toContain('Nehmen Sie Organisationen weg, verliert die App sofort den Zugriff darauf.')
   })
 

@@ -43,7 +43,7 @@ export const listFromCopy = async (
   }
   const descending = query.sorting[0]?.startsWith('-') ?? false
   const { size, offset: paged } = window(query)
-  const [after] = query.cursor === undefined ? [] : [readCursor(query.cursor, query.sorting, [{ type: 'timestamptz' }, { type: 'uuid' }])]
+  const after = query.cursor === undefined ? undefined : readCursor(query.cursor, query.sorting, [{ type: 'timestamptz' }, { type: 'uuid' }]).values
   const beyond: Place | undefined = after && { at: Date.parse(after[0]!), id: after[1]! }
   const offset = beyond ? 0 : paged
   return fromCopy(db, reader, selection, async (uncopied, ask) => {
