@@ -1,5 +1,5 @@
 import { operation, ResourceNotFound } from '../kit/index.ts'
-import { CheckoutPublic } from './checkouts.ts'
+import { CheckoutPublic, ExpiredCheckoutError } from './checkouts.ts'
 import { holder } from './holder.ts'
 
 export const resumeClientCheckout = operation({
@@ -14,5 +14,5 @@ export const resumeClientCheckout = operation({
   costs: 'none',
   returns: CheckoutPublic,
   reveals: true,
-  fails: [ResourceNotFound],
+  fails: [ResourceNotFound, ExpiredCheckoutError],
 })

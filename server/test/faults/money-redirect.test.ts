@@ -233,6 +233,17 @@ test('records one result for ten parallel returns that come before every event',
   expect(await audit()).toMatchObject({ lost: 0, double: 0 })
 })
 
+test('shares one look at the processor among parallel returns of a buyer who has not paid', async () => {
+  const checkout = await open()
+  await begin(checkout)
+  const reads = () => till.standIn.asked.filter(({ method, path }) => method === 'GET' && path.startsWith('/v1/payment_intents/')).length
+  const before = reads()
+  const seen = await Promise.all(Array.from({ length: 10 }, () => resume(healthy, checkout)))
+  // Each return sees the other site.
+  expect(new Set(seen.map(({ payment_processor_metadata }) => payment_processor_metadata.redirect_url)).size).toBe(1)
+  expect(reads() - before).toBeLessThan(10)
+})
+
 test('keeps the amounts while the buyer is away: a second tab changes nothing and opens no second payment', async () => {
   const checkout = await open()
   const site = await begin(checkout)

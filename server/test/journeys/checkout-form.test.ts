@@ -1,6 +1,7 @@
 import { updateTaxSettings } from '@bursar/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { expectAccessible, openBrowser, openContext, type Browser, type Page } from '../harness/browser.ts'
+import type { Request } from 'playwright-core'
 import { fillIn, fixedPrice, focused, inputOf, openCheckouts, repriced, seatPrice } from '../harness/checkouts.ts'
 import { orderButton } from '../harness/ordering.ts'
 import { openClock, openWorld, type World } from '../harness/world.ts'
@@ -279,6 +280,64 @@ describe('input that is kept', () => {
       await close()
       expect(violations).toEqual([])
     }
+  })
+
+  /** Opens a checkout with a field to type in. */
+  const typing = async () => {
+    const { product, checkout } = await openCheckouts(world)
+    const guide = await product({ name: 'Field guide', prices: [fixedPrice(2900)] })
+    const made = await checkout({ products: [guide.id], customer_billing_address: { country: 'DE' } })
+    const { context, close } = await openContext(browser, world)
+    const page = await context.newPage()
+    const isDraft = (request: Request) => request.url().endsWith('/draft')
+    await page.goto(made.url)
+    const name = page.locator('#customer_name')
+    /** Types a text. Ends when a draft with it was sent. */
+    const type = async (text: string) => {
+      const sent = page.waitForRequest((request) => isDraft(request) && request.postData()!.includes(text))
+      await name.fill(text)
+      await sent
+    }
+    return { made, page, name, type, isDraft, close }
+  }
+
+  test('keeps a draft that is sent while the price is computed', async () => {
+    const { made, page, name, type, isDraft, close } = await typing()
+    await world.database.owner(async (owner) => {
+      // Computing the price locks the checkout.
+      await owner.query('begin')
+      await owner.query('select from checkouts where id = $1 for update', [made.id])
+      const stored = page.waitForResponse((response) => isDraft(response.request()))
+      await type('Lovelace')
+      await owner.query('rollback')
+      await stored
+    })
+    await page.goto(made.url)
+    expect(await name.inputValue()).toBe('Lovelace')
+    await close()
+  })
+
+  test('sends one draft after the other, so that a slow one does not replace a newer one', async () => {
+    const { made, page, name, type, isDraft, close } = await typing()
+    const isNewer = (request: Request) => isDraft(request) && request.postData()!.includes('Lovelace')
+    let newer = 0
+    page.on('request', (request) => void (isNewer(request) && newer++))
+    await world.database.owner(async (owner) => {
+      await owner.query('begin')
+      await owner.query('select from checkouts where id = $1 for update', [made.id])
+      await type('Ada')
+      const stored = page.waitForResponse((response) => isNewer(response.request()))
+      await name.fill('Lovelace')
+      // Without the queue, a draft is sent as soon as the field loses the focus.
+      await page.locator('#customer_email').focus()
+      expect(await focused(page)).toBe('customer_email')
+      expect(newer).toBe(0)
+      await owner.query('rollback')
+      await stored
+    })
+    await page.goto(made.url)
+    expect(await name.inputValue()).toBe('Lovelace')
+    await close()
   })
 
   test('keeps the currency, the own amount and a code that was not applied, over a reload, a change of the language and a decline', async () => {

@@ -25,7 +25,10 @@
       part.querySelector('[role="timer"]').textContent = words.format(Math.ceil(left / length))
     }
   }
+  // The form of a running swap. Its request contains what was typed before.
+  let swapping = null
   const swap = async (form, submitter, tries = 1) => {
+    swapping = form
     const selector = form.dataset.swap
     const body = new URLSearchParams(new FormData(form, submitter))
     // Reads the attribute instead of form.action, because a button named `action` would shadow that property.
@@ -75,6 +78,12 @@
     }
     for (const [name, value] of newer) if (form.elements[name]) form.elements[name].value = value
     for (const [name, ticked] of ticks) if (form.elements[name]?.type === 'checkbox') form.elements[name].checked = ticked
+    swapping = null
+    // The request has stored the older values, maybe after a draft with these.
+    if (form.dataset.draft && newer.length + ticks.length > 0) {
+      unsaved = form
+      saveDraft()
+    }
     document.dispatchEvent(new Event('swapped'))
     void goOn()
     for (const one of document.querySelectorAll('details')) if (open.includes(one.querySelector('summary').textContent)) one.open = true
@@ -123,16 +132,22 @@
   })
   // Stores what was typed into a form marked with data-draft: shortly after the last key, when the reader leaves a field,
   // and before the page is left or hidden.
+  // One draft is sent after the other, so that none replaces a newer one. Only a page that is left does not wait.
   let unsaved = null
   let drafting
-  const saveDraft = () => {
+  let saving
+  const saveDraft = (isLeft = false) => {
     clearTimeout(drafting)
-    const form = unsaved
-    unsaved = null
+    const form = unsaved ?? (isLeft && swapping?.dataset.draft ? swapping : null)
     if (!form || leaving) return
+    if (saving && !isLeft) return void saving.then(() => saveDraft())
+    unsaved = null
     const body = new URLSearchParams(new FormData(form))
     // The answer leads to the page, which nothing needs.
-    void fetch(form.dataset.draft, { method: 'POST', body, keepalive: true, redirect: 'manual' }).catch(() => {})
+    const sent = fetch(form.dataset.draft, { method: 'POST', body, keepalive: true, redirect: 'manual' })
+      .catch(() => {})
+      .then(() => void (saving === sent && (saving = undefined)))
+    saving = sent
   }
   document.addEventListener('input', ({ target: { form } }) => {
     if (!form?.dataset.draft) return
@@ -140,9 +155,9 @@
     clearTimeout(drafting)
     drafting = setTimeout(saveDraft, 400)
   })
-  document.addEventListener('change', saveDraft)
-  for (const event of ['beforeunload', 'pagehide']) addEventListener(event, saveDraft)
-  document.addEventListener('visibilitychange', () => document.hidden && saveDraft())
+  document.addEventListener('change', () => saveDraft())
+  for (const event of ['beforeunload', 'pagehide']) addEventListener(event, () => saveDraft(true))
+  document.addEventListener('visibilitychange', () => document.hidden && saveDraft(true))
   // In a field marked with data-enter, the Enter key presses the named button instead of the first one of the form.
   document.addEventListener('keydown', (event) => {
     const { enter } = event.target.dataset ?? {}

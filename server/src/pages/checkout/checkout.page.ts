@@ -8,7 +8,6 @@ import {
 } from '@bursar/contract'
 import type { ClosedReason, Complaint, Offer, View } from '@bursar/views'
 import type { Reply } from '@bursar/contract/client'
-import { setTimeout } from 'node:timers/promises'
 import type { z } from 'zod'
 import { offeredTypes } from '../../gateways/payments/offered.ts'
 import type { Payments } from '../../gateways/payments/payments.ts'
@@ -19,6 +18,7 @@ import { branded, complaintsOf, isPreview, keepPortal, keptSecret, leaveFor, loo
 import { awayPage, isAway, resumeCheckout } from './away.ts'
 import { loadDraft, saveDraft } from './drafting.ts'
 import { buyerIn, complaint, draftOf, languageFor, priceChanges, shownOf, typed } from './filling.ts'
+import { unlessLocked } from './locking.ts'
 import { guessCountry } from './guess.ts'
 import { invite, showPurchase } from './purchase.ts'
 import { bankOf, stripe } from '../processor.ts'
@@ -70,14 +70,6 @@ const notHere = async (call: PageCall, { status, headers }: Reply<unknown>): Pro
   // Without the cookie of an earlier visit, the page cannot renew the checkout.
   const id = call.params.key!
   return closed('expired', 410, await sellerAt(call, headers.get('bursar-seller')), isId(id) ? renewalOf(id) : {})
-}
-
-/** Retries once if another request holds the lock on the checkout. */
-const unlessLocked = async <Body>(ask: () => Promise<Reply<Body>>): Promise<Reply<Body>> => {
-  const first = await ask()
-  if (first.status !== 409 || complaintsOf(first)[0]!.type !== 'CheckoutLocked') return first
-  await setTimeout(500)
-  return ask()
 }
 
 /** The checkout and confirmation pages. The first visit moves the secret from the address to a cookie, which is then the credential. */

@@ -2,6 +2,7 @@ import { draftLimits, getCheckoutDraft, saveCheckoutDraft } from '@bursar/contra
 import type { PageCall } from '../../modules/handlers.ts'
 import { complaintsOf } from '../visits.ts'
 import { typed } from './filling.ts'
+import { unlessLocked } from './locking.ts'
 
 /** Fields that are not stored: buttons, and the payment method. The token of a card can be used only once. */
 const left: readonly string[] = ['without_discount', 'allow_trial', 'confirmation_token_id', 'payment_method_id']
@@ -22,12 +23,14 @@ export const fitting = (fields: Readonly<Record<string, string>>): Record<string
 }
 
 /**
- * Stores what the buyer has typed, so that a reload shows it again. A failure is ignored, because the page that the buyer
- * sees contains the input anyway. Fields that look like card data are left out.
+ * Stores what the buyer has typed, so that a reload shows it again. Waits while the price is computed, which locks the
+ * checkout. Any other failure is ignored, because the page that the buyer sees contains the input anyway. Fields that look
+ * like card data are left out.
  */
 export const saveDraft = async (call: PageCall, client_secret: string): Promise<void> => {
   const fields = fitting(Object.fromEntries(Object.entries(typed(call.form)).filter(([name]) => !left.includes(name))))
-  const save = (kept: typeof fields) => call.api().send(saveCheckoutDraft, { params: { client_secret }, body: { fields: kept } })
+  const save = (kept: typeof fields) =>
+    unlessLocked(() => call.api().send(saveCheckoutDraft, { params: { client_secret }, body: { fields: kept } }))
   const first = await save(fields)
   if (first.status !== 422) return
   const refused = new Set(complaintsOf(first).map(({ loc }) => loc.at(-1)))

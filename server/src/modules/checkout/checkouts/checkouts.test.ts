@@ -22,6 +22,7 @@ import {
   listSubscriptions,
   requestEmailUpdate,
   requestPortalCode,
+  resumeClientCheckout,
   updateCheckout,
   updateClientCheckout,
   updateDiscount,
@@ -100,6 +101,7 @@ const look = (ticket: Ticket) => world.client().send(getClientCheckout, { params
 const fill = (ticket: Ticket, body: Given) => world.client().send(updateClientCheckout, { params: params(ticket), body: body })
 const filled = (ticket: Ticket, body: Given) => world.client().call(updateClientCheckout, { params: params(ticket), body: body })
 const confirm = (ticket: Ticket, body: Given = {}) => world.client().send(confirmClientCheckout, { params: params(ticket), body: body })
+const resume = (ticket: Ticket) => world.client().send(resumeClientCheckout, { params: params(ticket) })
 const buyer = (more: Given = {}) => ({
   customer_email: 'ada@people.test',
   customer_billing_address: { country: 'DE' },
@@ -509,12 +511,14 @@ describe('expiring a checkout', () => {
     expect((await look(made)).status).toBe(200)
     world.clock.advance(61_000)
     // The checkout counts as expired even before the sweep has changed its status.
-    for (const answer of [await look(made), await fill(made, {}), await confirm(made, buyer())]) expect(errorOf(answer)).toBe('410 ExpiredCheckoutError')
+    for (const answer of [await look(made), await fill(made, {}), await confirm(made, buyer()), await resume(made)])
+      expect(errorOf(answer)).toBe('410 ExpiredCheckoutError')
     expect(errorOf(await api.send(updateCheckout, { params: { id: made.id }, body: {} }))).toBe('403 NotOpenCheckout')
     for (const _ of [1, 2]) await deployment.sweep()
     expect((await api.call(getCheckout, { params: { id: made.id } })).status).toBe('expired')
     expect((await events('checkout.expired')).map(({ data }) => data.id)).toEqual([made.id])
-    for (const answer of [await look(made), await fill(made, {}), await confirm(made, buyer())]) expect(errorOf(answer)).toBe('410 ExpiredCheckoutError')
+    for (const answer of [await look(made), await fill(made, {}), await confirm(made, buyer()), await resume(made)])
+      expect(errorOf(answer)).toBe('410 ExpiredCheckoutError')
     expect(errorOf(await api.send(updateCheckout, { params: { id: made.id }, body: {} }))).toBe('403 NotOpenCheckout')
     // A paid checkout does not expire.
     expect((await api.call(getCheckout, { params: { id: paid.id } })).status).toBe('succeeded')

@@ -157,13 +157,15 @@ export const begin = async (wall: Tx, platform: Platform, { processor, card: see
         reusable: figured.is_payment_setup_required,
       })
     : null
+  // A charge to a new payment method costs its holder something. A saved method, or an order without a charge, costs a
+  // stranger who has the address of the checkout nothing. So neither opens the portal of a named customer whose methods can be charged.
+  const opensPortal = known && saved === undefined && !(figured.charge_amount === 0 && checkout.is_bound && seller.feature_settings.saved_payment_methods_enabled)
   const confirmed = await changeCheckout(tx, checkout, {
     ...opened.checkout,
     ...figured.stored,
     status: 'confirmed',
     customer_id: customer.id,
-    // A new payment method costs its holder something. A saved one costs a stranger who has the address of the checkout nothing, so it opens no portal.
-    knows_customer: known && saved === undefined,
+    knows_customer: opensPortal,
     figures: figured.totals,
     payment_id: payment?.id ?? null,
     confirmed_with: wish,

@@ -104,6 +104,15 @@ test('opens no portal session for a purchase with a saved card, because its buye
   expect(await token(await start(guide.id), { confirmation_token_id: 'tok_visa' })).toEqual(expect.any(String))
 })
 
+test('opens no portal session for an order that charges a named customer nothing, while saved cards are on', async () => {
+  const { api, offers, start, confirm } = await open()
+  const gift = await api.call(createProduct, { body: { name: 'Gift', prices: [{ ...price, price_amount: 0 }] } })
+  const token = async () => ((await confirm(await start(gift.id), {})).body as { customer_session_token: string | null }).customer_session_token
+  expect(await token()).toBeNull()
+  await offers(false)
+  expect(await token()).toEqual(expect.any(String))
+})
+
 test('pays a subscription with the saved card, and saves no second one', async () => {
   const { api, plan, customer, method, start, confirm, done } = await open()
   await world.database.owner((owner) =>
