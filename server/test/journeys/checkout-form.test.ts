@@ -309,6 +309,7 @@ describe('input that is kept', () => {
       await owner.query('select from checkouts where id = $1 for update', [made.id])
       const stored = page.waitForResponse((response) => isDraft(response.request()))
       await type('Lovelace')
+      await owner.query('select pg_sleep(0.4)')
       await owner.query('rollback')
       await stored
     })
@@ -331,6 +332,7 @@ describe('input that is kept', () => {
       // Without the queue, a draft is sent as soon as the field loses the focus.
       await page.locator('#customer_email').focus()
       expect(await focused(page)).toBe('customer_email')
+      await owner.query('select pg_sleep(0.2)')
       expect(newer).toBe(0)
       await owner.query('rollback')
       await stored
