@@ -247,6 +247,8 @@ export type PortalManageView =
       readonly form: { readonly key: string; readonly currency: string; readonly amount: number; readonly reusable: boolean } | null
       /** True if a requested document is being generated. The page reloads by itself. */
       readonly waits: boolean
+      /** True if the page offers to create the invoice, because a link led to an invoice that does not exist yet. */
+      readonly offers_invoice: boolean
     }
   | {
       readonly kind: 'portal-billing'

@@ -38,12 +38,11 @@ const out = flag('--out <file>', 'write to a file instead of standard output')
 const server = [env, json]
 /** Settings of a command that can also work on the running sandbox of `bursar dev`. */
 const local = [env, dir, json]
-const remote = [
+const door = [
   flag('--api <url>', 'the address of the API, instead of BURSAR_API'),
   flag('--token <token>', 'a token of the organization, instead of BURSAR_TOKEN'),
-  dir,
-  json,
 ]
+const remote = [...door, dir, json]
 
 const exporting = (what: string, filters: readonly Option[]): Record<string, Leaf> => ({
   export: {
@@ -175,8 +174,7 @@ export const commands: Record<string, Record<string, Leaf | Group>> = {
     },
     backup: {
       says: 'back up one snapshot of all data while the server runs',
-      flags: [needed('--to <folder>', 'a folder that does not exist yet, only for this backup'), ...local],
-      settings: 'server',
+      flags: [needed('--to <folder>', 'a folder that does not exist yet, only for this backup'), ...server],
       run: async (_, values) => (await import('./backups.ts')).backup(values),
     },
     restore: {
@@ -313,17 +311,16 @@ export const commands: Record<string, Record<string, Leaf | Group>> = {
     },
     payments: {
       says: 'the payment account of an organization',
+      // These commands send or show data of the payment account, so they never use the settings of a sandbox that they find.
       commands: {
         connect: {
           says: 'connect your Stripe account: STRIPE_SECRET_KEY, STRIPE_PUBLISHABLE_KEY, STRIPE_WEBHOOK_SECRET',
-          flags: [needed('--email <address>', 'an owner or admin, who gets a sign-in code'), ofOrganization, ...remote],
-          settings: 'api',
+          flags: [needed('--email <address>', 'an owner or admin, who gets a sign-in code'), ofOrganization, ...door, json],
           run: async (_, values) => (await import('./payments.ts')).payments(['connect'], values),
         },
         status: {
           says: 'show the account that receives payments',
-          flags: [ofOrganization, ...remote],
-          settings: 'api',
+          flags: [ofOrganization, ...door, json],
           run: async (_, values) => (await import('./payments.ts')).payments(['status'], values),
         },
       },
@@ -364,4 +361,4 @@ export const commands: Record<string, Record<string, Leaf | Group>> = {
 }
 
 /** Flags that may also stand before the command. */
-export const early = [json, env, ...remote.slice(0, 2)]
+export const early = [json, env, ...door]

@@ -9,7 +9,8 @@ import { readConfig, type Address, type Config } from '../platform/config.ts'
 import { openLog } from '../platform/log.ts'
 import { createDatabase, DatabaseRefused, dropDatabase, contentOf, migrate } from '../platform/migrations/migrations.ts'
 import { openStatus } from './bar.ts'
-import { devFolder, removeRunning, writeRunning } from './dev-settings.ts'
+import { registerSandbox, unregisterSandbox, type RunningSandbox, type SharedSettings } from './dev-registry.ts'
+import { devFolder } from './dev-settings.ts'
 import { startEmbedded } from './embedded.ts'
 import type { Made } from './seed-sandbox.ts'
 import { run, signalled } from './serve.ts'
@@ -73,10 +74,9 @@ export const dev = async (values: Values): Promise<void> => {
         const made = await seedSandbox({ config, local: `http://${textOf(listen)}`, token: state.token, receiver })
         writeState(folder, { ...state, token: made.token })
         const env = writeEnv(folder, made)
-        // Other commands find the sandbox by this file, for as long as this process runs.
         const settings = settingsOf(folder, state, config.database_url, { listen, admin_listen })
-        writeRunning(folder, { pid: process.pid, settings, api: `http://${textOf(listen)}`, token: made.token })
-        closers.push(() => removeRunning(folder))
+        const unregister = register({ folder, pid: process.pid, settings, api: `http://${textOf(listen)}`, token: made.token })
+        closers.push(unregister)
         steps.end()
         say(values.json ? JSON.stringify({ ...made, env, ready_ms: Math.round(performance.now()) }) : describe(made, env))
         receiver.tell()
@@ -85,6 +85,17 @@ export const dev = async (values: Values): Promise<void> => {
   } finally {
     steps.end()
     for (const close of closers.toReversed()) await close()
+  }
+}
+
+/** Lets other commands find the sandbox for as long as this process runs. Without a private folder for this, says so and continues. */
+const register = (sandbox: RunningSandbox): (() => void) => {
+  try {
+    registerSandbox(sandbox)
+    return () => unregisterSandbox(sandbox.folder)
+  } catch (error) {
+    process.stderr.write(`bursar: other commands need settings to find this sandbox, because it cannot be registered: ${(error as Error).message}\n`)
+    return () => {}
   }
 }
 
@@ -196,7 +207,7 @@ const settle = (folder: string, state: State, database: Secret, found: Found): C
   readConfig({ ...process.env, ...settingsOf(folder, state, database, found) })
 
 /** Returns the settings that must match each other. They override the environment. */
-const settingsOf = (folder: string, { peppers, sealing_keys }: State, database: Secret, found: Found): Record<string, string> => {
+const settingsOf = (folder: string, { peppers, sealing_keys }: State, database: Secret, found: Found): SharedSettings => {
   return {
     BURSAR_ENV: 'sandbox',
     BURSAR_DATABASE_URL: database.reveal(),
@@ -228,6 +239,7 @@ const settingsOf = (folder: string, { peppers, sealing_keys }: State, database: 
 /** Requests in a minute that each caller of the API may send to `dev`. */
 const budget = 10_000
 
+/** `running.json` is a file of an earlier version. */
 const ours = ['postgres', 'postgres.new', 'postgres.log', 'server.log', 'mail', 'communities', 'storage', 'state.json', 'running.json', 'env']
 
 /** Deletes everything that `dev` created, and nothing else in the folder or in an existing database. */

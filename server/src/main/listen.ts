@@ -19,19 +19,18 @@ interface Values extends Door {
   printSecret?: boolean | undefined
 }
 
-/** The file of this user that stores the secret. Earlier versions kept one in each folder. */
+/** The file of this user that stores the secret. */
 const secretFile = () => join(process.env.XDG_CONFIG_HOME || join(homedir(), '.config'), 'bursar', 'listen-secret')
-const earlierFile = join('.bursar', 'listen-secret')
 
 /**
  * Returns the secret with which `listen` signs forwarded events for this user, in any folder. The secret is created
- * once, so that the receiving server need not be reconfigured. The secret that an earlier version kept in the current
- * folder is taken over.
+ * once, so that the receiving server need not be reconfigured. No file of the current folder is read, because another
+ * person may have written it.
  */
 const localSecret = (): Secret => {
   const file = secretFile()
   if (existsSync(file)) return new Secret(readFileSync(file, 'utf8').trim())
-  const secret = existsSync(earlierFile) ? new Secret(readFileSync(earlierFile, 'utf8').trim()) : newWebhookSecret()
+  const secret = newWebhookSecret()
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
   writeFileSync(file, `${secret.reveal()}\n`, { mode: 0o600 })
   return secret

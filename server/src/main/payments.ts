@@ -27,13 +27,19 @@ export const payments = async ([verb]: readonly string[], values: Values): Promi
       ? await asPerson(apiOf(values), emailOf(values), async (api) =>
           api.call(connectPaymentAccount, { params: { id: await organizationOf(api, values.organization) }, body: keys }),
         )
-      : await statusOf(connectTo(apiOf(values), tokenOf(values)), values)
+      : await statusOf(connectTo(apiOf(values), statusTokenOf(values)), values)
     show(values, account)
   } catch (error) {
     if (!(error instanceof Refused)) throw error
     if (error.reply.status === 404 && verb === 'status') throw new Error('no payment account is connected', { cause: error })
     throw error
   }
+}
+
+const statusTokenOf = (values: Values): string => {
+  if (values.token === undefined && !process.env.BURSAR_TOKEN)
+    throw new Usage('payments status needs a token of the organization: --token or BURSAR_TOKEN. It does not use those of a running bursar dev')
+  return tokenOf(values)
 }
 
 const statusOf = async (api: Client, { organization }: Values): Promise<Shown> =>

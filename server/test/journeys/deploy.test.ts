@@ -155,6 +155,21 @@ test('creates settings with new secrets once, readable by their owner only, and 
     expect(made[0]![name]).not.toBe(made[1]![name])
 })
 
+test('gives no secret to another program as an argument, because every user of the machine can read arguments', () => {
+  const at = join(folder, 'arguments')
+  cpSync(join(root, 'deploy'), join(at, 'deploy'), { recursive: true })
+  for (const name of ['sed', 'head', 'base64', 'tr'])
+    writeFileSync(join(at, name), `#!/bin/sh\nprintf '%s\\n' "$0 $*" >>'${at}/calls'\nPATH=\${PATH#*:} exec ${name} "$@"\n`, { mode: 0o755 })
+  execFileSync(join(at, 'deploy/prepare'), ['sandbox'], { env: { PATH: `${at}:${process.env.PATH}` } })
+  const calls = readFileSync(join(at, 'calls'), 'utf8')
+  expect(calls).toContain(`${at}/sed`)
+  const settings = ['', '.owner', '.postgres'].map((kind) => readFileSync(join(at, `deploy/sandbox${kind}.env`), 'utf8')).join('\n')
+  const secrets = [...settings.matchAll(/(?:PASSWORD=|1:|bursar\w*:)([A-Za-z0-9+/]{32,}=*)/g)].map(([, secret]) => secret!)
+  // The passwords of the superuser, the owner and the login, the pepper and the sealing key.
+  expect(new Set(secrets).size).toBe(5)
+  for (const secret of secrets) expect(calls).not.toContain(secret)
+})
+
 test("pins all images to the registry's digests or none, and --check refuses a tag without a digest", () => {
   const at = join(folder, 'pin')
   cpSync(join(root, 'deploy'), join(at, 'deploy'), { recursive: true })

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Webhook } from 'standardwebhooks'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { sharedSettings } from '../../src/main/dev-registry.ts'
 import { asOwner, urlOf } from '../harness/database.ts'
 import { launch, portOf, type Line, type Program } from '../harness/process.ts'
 import { logFile, noteSecrets } from '../harness/secrets.ts'
@@ -29,6 +30,7 @@ beforeAll(() => {
   home = mkdtempSync(join(tmpdir(), 'bursar-home-'))
   // If root runs this, PostgreSQL runs as the user `nobody`, who needs access to the folder.
   chmodSync(home, 0o755)
+  mkdirSync(join(home, 'runtime'), { mode: 0o700 })
 })
 afterAll(async () => {
   for (const program of programs) {
@@ -38,18 +40,20 @@ afterAll(async () => {
   rmSync(home, { recursive: true })
 })
 
-const anywhere = { BURSAR_LISTEN: '127.0.0.1:0', BURSAR_ADMIN_LISTEN: '127.0.0.1:0' }
+const anywhere = () => ({ BURSAR_LISTEN: '127.0.0.1:0', BURSAR_ADMIN_LISTEN: '127.0.0.1:0', XDG_RUNTIME_DIR: join(home, 'runtime') })
+/** Lists the files by which other commands find a running sandbox. */
+const entries = () => readdirSync(join(home, 'runtime/bursar')).map((name) => join(home, 'runtime/bursar', name))
 /** Runs another command beside the sandbox, in a folder below its project, without any setting. */
 const beside = async (...args: string[]) => {
   const folder = join(home, 'src/below')
   mkdirSync(folder, { recursive: true })
-  const program = launch(args, { XDG_CONFIG_HOME: home }, folder)
+  const program = launch(args, { XDG_CONFIG_HOME: home, XDG_RUNTIME_DIR: join(home, 'runtime') }, folder)
   const code = await program.exited
   noteSecrets(program.output())
   return { code, output: program.output() }
 }
 const launchDev = (args: readonly string[], settings: Record<string, string> = {}) => {
-  const program = launch(['dev', ...args], { ...anywhere, ...settings }, home)
+  const program = launch(['dev', ...args], { ...anywhere(), ...settings }, home)
   programs.push(program)
   return program
 }
@@ -134,11 +138,21 @@ test('starts a complete sandbox with one command, finds it unchanged on the seco
   expect(await beside('audit', 'verify')).toMatchObject({ code: 0, output: expect.stringContaining('all unchanged') })
 
   // Only the person who started the sandbox can read its secrets.
-  for (const name of ['env', 'state.json', 'running.json']) expect(statSync(join(home, '.scratch/dev', name)).mode & 0o777).toBe(0o600)
+  for (const name of ['env', 'state.json']) expect(statSync(join(home, '.scratch/dev', name)).mode & 0o777).toBe(0o600)
+  expect(entries().map((entry) => statSync(entry).mode & 0o777)).toEqual([0o600])
+  expect(statSync(join(home, 'runtime/bursar')).mode & 0o777).toBe(0o700)
+  const { settings } = JSON.parse(readFileSync(entries()[0]!, 'utf8')) as { settings: Record<string, string> }
+  expect(Object.keys(settings).filter((name) => !(sharedSettings as readonly string[]).includes(name))).toEqual([])
+  for (const call of ['payments status', `backup --to ${join(home, 'backup')}`]) {
+    const { code, output } = await beside(...call.split(' '))
+    expect([call, code, output]).toEqual([call, expect.any(Number), expect.stringMatching(/does not use those of a running bursar dev|BURSAR_DATABASE_URL/)])
+    expect(code).not.toBe(0)
+  }
   expect(statSync(join(home, '.scratch/dev/postgres')).mode & 0o777).toBe(0o700)
   expect(await refused([])).toMatchObject({ code: 1, output: expect.stringContaining('dev is already running') })
   expect(processes()).not.toEqual([])
   await stop(first.program)
+  expect(entries()).toEqual([])
   expect(processes()).toEqual([])
   expect(await beside('trigger', 'customer.created')).toMatchObject({ code: 2, output: expect.stringContaining('BURSAR_TOKEN') })
   expect(await answers(port)).toBe(false)
@@ -152,7 +166,7 @@ test('starts a complete sandbox with one command, finds it unchanged on the seco
   // A killed sandbox cannot stop its database. The database must stop by itself.
   second.program.signal('SIGKILL')
   await second.program.exited
-  expect(existsSync(join(home, '.scratch/dev/running.json'))).toBe(true)
+  expect(entries()).toHaveLength(1)
   expect(await beside('trigger', 'customer.created')).toMatchObject({ code: 2, output: expect.stringContaining('BURSAR_TOKEN') })
   await eventually('the processes of the database have ended', async () => processes().length === 0)
 

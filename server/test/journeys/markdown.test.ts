@@ -226,6 +226,28 @@ test('takes a time that grows with the length of the text for hostile texts, and
   expect(previewOf(`${'a'.repeat(10_000)}beyond`)).not.toContain('beyond')
 })
 
+test('renders 20 levels of emphasis, and deeper levels as text', async () => {
+  const depthOf = (selector: string): Promise<number> =>
+    page.evaluate(
+      `Math.max(...[...document.querySelectorAll(${JSON.stringify(selector)})].map((one) => { let depth = 0; for (; one.closest('strong, em'); one = one.parentElement) if (one.matches('strong, em')) depth++; return depth }))`,
+    )
+  for (const [stars, depth] of [
+    [4900, 20],
+    [40, 20],
+    [38, 19],
+  ] as const) {
+    const nested = `${'*'.repeat(stars)}deep${'*'.repeat(stars)}`
+    expect(previewOf(nested)).toContain('content="deep"')
+    await show(checkoutWith(nested))
+    expect(await depthOf('.markdown *')).toBe(depth)
+    expect(await page.locator('.markdown').first().innerText()).toBe('deep')
+  }
+  const many = '*a **b '.repeat(1000) + '** c*'.repeat(1000)
+  await show(checkoutWith(many))
+  expect(await depthOf('.markdown *')).toBe(20)
+  expect(scripts).toEqual([])
+})
+
 test('names fields in errors, and describes link previews, without marks', async () => {
   await show(checkoutWith('I accept the **[terms](https://example.com/terms)**'))
   expect(await page.locator('#wrong li').innerText()).toMatch(/^I accept the terms: /)

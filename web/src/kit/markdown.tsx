@@ -7,6 +7,23 @@ import { Fragment, type ReactNode } from 'react'
  */
 const parser = new MarkdownIt('zero').enable(['heading', 'list', 'emphasis', 'link', 'autolink', 'image', 'escape', 'newline', 'backticks', 'entity'])
 
+/** The most levels of emphasis and links within each other. The parser itself limits only the levels of lists. */
+const deepest = 20
+
+/** Drops the marks of deeper levels and keeps their text, so that rendering cannot exceed the stack. */
+parser.core.ruler.push('depth', ({ tokens }) => {
+  for (const block of tokens) {
+    let depth = 0
+    block.children =
+      block.children?.filter(({ nesting }) => {
+        if (nesting === 1) depth++
+        const kept = nesting === 0 || depth <= deepest
+        if (nesting === -1) depth--
+        return kept
+      }) ?? null
+  }
+})
+
 /** The longest text that is parsed. The API accepts no longer one. Text beyond it is left out, so that the time is bounded. */
 const longest = 10_000
 

@@ -43,6 +43,7 @@ export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
     { api, shell, call }: Visit,
     complaints: readonly Complaint[] = [],
     waits: (order: PortalOrder) => boolean = () => false,
+    offers_invoice = false,
   ): Promise<PageAnswer> => {
     const at = { params: { id: call.params.id! } }
     const [order, refunds, methods, { publishable_key: key }] = await Promise.all([
@@ -66,6 +67,7 @@ export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
         // The processor saves the card of a subscription, because renewals are charged to it.
         form: open && key !== null ? { key, currency, amount: due_amount, reusable: subscription_id !== null } : null,
         waits: waits(order.body),
+        offers_invoice: offers_invoice && order.body.paid,
       },
       script: true,
       ...(open && key !== null ? { outside: stripe } : {}),
@@ -136,8 +138,9 @@ export const ordersPages = (platform: Platform, payments: Payments): Page[] => {
     ...pagesAt(platform, '/orders/:id/invoice', async (visit) => {
       const params = { id: visit.call.params.id! }
       const found = await visit.api.send(getPortalInvoice, { params })
-      // Mails link here before the invoice was requested. The request is idempotent, and needs the session of the buyer.
-      if (settled(found).status === 404 && !visit.call.query.has('asked')) return askInvoice(visit)
+      // Mails and lists link here before the invoice was requested. Only a form requests it, because a page of another site
+      // can lead the browser of the buyer here.
+      if (settled(found).status === 404 && !visit.call.query.has('asked')) return showOne(visit, [], undefined, true)
       return leadTo(visit, found, ({ is_invoice_generated }) => is_invoice_generated)
     }),
     ...pagesAt(platform, '/orders/:id/receipt', async (visit) =>

@@ -1,5 +1,6 @@
 import { getPortalUsage } from '@bursar/contract'
 import type { PortalUsage, PortalUsageMeter } from '@bursar/views'
+import { csvOf, textCell } from '../../kernel/csv.ts'
 import type { Page, PageAnswer, Platform } from '../../modules/handlers.ts'
 import { found, problem } from '../visits.ts'
 import type { Visit } from './entering.ts'
@@ -25,12 +26,10 @@ const usageOf = async ({ api, call }: Visit, meter_id: readonly string[] = []): 
   return asked ?? api.call(getPortalUsage, { query: { days, meter_id: [...meter_id] } })
 }
 
-/** Writes the days of a meter as CSV. A name that a spreadsheet would compute begins with an apostrophe. */
-export const csvOf = ({ timezone }: Pick<PortalUsage, 'timezone'>, { name, days: quantities }: Pick<PortalUsageMeter, 'name' | 'days'>): string => {
+/** Writes the days of a meter as CSV. */
+export const usageCsv = ({ timezone }: Pick<PortalUsage, 'timezone'>, { name, days: quantities }: Pick<PortalUsageMeter, 'name' | 'days'>): string => {
   const day = new Intl.DateTimeFormat('en-CA', { timeZone: timezone === 'Factory' ? 'UTC' : timezone, dateStyle: 'short' })
-  const safe = /^[=+\-@\t\r]/.test(name) ? `'${name}` : name
-  const column = `"${safe.replaceAll('"', '""')}"`
-  return [`Day,${column}`, ...quantities.map(({ timestamp, quantity }) => `${day.format(new Date(timestamp))},${quantity}`), ''].join('\r\n')
+  return csvOf([['Day', textCell(name)], ...quantities.map(({ timestamp, quantity }) => [day.format(new Date(timestamp)), String(quantity)])])
 }
 
 /** The page for usage and its cost, and the daily usage of each meter as a file. */
@@ -63,7 +62,7 @@ export const usagePages = (platform: Platform): Page[] => {
         const usage = await usageOf(visit, [id])
         const [meter] = usage.meters
         return meter
-          ? { file: { name: `usage-${meter.days.at(-1)!.timestamp.slice(0, 10)}.csv`, type: 'text/csv', text: csvOf(usage, meter) } }
+          ? { file: { name: `usage-${meter.days.at(-1)!.timestamp.slice(0, 10)}.csv`, type: 'text/csv', text: usageCsv(usage, meter) } }
           : problem(404, 'not_found', visit.shell.seller)
       }),
     ),

@@ -107,9 +107,9 @@ test.each([
 
 const large = (height: number) => encodePng({ color: 0, depth: 1, width: 4000, height, index: () => 0, data: deflateSync(Buffer.alloc(height * 501)) })
 
-test('refuses a PNG of more than 8 million pixels, however small it is', () => {
-  expect(printable(large(2000))).toMatchObject({ width: 320, height: 160 })
-  expect(printable(large(2001))).toBeUndefined()
+test('refuses a PNG of more than 2 million pixels, however small it is', () => {
+  expect(printable(large(500))).toMatchObject({ width: 600, height: 75 })
+  expect(printable(large(501))).toBeUndefined()
 })
 
 test('decodes the logo of many documents once, and forgets logos that were not used lately', () => {

@@ -15,7 +15,7 @@ export interface Printable {
  * Limits of a logo in a document. The pixels and the decoded bytes of a PNG are bounded, because a small file may decode to any
  * size. Decoding blocks the process.
  */
-const limits = { pixels: 8_000_000, decoded_bytes: 32 * 1024 * 1024, jpeg_bytes: 256 * 1024 } as const
+const limits = { pixels: 2_000_000, decoded_bytes: 32 * 1024 * 1024, jpeg_bytes: 256 * 1024 } as const
 /** Maximum size of a printed PNG in pixels: 288 for an inch of the largest logo. Larger ones are made smaller. */
 const most = { width: 600, height: 160 } as const
 

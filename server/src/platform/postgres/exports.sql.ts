@@ -1,4 +1,5 @@
 import { exponents, type Exponents } from '@bursar/contract'
+import { formulaPlaces } from '../../kernel/csv.ts'
 import { stepOf } from '../../kernel/money.ts'
 
 /**
@@ -92,28 +93,16 @@ export const exportOf = (
   }
 }
 
-/**
- * Characters that spreadsheets skip before a formula (`skipped`), and characters that begin a formula (`begins`). A
- * leading tab or line break is escaped too. A lenient parser may treat line breaks, tabs and semicolons within a cell
- * as the start of a new cell. Text after them is therefore escaped like the start of a cell.
- */
-const skipped = String.raw`[ \u0001-\u0008\u000b\u000c\u000e-\u001f\u007f-\u00a0\u1680\u2000-\u200f\u2028-\u202f\u00ad\u180e\u205f-\u2064\u3000\ufeff]*`
-const begins = String.raw`=+@|%\u002d\uff1d\uff0b\uff0d\uff20\ufe62\ufe63\ufe66\ufe6b\u2212`
-const first = String.raw`^(?='*${skipped}[${begins}\t\r\n])`
-const later = String.raw`[\r\n\t;](?='*${skipped}[${begins}])`
-
 const quoted = (literal: string): string => `'${literal.replaceAll("'", "''")}'`
 
 /**
- * Escapes user text against formula injection. Text that a spreadsheet could take for a formula gets a leading
- * apostrophe. The same applies to text after a separator within the cell. If apostrophes already precede the formula,
- * one more is added, so that removing one restores the stored text. Text that starts with a letter or digit and has no
- * separator, as nearly all text, is not changed.
+ * Returns the SQL that escapes user text like `escapeFormula`. Text that starts with a letter or digit and has no
+ * separator, as nearly all text, is not changed, and needs no regular expression.
  */
 export const text = (value: string): string =>
   `case when (ascii(${value}) between 97 and 122 or ascii(${value}) between 48 and 57 or ascii(${value}) between 65 and 90)
     and strpos(${value}, chr(10)) = 0 and strpos(${value}, chr(13)) = 0 and strpos(${value}, chr(9)) = 0 and strpos(${value}, ';') = 0 then ${value}
-    else regexp_replace(regexp_replace(${value}, ${quoted(later)}, ${quoted(String.raw`\&'`)}, 'g'), ${quoted(first)}, '''') end`
+    else regexp_replace(regexp_replace(${value}, ${quoted(formulaPlaces.later)}, ${quoted(String.raw`\&'`)}, 'g'), ${quoted(formulaPlaces.first)}, '''') end`
 
 /** Formats a timestamp with the offset of the requested time zone. */
 export const moment = (value: string): string => `to_char(${value}, 'YYYY-MM-DD"T"HH24:MI:SS.MSTZH:TZM')`

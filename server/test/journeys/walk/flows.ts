@@ -423,6 +423,7 @@ export const walkThrough = async (world: World, browser: Browser, look: Look, on
       await go(`/orders/${made.order_id}`)
       await see('portal-order-refunded')
       await see('portal-order-waits', (view) => ({ ...view, waits: true }) as View)
+      await see('portal-order-no-invoice', (view) => ({ ...view, offers_invoice: true }) as View)
       await go('/billing')
       await see('portal-billing')
       await page.evaluate(`for (const form of document.forms) form.noValidate = true`)

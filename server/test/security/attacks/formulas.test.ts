@@ -11,6 +11,8 @@ import {
 import { parse } from 'csv-parse/sync'
 import papaparse from 'papaparse'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { csvOf, escapeFormula, textCell } from '../../../src/kernel/csv.ts'
+import { text } from '../../../src/platform/postgres/exports.sql.ts'
 import { copyRow } from '../../harness/copies.ts'
 import { openSales } from '../../harness/sales.ts'
 import { openWorld, type World } from '../../harness/world.ts'
@@ -302,4 +304,15 @@ test(`guards ${cells} hostile cells against formulas, and three readers return t
     wantSubscriptions.map(({ discount: name }) => name),
   )
   expect(rows * 16).toBeGreaterThanOrEqual(cells)
+})
+
+test('escapes a cell that the server writes exactly as PostgreSQL escapes a cell of an export', async () => {
+  const texts = Array.from({ length: 5000 }, (_, at) => hostile(at + 1))
+  const { rows } = await world.database.owner((owner) =>
+    owner.query<{ cell: string }>(`select ${text('t')} as cell from unnest($1::text[]) with ordinality as u(t, at) order by at`, [texts]),
+  )
+  expect(texts.map(escapeFormula)).toEqual(rows.map(({ cell }) => cell))
+  const read = parse(csvOf(texts.map((one) => [textCell(one)])), { record_delimiter: '\r\n' }).flat()
+  expect(read.filter(isFormula)).toEqual([])
+  expect(read.map(unguarded)).toEqual(texts)
 })

@@ -27,5 +27,7 @@ export const de: typeof en = {
   receipt: 'Beleg (PDF)',
   givenBack: (amount, date) => `Am ${date} erstattet: ${amount}`,
   creditNote: (number) => (number === null ? 'Rechnungskorrektur (PDF)' : `Rechnungskorrektur ${number} (PDF)`),
+  noInvoice: 'Für diese Bestellung gibt es noch keine Rechnung.',
+  createInvoice: 'Rechnung erstellen (PDF)',
   waits: 'Wir erstellen das Dokument. Es öffnet sich von selbst.',
 }

@@ -25,5 +25,7 @@ export const en = {
   receipt: 'Receipt (PDF)',
   givenBack: (amount: string, date: string) => `${amount} was refunded on ${date}`,
   creditNote: (number: string | null) => (number === null ? 'Credit note (PDF)' : `Credit note ${number} (PDF)`),
+  noInvoice: 'There is no invoice for this order yet.',
+  createInvoice: 'Create the invoice (PDF)',
   waits: 'We are creating the document. It opens by itself.',
 }

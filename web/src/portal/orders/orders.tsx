@@ -82,6 +82,15 @@ export const OrderPage = ({ view, frame }: { view: Extract<View, { kind: 'portal
         </Notice>
       )}
       {view.waits && <Notice>{words.waits}</Notice>}
+      {view.offers_invoice && (
+        <Notice>
+          <p>{words.noInvoice}</p>
+          <Form frame={frame} action={`${base}/orders/${order.id}`} label={words.createInvoice}>
+            <input type="hidden" name="do" value="invoice" />
+            <button className="primary">{words.createInvoice}</button>
+          </Form>
+        </Notice>
+      )}
       <p className="unprinted">
         <a href={`${base}/orders`}>{words.back}</a>
       </p>
@@ -177,7 +186,7 @@ export const OrderPage = ({ view, frame }: { view: Extract<View, { kind: 'portal
         ))}
         {order.paid && (
           <div className="links unprinted">
-            <a href={`${base}/orders/${order.id}/invoice`}>{words.invoice}</a>
+            {!view.offers_invoice && <a href={`${base}/orders/${order.id}/invoice`}>{words.invoice}</a>}
             <a href={`${base}/orders/${order.id}/receipt`}>{words.receipt}</a>
           </div>
         )}

@@ -1,6 +1,6 @@
 import { exportMetrics, getMetrics, getMetricsLimits, listMetricFacts, metricSlugs, metricsLimits, type MetricSlug } from '@bursar/contract'
+import { csvOf, textCell } from '../../../kernel/csv.ts'
 import { read } from '../../handlers.ts'
-import { csvOf, textCell } from '../calc/csv.ts'
 import { factsOf } from './facts.ts'
 import { metricsOf } from './metrics.ts'
 
