@@ -27,10 +27,10 @@ export const sizeOf = (name: string): number => {
 const missing = (): string[] => ['buildah', 'debootstrap'].filter((program) => spawnSync('sh', ['-c', `command -v ${program}`]).status !== 0)
 
 /** Fails if a program is missing, unless its package may be installed. */
-const needPrograms = (install: boolean): void => {
+export const needPrograms = (install: boolean): void => {
   const names = missing()
   if (names.length === 0) return
-  if (!install) throw new Error(`${names.join(' and ')} must be installed: apt-get install ${names.join(' ')}. With --install, this command does it`)
+  if (!install) throw new Error(`${names.join(' and ')} must be installed: apt-get install ${names.join(' ')}. pnpm image --install does it`)
   execFileSync('apt-get', ['install', '--yes', '--no-install-recommends', ...names], {
     stdio: 'inherit',
     env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { copyFileSync, existsSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { buildah, buildImage, sbomFile, writeSbom } from '../image/build.ts'
+import { buildah, buildImage, needPrograms, sbomFile, writeSbom } from '../image/build.ts'
 import { checkLater, closeChangelog, setVersion } from './texts.ts'
 
 /**
@@ -38,6 +38,9 @@ try {
   if (git('tag', '--list', `v${version}`) !== '') throw new Error(`the tag v${version} exists already`)
   if (!existsSync(join(root, 'server/test/upgrade', current, 'recorded.json')))
     throw new Error(`the upgrade from ${current} has no test. Record its data first: node server/test/upgrade/record.ts <clone of v${current}> ${current}`)
+
+  // Checked before the other steps, because the image is built last.
+  if (!values['without-image']) needPrograms(false)
 
   const { changelog, notes } = closeChangelog(read('CHANGELOG.md'), version, new Date().toISOString().slice(0, 10))
   write('CHANGELOG.md', changelog)

@@ -63,7 +63,7 @@ export const orderShape = {
   tax_amount: minor('Sales tax or VAT.'),
   total_amount: minor('After discount, with tax.'),
   applied_balance_amount: minor("The amount of the customer's balance that is applied: negative if credit pays, positive if debt is collected."),
-  due_amount: minor('The amount left to pay.'),
+  due_amount: minor('The amount to pay after the applied balance, at least 0. Payment does not change it. Read `status` or `paid` to see whether it was paid.'),
   refunded_amount: minor('Refunded so far, without tax.'),
   refunded_tax_amount: minor('Tax refunded so far.'),
   currency: z.string(),

@@ -117,6 +117,41 @@ describe('validation errors with the allowed values', () => {
     expect(format).toMatchObject({ loc: ['body', 'format'], type: 'missing', msg: 'Required: one of: raw, discord, slack.' })
   })
 
+  test('says once what a value may be, if several types are allowed', async () => {
+    const metadata = (value: unknown) => problems(send('POST', '/v1/products/', { ...product, metadata: { plan: value } }))
+    expect(await metadata(['a'])).toEqual([
+      { loc: ['body', 'metadata', 'plan'], type: 'value_error', msg: 'Expected text, a number or true or false, received a list.', input: ['a'] },
+    ])
+    expect(await metadata('x'.repeat(501))).toMatchObject([{ type: 'string_too_long', msg: 'Expected at most 500 characters.' }])
+    const cost = (amount: unknown) =>
+      problems(send('POST', '/v1/events/ingest', { events: [{ name: 'call', external_customer_id: 'u', metadata: { _cost: { amount, currency: 'usd' } } }] }))
+    expect(await cost('abc')).toMatchObject([{ loc: ['body', 'events', 0, 'metadata', '_cost', 'amount'], type: 'string_pattern_mismatch' }])
+    expect(await cost(null)).toMatchObject([{ msg: 'Expected a number or text, received null.' }])
+  })
+
+  test('describes only the variant that a record resembles', async () => {
+    const clause = (one: unknown) =>
+      problems(send('POST', '/v1/meters/', { name: 'Calls', filter: { conjunction: 'and', clauses: [one] }, aggregation: { func: 'count' } }))
+    const at = (...path: unknown[]) => ['body', 'filter', 'clauses', 0, ...path]
+    expect(await clause({ property: 'name', operator: 'equals', value: 'call' })).toMatchObject([{ loc: at('operator'), type: 'enum' }])
+    expect(await clause({ conjunction: 'and' })).toMatchObject([{ loc: at('clauses'), type: 'missing', msg: 'Required: a list.' }])
+    expect(await clause({ conjunction: 'and', clauses: [{ property: 'name', operator: 'eq', value: {} }] })).toMatchObject([
+      { loc: at('clauses', 0, 'value'), msg: 'Expected text, a number or true or false, received a record.' },
+    ])
+    expect(await clause({})).toMatchObject([{ loc: at(), type: 'missing', msg: 'Required: property, operator, value; or conjunction, clauses.' }])
+    expect(await clause(5)).toMatchObject([{ loc: at(), type: 'model_attributes_type', msg: 'Expected a record, received a number.' }])
+  })
+
+  test('describes only the selected price of an update', async () => {
+    const { id } = JSON.parse((await send('POST', '/v1/products/', product)).text) as { id: string }
+    const price = (one: unknown) => problems(send('PATCH', `/v1/products/${id}`, { prices: [one] }))
+    const at = (...path: unknown[]) => ['body', 'prices', 0, ...path]
+    expect(await price({ amount_type: 'fixed' })).toMatchObject([{ loc: at('price_amount'), type: 'missing' }])
+    expect(await price({ amount_type: 'fixd' })).toMatchObject([{ loc: at('amount_type'), type: 'union_tag_invalid' }])
+    expect(await price({ id: 'nothing' })).toMatchObject([{ loc: at('id'), type: 'uuid_parsing' }])
+    expect(await price({})).toMatchObject([{ loc: at(), type: 'missing', msg: 'Required: amount_type; or id.' }])
+  })
+
   test('rejects an upper-case currency and suggests the lower-case code', async () => {
     const [wrong] = await problems(send('POST', '/v1/products/', { ...product, prices: [{ ...product.prices[0], price_currency: 'USD' }] }))
     expect(wrong).toMatchObject({ type: 'enum', msg: expect.stringMatching(/^Expected one of: aed, .* Did you mean usd\?$/) as string })

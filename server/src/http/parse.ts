@@ -2,6 +2,7 @@ import { InvalidRequest, requestLimits, type Invalid, type Operation } from '@bu
 import type { z } from 'zod'
 import { nearest } from '../kernel/nearest.ts'
 import { refuseSizes } from './sizes.ts'
+import { leavesOf, noteVariants, usualMessage, type Issue, type Union } from './unions.ts'
 
 const limits = {
   elements: requestLimits.list_elements,
@@ -96,11 +97,11 @@ export const parse = (operation: Operation, input: Input): { params: unknown; qu
     if (source !== 'body') inspect(value, [source], problems)
     const name = source === 'query' ? (value as { [malformed]?: string })[malformed] : undefined
     if (name !== undefined) problems.push({ loc: ['query', name], msg: 'Write name[key]=value, with one key in brackets.', type: 'value_error' })
-    const result = schema.safeParse(value, { reportInput: true })
+    const result = schema.safeParse(value, { reportInput: true, error: noteVariants })
     if (result.success) return result.data
     for (const [issue, loc] of leavesOf(result.error.issues, [source]))
-      if (problems.length < limits.problems) problems.push(describe(issue, loc))
-      else leftOut++
+      if (problems.length >= limits.problems) leftOut++
+      else addOnce(problems, describe(issue, loc))
     return undefined
   }
   const parsed = {
@@ -112,15 +113,10 @@ export const parse = (operation: Operation, input: Input): { params: unknown; qu
   return parsed
 }
 
-type Issue = z.core.$ZodIssue
-
-/** Lists the errors with their locations. For a union without discriminator, lists the errors of all its variants. */
-const leavesOf = function* (issues: readonly Issue[], at: (string | number)[]): Generator<[Issue, (string | number)[]]> {
-  for (const issue of issues) {
-    const loc = [...at, ...issue.path.map((part) => (typeof part === 'number' ? part : String(part)))]
-    if (issue.code === 'invalid_union' && !issue.discriminator && issue.errors.length > 0) for (const errors of issue.errors) yield* leavesOf(errors, loc)
-    else yield [issue, loc]
-  }
+/** Adds a problem, unless an earlier one says the same. Two rules of a schema can share a message. */
+const addOnce = (problems: Invalid[], problem: Invalid): void => {
+  const isSame = ({ msg, loc }: Invalid) => msg === problem.msg && loc.join('.') === problem.loc.join('.')
+  if (!problems.some(isSame)) problems.push(problem)
 }
 
 /** Describes a validation error with the expected and the received value. Error types and messages are those that existing clients know. */
@@ -128,7 +124,7 @@ const describe = (issue: Issue, loc: (string | number)[]): Invalid => {
   const query = loc[0] === 'query'
   switch (issue.code) {
     case 'invalid_union': {
-      if (!issue.discriminator) return one(issue, loc, 'value_error', 'Matches none of the accepted forms.')
+      if (!issue.discriminator) return issue.message === usualMessage ? describeUnion(issue, loc) : one(issue, loc, 'value_error', issue.message)
       const tag = (issue.input as Record<string, unknown> | undefined)?.[issue.discriminator]
       const { options = [] } = issue as { options?: readonly unknown[] }
       const kinds = options.filter((kind) => kind !== undefined).map(String)
@@ -190,6 +186,35 @@ const describe = (issue: Issue, loc: (string | number)[]): Invalid => {
     default:
       return one(issue, loc, 'value_error', issue.message)
   }
+}
+
+/** Describes a union of which several variants may be meant. Names what each of them expects, once. */
+const describeUnion = (issue: Union, loc: (string | number)[]): Invalid => {
+  const types = new Set(issue.errors.flatMap((errors) => errors.map((inner) => describe(inner, loc).type)))
+  const [type] = types.size === 1 ? types : ['value_error']
+  const missing = issue.errors.map((errors) => errors.map(({ path }) => path.join('.')).join(', '))
+  if (missing.every((names) => names !== '') && types.isSubsetOf(missingTypes)) return one(issue, loc, 'missing', `Required: ${either(missing, '; or ')}.`)
+  const wanted = issue.errors.map((errors) => (errors.length === 1 ? expectationOf(errors[0]!) : undefined)).filter((text) => text !== undefined)
+  if (wanted.length < issue.errors.length) return one(issue, loc, type!, 'Matches none of the accepted forms.')
+  // A whole number is a number too.
+  const names = either(wanted.filter((text) => text !== article.int || !wanted.includes(article.number!)))
+  if (issue.input === undefined) return one(issue, loc, 'missing', `Required: ${names}.`)
+  const isOtherKind = issue.errors.every(([inner]) => inner!.code === 'invalid_type')
+  return one(issue, loc, type!, `Expected ${names}${isOtherKind ? `, received ${kindOf(issue.input)}` : ''}.`)
+}
+const missingTypes = new Set(['missing', 'union_tag_not_found'])
+
+/** Joins different texts: `a, b or c`. */
+const either = (texts: readonly string[], last = ' or '): string => {
+  const different = [...new Set(texts)]
+  return [different.slice(0, -1).join(', '), ...different.slice(-1)].filter((text) => text !== '').join(last)
+}
+
+/** Returns the expected kind of value, without the received one. Undefined if only the message of the schema names it. */
+const expectationOf = (issue: Issue): string | undefined => {
+  if (issue.code === 'invalid_type') return article[issue.expected] ?? issue.expected
+  if (issue.code === 'invalid_value') return either(issue.values.map(String))
+  return issue.code === 'invalid_format' ? formatNames[issue.format] : undefined
 }
 
 /** Suggests the known value that is most similar to the input. */

@@ -2,6 +2,7 @@ import { cp, readdir, stat } from 'node:fs/promises'
 import { existsSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { renderMail } from '@bursar/web'
+import { bursar } from '../kernel/command-name.ts'
 import { openPayments } from '../gateways/payments/open.ts'
 import type { Payments } from '../gateways/payments/payments.ts'
 import { Hasher, Sealer } from '../kernel/secrets.ts'
@@ -162,7 +163,7 @@ export const releaseHeld = async (
   } catch (error) {
     if (error instanceof AccountsSilent)
       throw new DatabaseRefused(
-        `no answer from the payment account ${error.accounts.join(', ')}: the database stays held. Try again: bursar restore --release. ` +
+        `no answer from the payment account ${error.accounts.join(', ')}: the database stays held. Try again: ${bursar} restore --release. ` +
           'If an account is closed or its key was revoked, it cannot charge: skip it with --without <account>',
       )
     throw error
@@ -212,7 +213,7 @@ export const restore = async (values: Values): Promise<void> => {
       }: the same sums, every transaction at zero`,
       `files       ${manifest.storage === null ? 'none' : manifest.storage.kind === 'folder' ? `${manifest.storage.files}` : `in ${manifest.storage.bucket} and ${manifest.storage.public_bucket}`}`,
       '',
-      'The database is held: no server uses it yet. Stop every process on the old database, then run: bursar restore --release',
+      `The database is held: no server uses it yet. Stop every process on the old database, then run: ${bursar} restore --release`,
     ].join('\n'),
   )
 }
@@ -221,7 +222,7 @@ const settle = async (values: Values, intent_id: string): Promise<void> =>
   withDatabase('restore --settle', async ({ transact }) => {
     await transact(async (tx) => {
       if (!(await dismissUnmatchedCharge({ transact: (work) => work(tx) }, intent_id)))
-        throw new Usage(`there is no unmatched charge ${intent_id}; bursar restore --release lists them`)
+        throw new Usage(`there is no unmatched charge ${intent_id}; ${bursar} restore --release lists them`)
     })
     print(values, { settled: intent_id }, `settled ${intent_id}: its customer is charged normally from now on`)
   })

@@ -32,7 +32,7 @@ const create = flag('--create', 'create the database if it does not exist')
 const ofOrganization = flag('--organization <slug>', 'only this organization')
 const inOrganization = needed('--organization <slug>', 'the organization')
 const yes = flag('--yes', 'confirm')
-const out = flag('--out <file>', 'write to a file instead of standard output')
+const out = flag('--out <file>', 'write to a file instead of standard output; an existing file is replaced')
 
 /** Settings of a command that works on the database. */
 const server = [env, json]

@@ -26,6 +26,7 @@ import { createDatabase, migrate, setSwitch } from '../platform/migrations/migra
 import type { Tx } from '../platform/postgres/postgres.ts'
 import { openBar, openLateBar } from './bar.ts'
 import { deedOf, openCommandAudit, withDatabase } from './database.ts'
+import { needOrganization } from './organization.ts'
 import { print } from './print.ts'
 import { Usage } from './usage.ts'
 
@@ -84,7 +85,7 @@ const required = (value: string | undefined, flag: string): string => {
 export const operator = async ([action, subject]: readonly string[], values: Values): Promise<void> => {
   if (action === 'create') {
     const email = z.email().safeParse(required(values.email, '--email')).data
-    if (!email) throw new Usage('--email takes an e-mail address')
+    if (!email) throw new Usage(`--email takes an e-mail address, not ${values.email}`)
     return withDatabase('operator create', async ({ transact, platform }) => {
       const made = await transact(async (tx) => {
         if (await findUserByEmail(tx, email)) throw new Usage('a person with this address already exists')
@@ -100,8 +101,7 @@ export const operator = async ([action, subject]: readonly string[], values: Val
   if (subject === 'off-session') {
     const slug = required(values.organization, '--organization')
     return withDatabase(`operator ${action} off-session`, async ({ db, transact }) => {
-      const organization = await findLivingOrganization(db, { slug })
-      if (!organization) throw new Usage(`there is no organization ${slug}`)
+      const organization = await needOrganization(db, slug)
       await transact((tx) => allowOffSession(tx, organization, action === 'open'))
       const may = action === 'open' ? 'may charge' : 'may not charge'
       print(values, { organization: slug, off_session_charges_enabled: action === 'open' }, `${slug} ${may} customers who are not present`)
@@ -121,8 +121,7 @@ export const operator = async ([action, subject]: readonly string[], values: Val
 export const token = async ([action]: readonly string[], values: Values): Promise<void> => {
   const slug = required(values.organization, '--organization')
   return withDatabase(`token ${action}`, async ({ db, transact, platform }) => {
-    const organization = await findLivingOrganization(db, { slug })
-    if (!organization) throw new Usage(`there is no organization ${slug}`)
+    const organization = await needOrganization(db, slug)
     if (action === 'list') {
       const tokens = await tokensOf(db, organization.id)
       const lines = tokens.map(
@@ -131,13 +130,17 @@ export const token = async ([action]: readonly string[], values: Values): Promis
       return print(
         values,
         { tokens },
-        lines.length === 0 ? `${slug} has no tokens. Create one: bursar token create --organization ${slug} --comment <text> --scopes <a,b>` : lines.join('\n'),
+        lines.length === 0
+          ? `${slug} has no tokens. Create one: ${bursar} token create --organization ${slug} --comment <text> --scopes <a,b>`
+          : lines.join('\n'),
       )
     }
     if (action === 'revoke') {
       const id = required(values.id, '--id')
+      const ids = `${bursar} token list --organization ${slug} shows the ids`
+      if (!z.uuid().safeParse(id).success) throw new Usage(`--id takes the id of a token, not ${id}. ${ids}`)
       await transact(async (tx) => {
-        if (!(await revokeTokenOf(tx, organization.id, id))) throw new Usage(`${slug} has no active token ${id}`)
+        if (!(await revokeTokenOf(tx, organization.id, id))) throw new Usage(`${slug} has no active token ${id}. ${ids}`)
       })
       return print(values, { revoked: id }, `revoked ${id}`)
     }
@@ -152,7 +155,8 @@ export const token = async ([action]: readonly string[], values: Values): Promis
     }
     const comment = required(values.comment, '--comment')
     const days = values.days === undefined ? null : Number(values.days)
-    if (days !== null && !(Number.isInteger(days) && days > 0 && days <= 3650)) throw new Usage('--days takes a whole number from 1 to 3650')
+    if (days !== null && !(Number.isInteger(days) && days > 0 && days <= 3650))
+      throw new Usage(`--days takes a whole number from 1 to 3650, not ${values.days}`)
     const { secret, token: made } = await transact((tx) =>
       issueOrganizationToken(tx, platform, organization.id, { comment, scopes: wanted as Scope[], expires_in: days === null ? null : days * 24 * 3600 }),
     )

@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { bursar } from '../kernel/command-name.ts'
 import { Usage } from './usage.ts'
 
 /** The words that can follow a command: its sub-commands, its flags and the known values of its arguments. */
@@ -53,7 +54,7 @@ compdef _bursar bursar`,
 /** Prints a script that completes commands and flags in a shell. */
 export const completion = async (shell: string, program: Command): Promise<void> => {
   const script = scripts[shell]
-  if (!script) throw new Usage(`there is a completion for bash and zsh, not for ${shell}`)
+  if (!script) throw new Usage(`there is a completion for bash and zsh, not for ${shell}. Example: ${bursar} completion bash`)
   const { webhookKinds } = await import('@bursar/contract')
   process.stdout.write(`${script(wordsOf(program, '', webhookKinds))}\n`)
 }

@@ -122,7 +122,7 @@ export const checks: readonly Check[] = [
   {
     name: 'database',
     needs: ['configuration'],
-    repair: 'check that PostgreSQL runs and that BURSAR_DATABASE_URL is right. To create a missing database, run: bursar migrate --create',
+    repair: `check that PostgreSQL runs and that BURSAR_DATABASE_URL is right. To create a missing database, run: ${bursar} migrate --create`,
     look: async (visit) => {
       visit.server = await readServer(visit.config.database_url, visit.config.database_timeout_ms)
       const major = Math.floor(visit.server.version / 10_000)
@@ -165,17 +165,17 @@ export const checks: readonly Check[] = [
   {
     name: 'login',
     needs: ['database'],
-    repair: 'run: bursar migrate',
+    repair: `run: ${bursar} migrate`,
     look: async ({ config, server }) => {
       if (server.missing_roles.length > 0)
         throw new Wrong(
           `${server.login} lacks the roles ${server.missing_roles.join(', ')}`,
-          'grant the roles, as the owner of the database, with: bursar migrate',
+          `grant the roles, as the owner of the database, with: ${bursar} migrate`,
         )
       if (config.environment === 'production' && server.powerful)
         throw new Wrong(
           `${server.login} owns the tables, or can become their owner`,
-          'use a separate login in BURSAR_DATABASE_URL, put the owner into BURSAR_DATABASE_OWNER_URL, and run: bursar migrate',
+          `use a separate login in BURSAR_DATABASE_URL, put the owner into BURSAR_DATABASE_OWNER_URL, and run: ${bursar} migrate`,
         )
       return server.login
     },
@@ -183,7 +183,7 @@ export const checks: readonly Check[] = [
   {
     name: 'migrations',
     needs: ['login'],
-    repair: 'run: bursar migrate',
+    repair: `run: ${bursar} migrate`,
     look: async (visit) => {
       if (!visit.server.migrated) throw new Wrong('the database is empty')
       visit.postgres = openPostgres(visit.config.database_url, 'bursar_worker', {
@@ -206,7 +206,7 @@ export const checks: readonly Check[] = [
   {
     name: 'environment',
     needs: ['migrations'],
-    repair: 'run: bursar migrate',
+    repair: `run: ${bursar} migrate`,
     look: async (visit) => {
       const stamp = await readStamp(visit.postgres.db)
       if (stamp?.environment !== visit.config.environment)
@@ -221,10 +221,11 @@ export const checks: readonly Check[] = [
   {
     name: 'restored',
     needs: ['environment'],
-    repair: 'run: bursar restore --release',
+    repair: `run: ${bursar} restore --release`,
     look: async ({ postgres }) => {
       const stamp = await readStamp(postgres.db)
-      if (stamp!.held_at !== null) throw new Wrong(heldSince(stamp!.restored_to), 'stop every process on the old database, then run: bursar restore --release')
+      if (stamp!.held_at !== null)
+        throw new Wrong(heldSince(stamp!.restored_to), `stop every process on the old database, then run: ${bursar} restore --release`)
       return stamp!.restored_to === null ? 'never' : `to ${stamp!.restored_to.toISOString()}, and released`
     },
   },
@@ -363,7 +364,7 @@ export const checks: readonly Check[] = [
     name: 'worker',
     // Workers do not run on a database that is on hold after a restore.
     needs: ['restored'],
-    repair: 'start one with: bursar serve --roles worker',
+    repair: `start one with: ${bursar} serve --roles worker`,
     look: async ({ postgres }) => {
       const count = await countWorkers(postgres.db)
       if (count === 0) throw new Wrong('no worker is running: no renewals, webhooks or mails are processed')
@@ -374,7 +375,7 @@ export const checks: readonly Check[] = [
     name: 'backlog',
     // Workers do not run on a database that is on hold after a restore.
     needs: ['restored'],
-    repair: 'search the log of the workers for job_failed and sweep_failed; start more with: bursar serve --roles worker',
+    repair: `search the log of the workers for job_failed and sweep_failed; start more with: ${bursar} serve --roles worker`,
     look: async ({ config, postgres, clock }) => {
       const queue = openPool(config.database_url, 'bursar_jobs', { max: 1, log, timeout_ms: config.database_timeout_ms })
       try {

@@ -1,5 +1,6 @@
 import { createReadStream } from 'node:fs'
 import { createInterface } from 'node:readline'
+import { bursar } from '../kernel/command-name.ts'
 import { importLegacy, type Imported } from '../modules/migration/index.ts'
 import { findLivingOrganization } from '../modules/organizations/index.ts'
 import { openBar, withStatus } from './bar.ts'
@@ -46,7 +47,7 @@ const summary = (slug: string, counts: Imported['counts'], refused: number): str
   )
   const end =
     refused === 0
-      ? `${slug} is imported. Next, with a token of this organization: bursar members rehearse`
+      ? `${slug} is imported. Next, with a token of this organization: ${bursar} members rehearse`
       : `${refused} ${refused === 1 ? 'line was' : 'lines were'} rejected. Records after the batch of the first rejected line were not written. Fix the lines and import the file again: existing records stay unchanged.`
   return [...rows, ...(rows.length > 0 ? [''] : []), end].join('\n')
 }

@@ -1,6 +1,8 @@
+import { bursar } from '../kernel/command-name.ts'
 import { readBytes } from '../gateways/mail/reports.ts'
-import { allowSender, clearSuppression, findLivingOrganization, listSuppressed, readSender, receiveReport } from '../modules/organizations/index.ts'
+import { allowSender, clearSuppression, listSuppressed, readSender, receiveReport } from '../modules/organizations/index.ts'
 import { withDatabase } from './database.ts'
+import { needOrganization } from './organization.ts'
 import { print } from './print.ts'
 import { Usage } from './usage.ts'
 
@@ -26,15 +28,14 @@ export const sender = async (given: string | undefined, { organization: slug, ..
   const address = given === 'default' ? null : readSender(given ?? '')
   if (address === undefined) throw new Usage('operator sender takes an e-mail address, or the word default')
   return withDatabase('operator sender', async ({ db, transact }) => {
-    const organization = await findLivingOrganization(db, { slug })
-    if (!organization) throw new Usage(`there is no organization ${slug}`)
+    const organization = await needOrganization(db, slug)
     await transact((tx) => allowSender(tx, organization, address))
     print(
       values,
       { organization: slug, sender_address: address },
       address === null
         ? `${slug} sends with the address of this deployment`
-        : `${slug} sends as ${address}. Your mail server must sign with DKIM for its domain: run bursar doctor`,
+        : `${slug} sends as ${address}. Your mail server must sign with DKIM for its domain: run ${bursar} doctor`,
     )
   })
 }
@@ -65,11 +66,9 @@ const readInput = async (): Promise<Buffer> => {
   return Buffer.concat(chunks)
 }
 
-const known = (db: Parameters<typeof findLivingOrganization>[0], slug: string | undefined) => (slug === undefined ? true : findLivingOrganization(db, { slug }))
-
 const list = (values: Values): Promise<void> =>
   withDatabase('mails suppressed', async ({ db }) => {
-    if (!(await known(db, values.organization))) throw new Usage(`there is no organization ${values.organization}`)
+    if (values.organization !== undefined) await needOrganization(db, values.organization)
     const suppressed = await listSuppressed(db, values.organization, mostListed)
     const lines = suppressed.map(({ organization, address, kind, created_at, diagnostic }) =>
       `${created_at.toISOString().slice(0, 10)}  ${kind.padEnd(9)}  ${organization ?? '(deployment)'}  ${address}  ${diagnostic ?? ''}`.trimEnd(),
@@ -79,7 +78,7 @@ const list = (values: Values): Promise<void> =>
 
 const clear = (values: Values, address: string): Promise<void> =>
   withDatabase('mails suppressed', async ({ db, transact }) => {
-    if (!(await known(db, values.organization))) throw new Usage(`there is no organization ${values.organization}`)
+    if (values.organization !== undefined) await needOrganization(db, values.organization)
     const cleared = await transact((tx) => clearSuppression(tx, values.organization, address))
     if (cleared === 0) throw new Usage(`mails to ${address} are not suppressed`)
     print(values, { cleared }, `mails to ${address} are sent again`)

@@ -1,3 +1,4 @@
+import { bursar } from '../kernel/command-name.ts'
 import {
   exportMemberIdMap,
   exportMemberMigration,
@@ -28,9 +29,9 @@ interface Values extends Door {
 type Migration = z.input<typeof MemberMigration>
 
 const meanings: Record<Migration['state'], string> = {
-  before: 'each seat holder is a separate customer. Next: bursar members rehearse, then prepare.',
+  before: `each seat holder is a separate customer. Next: ${bursar} members rehearse, then prepare.`,
   preparing: 'members are being created; API answers do not change.',
-  phase1: 'every seat and grant has a member; customer_id is still the seat holder. Next: adapt your integrations, then run bursar members switch.',
+  phase1: `every seat and grant has a member; customer_id is still the seat holder. Next: adapt your integrations, then run ${bursar} members switch.`,
   phase2: 'customer_id is the buyer, and old seat-holder customers answer 404. Can be undone until it is sealed.',
   sealed: 'the migration is complete and cannot be undone.',
 }
@@ -68,7 +69,7 @@ const run = async (api: Client, verb: string | undefined, values: Values): Promi
 }
 
 const needYes = ({ yes }: Values, what: string): void => {
-  if (!yes) throw new Usage(`${what}. Confirm with --yes. For a dry run: bursar members rehearse.`)
+  if (!yes) throw new Usage(`${what}. Confirm with --yes. For a dry run: ${bursar} members rehearse.`)
 }
 
 /** Polls until the background job is done. Interrupting this command does not stop the job. */
@@ -121,5 +122,5 @@ const runDry = async (api: Client, { json }: Values): Promise<void> => {
   }
   for (const [name, text] of Object.entries(lines)) say(`${String(plan.counts[name as keyof typeof plan.counts]).padStart(8)}  ${text}`)
   for (const { resource, id, problem, blocks } of plan.problems.slice(0, 20)) say(`${blocks ? 'blocks' : 'note'}  ${resource} ${id}: ${problem}`)
-  say('Nothing was changed. The complete plan: bursar members rehearse --out plan.csv')
+  say(`Nothing was changed. The complete plan: ${bursar} members rehearse --out plan.csv`)
 }

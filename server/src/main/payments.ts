@@ -53,7 +53,7 @@ const emailOf = ({ email }: Values): string => {
 const readKeys = () => {
   const { STRIPE_SECRET_KEY: secret_key, STRIPE_PUBLISHABLE_KEY: publishable_key, STRIPE_WEBHOOK_SECRET: webhook_secret } = process.env
   if (!secret_key || !publishable_key)
-    throw new Usage('set STRIPE_SECRET_KEY and STRIPE_PUBLISHABLE_KEY; set STRIPE_WEBHOOK_SECRET when the webhook endpoint exists')
+    throw new Usage('set the environment variables STRIPE_SECRET_KEY and STRIPE_PUBLISHABLE_KEY, and STRIPE_WEBHOOK_SECRET when the webhook endpoint exists')
   return { secret_key, publishable_key, ...(webhook_secret ? { webhook_secret } : {}) }
 }
 
@@ -61,7 +61,9 @@ const organizationOf = async (api: Client, slug: string | undefined): Promise<st
   const { items } = await api.call(listOrganizations, { query: { limit: 2, ...(slug === undefined ? {} : { slug }) } })
   if (items.length !== 1)
     throw new Usage(
-      slug === undefined ? 'this token has access to several organizations: choose one with --organization <slug>' : `there is no organization ${slug}`,
+      slug === undefined
+        ? 'this token has access to several organizations: choose one with --organization <slug>'
+        : `there is no organization ${slug}, or this token has no access to it`,
     )
   return items[0]!.id
 }

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { styleText } from 'node:util'
 import { Command, type CommanderError, type Help } from 'commander'
+import { bursar } from '../kernel/command-name.ts'
 import { nearest } from '../kernel/nearest.ts'
 import { commands, early, hidden, type Leaf } from './command-table.ts'
 import { Usage } from './usage.ts'
@@ -70,8 +71,9 @@ const readEarly = (command: Command, parent: Command): Record<string, unknown> =
   return given
 }
 
-/** The name of a command as it is typed: `bursar token create`. */
-const nameOf = (command: Command): string => (command.parent ? `${nameOf(command.parent)} ${command.name()}` : command.name())
+/** The name of a command as it is typed: `npx bursar token create`. */
+const nameOf = (command: Command): string => (command.parent ? `${nameOf(command.parent)} ${command.name()}` : bursar)
+const allCommands = `${bursar} --help lists all commands`
 const seeHelp = (command: Command): string => `${nameOf(command)} --help shows its usage`
 const list = (names: readonly string[], last: string): string =>
   names.length < 2 ? names.join('') : `${names.slice(0, -1).join(', ')} ${last} ${names.at(-1)}`
@@ -97,15 +99,15 @@ const refuse = (error: CommanderError, command: Command): never => {
   switch (error.code) {
     case 'commander.unknownCommand': {
       const given = command.args[0] ?? quoted
-      const place = command.parent ? `${name} takes ${list(names, 'or')}` : 'bursar --help lists all commands'
+      const place = command.parent ? `${name} takes ${list(names, 'or')}` : allCommands
       throw new Usage(`there is no command ${command.parent ? `${command.name()} ` : ''}${given}${near(given, names) || '.'} ${place}`)
     }
     case 'commander.help': {
       // `bursar help <command>` with an unknown name also ends here.
       const wanted = command.args[0] === 'help' ? command.args[1] : undefined
-      if (wanted !== undefined) throw new Usage(`there is no command ${wanted}${near(wanted, names) || '.'} bursar --help lists all commands`)
+      if (wanted !== undefined) throw new Usage(`there is no command ${wanted}${near(wanted, names) || '.'} ${allCommands}`)
       // A group was called without one of its commands, so the parser wants to print help.
-      throw new Usage(command.parent ? `${name} takes ${list(names, 'or')}. ${seeHelp(command)}` : 'a command is needed. bursar --help lists all commands')
+      throw new Usage(command.parent ? `${name} takes ${list(names, 'or')}. ${seeHelp(command)}` : `a command is needed. ${allCommands}`)
     }
     case 'commander.unknownOption':
       throw unknownFlag(command, quoted)
@@ -113,12 +115,15 @@ const refuse = (error: CommanderError, command: Command): never => {
       // A misspelled flag explains why a needed one is missing.
       const wrong = command.args.find((text) => text.startsWith('-') && text !== '--')
       if (wrong !== undefined) throw unknownFlag(command, wrong.split('=')[0]!)
-      const missing = command.options.filter((one) => one.mandatory && command.getOptionValue(one.attributeName()) === undefined)
+      const mandatory = command.options.filter((one) => one.mandatory)
+      const missing = mandatory.filter((one) => command.getOptionValue(one.attributeName()) === undefined)
+      const takes = command.registeredArguments.map((one) => `${one.required ? `<${one.name()}>` : `[${one.name()}]`} `).join('')
+      const names = list(
+        missing.map(({ long }) => long!),
+        'and',
+      )
       throw new Usage(
-        `${list(
-          missing.map(({ long }) => long!),
-          'and',
-        )} ${missing.length === 1 ? 'is' : 'are'} needed: ${name} ${missing.map(({ flags }) => flags).join(' ')}`,
+        `${names} ${missing.length === 1 ? 'is' : 'are'} needed (${missing.map(({ description }) => description).join('; ')}): ${name} ${takes}${mandatory.map(({ flags }) => flags).join(' ')}`,
       )
     }
     case 'commander.optionMissingArgument':

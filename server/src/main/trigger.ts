@@ -1,5 +1,6 @@
 import { listEvents, type WebhookEventType } from '@bursar/contract'
 import type { Client } from '@bursar/contract/client'
+import { bursar } from '../kernel/command-name.ts'
 import { nearest } from '../kernel/nearest.ts'
 import { readToken } from '../kernel/secrets.ts'
 import { minutes, stopwatch } from '../platform/clock.ts'
@@ -26,7 +27,7 @@ const pause = (milliseconds: number) => new Promise<void>((resolve) => setTimeou
 /** Causes a real event of a type by the operations that emit it, and waits for the event. Sandbox only. */
 export const trigger = async ([given]: readonly string[], values: Values): Promise<void> => {
   if (values.list) return list(values)
-  if (given === undefined) throw new Usage('give an event type to trigger, such as order.paid. bursar trigger --list shows all of them')
+  if (given === undefined) throw new Usage(`give an event type to trigger, such as order.paid. ${bursar} trigger --list shows all of them`)
   const kind = readKind(given)
   const { objects } = triggers[kind]
   const overrides = (values.override ?? []).map((text) => readOverride(text, kind, objects))

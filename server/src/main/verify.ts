@@ -7,6 +7,7 @@ import { openLog } from '../platform/log.ts'
 import { checkStamp } from '../platform/migrations/migrations.ts'
 import { openPostgres, type Db, type Transact } from '../platform/postgres/postgres.ts'
 import { openLateBar, openStatus } from './bar.ts'
+import { needOrganization } from './organization.ts'
 import { print } from './print.ts'
 import { Usage } from './usage.ts'
 
@@ -47,6 +48,7 @@ export const verify = async ([what, ...rest]: readonly string[], values: Values)
   const samples = Number(values.samples ?? 5)
   if (!Number.isInteger(samples) || samples < 0) throw new Usage(`--samples takes a number of days, not ${values.samples}`)
   return withWorker(async (db, transact) => {
+    if (values.organization !== undefined) await needOrganization(db, values.organization)
     if (values.rebuild) await withBar((told) => rebuildMetrics(db, transact, values.organization, told))
     const found =
       what === 'usage'
@@ -73,6 +75,7 @@ export const verifyEventStore = async (values: Values): Promise<void> => {
   if (!store) throw new Usage('verify copy needs BURSAR_CLICKHOUSE_URL')
   try {
     await withWorker(async (db) => {
+      if (values.organization !== undefined) await needOrganization(db, values.organization)
       const found = await withBar((told) => verifyCopy(db, store, values.organization, told))
       if (!found) throw new Usage('the event store has no complete copy yet. Let a worker with BURSAR_CLICKHOUSE_URL run, then try again')
       const { months, differences } = found

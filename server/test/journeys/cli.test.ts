@@ -28,19 +28,19 @@ const needsServer = 'Check that the server runs (pnpm bursar dev, or pnpm bursar
 
 /** Wrong calls with the last line of their output. It names the mistake, the allowed input and the next step. */
 const wrong: readonly { call: string; says: string | RegExp; code?: 1 | 2; settings?: Record<string, string> }[] = [
-  { call: 'lisen', says: 'there is no command lisen. Did you mean listen? bursar --help lists all commands' },
-  { call: 'token lst', says: 'there is no command token lst. Did you mean list? bursar token takes create, list or revoke' },
-  { call: 'members', says: 'bursar members takes status, rehearse, prepare, switch, undo, seal or map. bursar members --help shows its usage' },
+  { call: 'lisen', says: 'there is no command lisen. Did you mean listen? pnpm bursar --help lists all commands' },
+  { call: 'token lst', says: 'there is no command token lst. Did you mean list? pnpm bursar token takes create, list or revoke' },
+  { call: 'members', says: 'pnpm bursar members takes status, rehearse, prepare, switch, undo, seal or map. pnpm bursar members --help shows its usage' },
   {
     call: 'token list --organisation acme',
-    says: 'bursar token list has no flag --organisation. Did you mean --organization? Its flags: --organization, --env, --dir, --json',
+    says: 'pnpm bursar token list has no flag --organisation. Did you mean --organization? Its flags: --organization, --env, --dir, --json',
   },
   {
     call: 'token create --organization acme',
-    says: '--comment and --scopes are needed: bursar token create --comment <text> --scopes <a,b>',
+    says: '--comment and --scopes are needed (what the token is for; what it may do, such as orders:read,products:write): pnpm bursar token create --organization <slug> --comment <text> --scopes <a,b>',
   },
-  { call: 'doctor now', says: 'bursar doctor takes no arguments, but was also given: now. bursar doctor --help shows its usage' },
-  { call: '--api http://127.0.0.1:1 doctor', says: 'bursar doctor has no flag --api. bursar doctor --help shows its usage' },
+  { call: 'doctor now', says: 'pnpm bursar doctor takes no arguments, but was also given: now. pnpm bursar doctor --help shows its usage' },
+  { call: '--api http://127.0.0.1:1 doctor', says: 'pnpm bursar doctor has no flag --api. pnpm bursar doctor --help shows its usage' },
   { call: 'listen http://127.0.0.1:1 --after', says: '--after needs a value: --after <n>' },
   { call: 'serve --env staging', says: "option '--env <environment>' argument 'staging' is invalid. Allowed choices are sandbox, production." },
   { call: 'serve --roles api,wroker', says: '--roles takes api, worker or both, not wroker' },
@@ -83,10 +83,10 @@ const wrong: readonly { call: string; says: string | RegExp; code?: 1 | 2; setti
     call: 'token list --organization acme --dir nowhere',
     says: /^no sandbox runs with the data in \S+\/nowhere\. Start it with: pnpm bursar dev --dir \S+\/nowhere$/,
   },
-  { call: 'help tokn', says: 'there is no command tokn. Did you mean token? bursar --help lists all commands' },
+  { call: 'help tokn', says: 'there is no command tokn. Did you mean token? pnpm bursar --help lists all commands' },
   {
     call: 'dev --port 4200',
-    says: /^bursar dev has no flag --port\. The address is a setting: BURSAR_LISTEN=127\.0\.0\.1:4200, with BURSAR_ADMIN_LISTEN=127\.0\.0\.1:4201\. Its flags: --fresh/,
+    says: /^pnpm bursar dev has no flag --port\. The address is a setting: BURSAR_LISTEN=127\.0\.0\.1:4200, with BURSAR_ADMIN_LISTEN=127\.0\.0\.1:4201\. Its flags: --fresh/,
   },
   {
     call: 'listen 3000/hooks',
@@ -98,7 +98,21 @@ const wrong: readonly { call: string; says: string | RegExp; code?: 1 | 2; setti
   { call: 'api POST /v1/products/ --data @product.json', settings: stopped, says: /^--data takes the JSON itself, and reads no file\./ },
   { call: 'api GET /v1/products/', settings: { BURSAR_API: stopped.BURSAR_API }, says: /no token is needed if neither BURSAR_API nor --api is given$/ },
   { call: 'serve', code: 1, says: /write a \.env for this machine: pnpm bursar init\. A sandbox without setup: pnpm bursar dev$/ },
-  { call: 'completion fish', says: 'there is a completion for bash and zsh, not for fish' },
+  { call: 'completion fish', says: 'there is a completion for bash and zsh, not for fish. Example: pnpm bursar completion bash' },
+  {
+    call: 'token revoke --organization acme',
+    says: '--id is needed (the id of the token): pnpm bursar token revoke --organization <slug> --id <id>',
+  },
+  {
+    call: 'listen http://localhost:99999/hooks',
+    settings: stopped,
+    says: 'listen takes an address with a host and a port up to 65535, not "http://localhost:99999/hooks". Example: http://localhost:3000',
+  },
+  {
+    call: 'api GET /v1/products/',
+    settings: { BURSAR_API: stopped.BURSAR_API },
+    says: /pnpm bursar token create --organization <slug> --comment <text> --scopes <a,b>/,
+  },
 ]
 
 test('answers each wrong call with the mistake, the allowed input and the next step', async () => {

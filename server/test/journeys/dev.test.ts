@@ -135,6 +135,13 @@ test('starts a complete sandbox with one command, finds it unchanged on the seco
   const { checks } = JSON.parse(checked.output) as { checks: { name: string; state: string }[] }
   expect(checks.find(({ name }) => name === 'database')).toMatchObject({ state: 'ok' })
   expect((await beside('token', 'list', '--organization', 'acme')).output).toContain('bursar dev')
+  const missing = { code: 2, output: expect.stringContaining('there is no organization acmee. Did you mean acme?') }
+  expect(await beside('verify', 'metrics', '--organization', 'acmee')).toMatchObject(missing)
+  expect(await beside('token', 'list', '--organization', 'acmee')).toMatchObject(missing)
+  expect(await beside('token', 'revoke', '--organization', 'acme', '--id', '5')).toMatchObject({
+    code: 2,
+    output: expect.stringContaining('--id takes the id of a token, not 5. pnpm bursar token list --organization acme shows the ids'),
+  })
   expect(await beside('audit', 'verify')).toMatchObject({ code: 0, output: expect.stringContaining('all unchanged') })
 
   // Only the person who started the sandbox can read its secrets.

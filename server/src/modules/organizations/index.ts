@@ -41,6 +41,7 @@ export { clearSuppression, listSuppressed } from './mail-reports/mail-reports.sq
 export { confine, permissionsOf, permit, permits, permissions, type Permission } from './permissions.ts'
 export {
   findLivingOrganization,
+  listSlugs,
   findOrganization,
   findSeatSellers,
   listSenders,

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import pg from 'pg'
 import { z } from 'zod'
+import { bursar } from '../../kernel/command-name.ts'
 import type { Environment, Secret } from '../../kernel/secrets.ts'
 import type { Clock } from '../clock.ts'
 import { DatabaseRefused, makeRoles, migrations } from '../migrations/migrations.ts'
@@ -80,7 +81,7 @@ export const dump = async (url: Secret, folder: string, deps: BackupTools): Prom
     ])
     await client.query('commit')
     const [stamp] = facts.deployment
-    if (!stamp) throw new DatabaseRefused('this database was never migrated, so there is nothing to back up. Run: bursar migrate')
+    if (!stamp) throw new DatabaseRefused(`this database was never migrated, so there is nothing to back up. Run: ${bursar} migrate`)
     return {
       format: 1,
       made_at: deps.clock.wall().toISOString(),

@@ -147,7 +147,7 @@ export const checkStamp = async (db: Db, environment: Environment): Promise<{ de
   const stamp = await readStamp(db)
   if (stamp?.environment !== environment) throw new DatabaseRefused(foreign(stamp?.environment, environment))
   if (stamp.held_at !== null)
-    throw new DatabaseRefused(`${heldSince(stamp.restored_to)}. Stop every process on the old database, then run: bursar restore --release`)
+    throw new DatabaseRefused(`${heldSince(stamp.restored_to)}. Stop every process on the old database, then run: ${bursar} restore --release`)
   return { deployment_id: stamp.id }
 }
 
@@ -168,7 +168,7 @@ export const checkLogin = async (db: Db, environment: Environment): Promise<void
     from pg_roles where rolname = session_user`.execute(db.q)
   if (rows[0]?.powerful !== false)
     throw new DatabaseRefused(
-      'in production the login of BURSAR_DATABASE_URL must not own the tables. Use a separate login, put the owner into BURSAR_DATABASE_OWNER_URL, and run bursar migrate',
+      `in production the login of BURSAR_DATABASE_URL must not own the tables. Use a separate login, put the owner into BURSAR_DATABASE_OWNER_URL, and run ${bursar} migrate`,
     )
 }
 

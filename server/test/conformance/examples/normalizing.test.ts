@@ -3,6 +3,8 @@ import { expect, test } from 'vitest'
 import { newLicenseKey, newToken, newWebhookSecret, tokenPatterns, licenseKeyPattern, webhookSecretPattern } from '../../../src/kernel/secrets.ts'
 import { openNormalizer, shorten } from './normalizing.ts'
 
+const text = readFileSync(new URL('../../../../contract/examples/examples.json', import.meta.url), 'utf8')
+const examples = JSON.parse(text) as Record<string, { answer?: unknown }>
 const now = Date.parse('2026-11-19T12:00:00.000Z')
 
 test('replaces every kind of secret, wherever it stands', () => {
@@ -30,9 +32,25 @@ test('shortens lists, and keeps a tax number', () => {
   expect(shorten({ items: [1, 2], tax_id: ['DE136695976', 'eu_vat'] })).toEqual({ items: [1], tax_id: ['DE136695976', 'eu_vat'] })
 })
 
+test('keeps all postings of a ledger, because they sum to the balances', () => {
+  const entries = [
+    { account: 'receivable', amount: 2900 },
+    { account: 'revenue', amount: -2900 },
+  ]
+  const ledger = { items: [1, 2].map((reference_id) => ({ reference_id, entries })), balances: entries }
+  expect(shorten(ledger)).toEqual(ledger)
+})
+
+test('the committed example of the ledger has postings that sum to zero', () => {
+  const { answer } = examples['orders:ledger_entries'] as { answer: { items: { entries: { amount: number }[] }[]; balances: { amount: number }[] } }
+  const sum = (amounts: { amount: number }[]) => amounts.reduce((total, { amount }) => total + amount, 0)
+  expect(answer.items.length).toBeGreaterThan(1)
+  expect(answer.balances.length).toBeGreaterThan(1)
+  expect([...answer.items.map(({ entries }) => sum(entries)), sum(answer.balances)]).toEqual([...answer.items.map(() => 0), 0])
+})
+
 test('the committed examples contain no secret', () => {
-  const examples = readFileSync(new URL('../../../../contract/examples/examples.json', import.meta.url), 'utf8')
   // The list of token patterns is itself an answer, so its patterns are taken out.
   const patterns = [...tokenPatterns.map(({ pattern }) => pattern), licenseKeyPattern, webhookSecretPattern]
-  expect(examples.match(new RegExp(patterns.join('|'), 'g'))).toBeNull()
+  expect(text.match(new RegExp(patterns.join('|'), 'g'))).toBeNull()
 })

@@ -98,10 +98,14 @@ export const openNormalizer = (now: number) => {
   return walk
 }
 
-/** Shortens the lists of an answer to their first element. A tax number is a pair, not a list. */
+/** Lists that stay whole: a tax number is a pair, and entries and balances of the ledger sum to zero. */
+const whole = /^(tax_id|entries|balances)$/
+const isPosting = (value: unknown): boolean => typeof value === 'object' && value !== null && 'entries' in value && 'reference_id' in value
+
+/** Shortens the lists of an answer to their first element. The balances of a ledger are sums of all its postings, so these stay too. */
 export const shorten = (value: unknown): unknown => {
-  if (Array.isArray(value)) return value.slice(0, 1).map(shorten)
+  if (Array.isArray(value)) return value.every(isPosting) ? value : value.slice(0, 1).map(shorten)
   if (typeof value === 'object' && value !== null)
-    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, key === 'tax_id' ? item : shorten(item)]))
+    return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, whole.test(key) ? item : shorten(item)]))
   return value
 }

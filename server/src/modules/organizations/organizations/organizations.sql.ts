@@ -50,6 +50,10 @@ export const findLivingOrganization = (db: Db, by: { readonly id: string } | { r
   return ('id' in by ? living.where('id', '=', by.id) : living.where('slug', '=', by.slug)).executeTakeFirst()
 }
 
+/** Returns the slugs of organizations in alphabetical order, for the messages of the command line. */
+export const listSlugs = async (db: Db, limit: number): Promise<string[]> =>
+  (await db.q.selectFrom('organizations').select('slug').where('deleted_at', 'is', null).orderBy('slug').limit(limit).execute()).map(({ slug }) => slug)
+
 /** Returns the organizations in scope that sell seats. */
 export const findSeatSellers = async (db: Db, scope: TenantScope): Promise<string[]> =>
   (

@@ -7,6 +7,7 @@ import {
   generateInvoice,
   listDisputes,
   listDownloadables,
+  listOrders,
 } from '@bursar/contract'
 import { createBenefit } from '../../../../src/modules/catalog/index.ts'
 import { createCustomer } from '../../../../src/modules/customers/index.ts'
@@ -112,6 +113,16 @@ export const salesRecipes: Readonly<Record<string, Recipe>> = {
       const customer = await newCustomer(stage, tenant)
       const { id } = await api.call(createOrder, { body: { customer_id: customer.id, product_id: product.id } })
       return () => ({ path: `/v1/orders/${id}/finalize`, body: {} })
+    },
+  },
+  'orders:ledger_entries': {
+    make: async (stage, tenant) => {
+      const { api, id, confirm } = await sell(stage, tenant, 'tok_visa')
+      await confirm()
+      await stage.work.hear()
+      await stage.work.run('checkout.payment_settled')
+      const { items } = await api.call(listOrders, { query: { checkout_id: [id] } })
+      return () => ({ path: `/v1/orders/${items[0]!.id}/ledger-entries` })
     },
   },
   'orders:generate_invoice': {
