@@ -1,6 +1,6 @@
 import { sql } from 'kysely'
-import { newId } from '../../kernel/ids.ts'
-import { later } from '../clock.ts'
+import { newId, timeOf } from '../../kernel/ids.ts'
+import { hours, later } from '../clock.ts'
 import type { Db, Transact, Tx } from '../postgres/postgres.ts'
 import { daemons, sweeps, type DueTable } from './catalogue.ts'
 
@@ -12,6 +12,8 @@ export interface Lease {
   readonly token: string
   /** The worker that holds the lease. */
   readonly holder: string
+  /** The length of the pause of the row before this lease, in milliseconds. Undefined unless its work failed the time before. */
+  readonly paused_ms?: number
 }
 
 /** The columns of a row without due work: not due, on the system clock, without a lease. */
@@ -44,15 +46,38 @@ export const claim = async (
       : sql`due_at <= ${now} and clock_id is null`
     const token = newId(now)
     const name = sql.table(table)
-    const { rows } = await sql<{ organization_id: string; id: string; due_at: Date }>`
-      update ${name} set lease_until = ${later(now, options.lease_ms)}, lease_token = ${token}, lease_holder = ${holder}
-      where (organization_id, id) in (
-        select organization_id, id from ${name}
+    const { rows } = await sql<{ organization_id: string; id: string; due_at: Date; pause_token: string | null; pause_until: Date | null }>`
+      with due as materialized (
+        select organization_id, id, due_at, case when lease_holder is null then lease_token end as pause_token, lease_until as pause_until from ${name}
         where ${due} and (lease_until is null or lease_until <= ${now})
         order by due_at limit ${options.limit} for update skip locked
       )
-      returning organization_id, id, due_at`.execute(tx.q)
-    return rows.toSorted((a, b) => a.due_at.getTime() - b.due_at.getTime()).map(({ organization_id, id }) => ({ table, organization_id, id, token, holder }))
+      update ${name} t set lease_until = ${later(now, options.lease_ms)}, lease_token = ${token}, lease_holder = ${holder}
+      from due where t.organization_id = due.organization_id and t.id = due.id
+      returning due.*`.execute(tx.q)
+    return rows
+      .toSorted((a, b) => a.due_at.getTime() - b.due_at.getTime())
+      .map(({ organization_id, id, pause_token, pause_until }) => {
+        const lease = { table, organization_id, id, token, holder }
+        return pause_token && pause_until ? { ...lease, paused_ms: pause_until.getTime() - timeOf(pause_token).getTime() } : lease
+      })
+  })
+
+const longestPause = 1 * hours
+
+/**
+ * Ends a lease whose work failed. The row cannot be claimed during a pause, so that rows that always fail do not keep the workers from the
+ * others. The first pause is as long as a lease, and each further one twice as long as the one before, up to an hour. A
+ * lease without a holder is a pause: the time in its token is the beginning. The due time stays, because it may be business time. Any release of
+ * the lease also ends the pause.
+ */
+export const pauseRow = (transact: Transact, lease: Lease, lease_ms: number): Promise<void> =>
+  transact(async (tx) => {
+    const now = tx.clock.wall()
+    const pause = lease.paused_ms === undefined ? lease_ms : Math.min(2 * lease.paused_ms, longestPause)
+    await sql`
+      update ${sql.table(lease.table)} set lease_until = ${later(now, pause)}, lease_token = ${newId(now)}, lease_holder = null
+      where organization_id = ${lease.organization_id} and id = ${lease.id} and lease_token = ${lease.token}`.execute(tx.q)
   })
 
 /** Divides leases into groups of one organization with at most `size` rows. Rows that are due longest come first. */

@@ -1,9 +1,10 @@
 import { stopwatch } from '../clock.ts'
 import type { Log } from '../log.ts'
+import { isUnavailable, tookTooLong } from '../postgres/outage.ts'
 import type { Postgres } from '../postgres/postgres.ts'
 import type { Telemetry } from '../telemetry.ts'
 import { groups, sweeps, type GroupName, type SweepName } from './catalogue.ts'
-import { claim, groupLeases, LeaseLost, type Lease } from './leases.sql.ts'
+import { claim, groupLeases, LeaseLost, pauseRow, type Lease } from './leases.sql.ts'
 
 export type SweepHandlers = { readonly [N in SweepName]: (lease: Lease) => Promise<void> }
 /** The handlers of sweeps in groups. Each returns one promise for each lease. */
@@ -20,7 +21,7 @@ export interface Sweeping {
 
 /** Returns the claimer of a sweep. It claims rows until none is left, and starts their work. It runs at most once at a time. */
 export const openClaimer = (options: Sweeping, name: SweepName, holder: string, stopped: AbortSignal) => {
-  const { log, telemetry, postgres } = options
+  const { log, postgres } = options
   const { table, lease_ms } = sweeps[name]
   const { at_once, step, start } = startersOf(options, name)
   const running = new Set<Promise<void>>()
@@ -30,8 +31,8 @@ export const openClaimer = (options: Sweeping, name: SweepName, holder: string, 
       while (running.size > at_once - step) await Promise.race(running)
       const limit = at_once - running.size
       const leases = await claim(postgres.transact, table, { holder, limit, lease_ms })
-      for (const row of start(leases)) {
-        const one = sweepOne(row, name, log, telemetry).finally(() => void running.delete(one))
+      for (const { lease, work } of start(leases)) {
+        const one = sweepOne(options, name, lease, work).finally(() => void running.delete(one))
         running.add(one)
       }
       more = leases.length === limit
@@ -54,34 +55,47 @@ export const openClaimer = (options: Sweeping, name: SweepName, holder: string, 
   }
 }
 
+/** A claimed row and its work. */
+interface Started {
+  readonly lease: Lease
+  readonly work: Promise<void>
+}
+
 interface Starters {
   /** Maximum number of rows that run concurrently. */
   readonly at_once: number
   /** Number of free slots from which on more rows are claimed. */
   readonly step: number
-  /** Starts the work on the claimed rows. Returns one promise for each row. */
-  readonly start: (leases: readonly Lease[]) => readonly Promise<void>[]
+  /** Starts the work on the claimed rows. */
+  readonly start: (leases: readonly Lease[]) => readonly Started[]
 }
 
 /** Returns how a sweep starts its rows: each alone, or in groups of one organization. */
 const startersOf = (options: Sweeping, name: SweepName): Starters => {
   if (isGrouped(name)) {
     const { at_once, size } = groups[name]
-    return { at_once, step: size, start: (leases) => groupLeases(leases, size).flatMap((group) => options.groups[name](group)) }
+    const startGroup = (group: readonly Lease[]): Started[] => options.groups[name](group).map((work, at) => ({ lease: group[at]!, work }))
+    return { at_once, step: size, start: (leases) => groupLeases(leases, size).flatMap(startGroup) }
   }
   const { at_once } = sweeps[name]
-  return { at_once, step: at_once / 4, start: (leases) => leases.map((lease) => options.sweeps[name](lease)) }
+  return { at_once, step: at_once / 4, start: (leases) => leases.map((lease) => ({ lease, work: options.sweeps[name](lease) })) }
 }
 
 const isGrouped = (name: SweepName): name is GroupName => name in groups
 
-const sweepOne = async (row: Promise<void>, name: SweepName, log: Log, telemetry: Telemetry) => {
+const sweepOne = async ({ postgres, log, telemetry }: Sweeping, name: SweepName, lease: Lease, work: Promise<void>) => {
   const elapsed = stopwatch()
   try {
-    await row
+    await work
     telemetry.job(name, 'done', elapsed())
   } catch (error) {
     telemetry.job(name, error instanceof LeaseLost ? 'lost' : 'failed', elapsed())
     log.warn(error instanceof LeaseLost ? 'lease_lost' : 'sweep_failed', { job: name, error })
+    // After an outage, all rows continue when their leases expire.
+    if (error instanceof LeaseLost || (isUnavailable(error) && !tookTooLong(error))) return
+    await pauseRow(postgres.transact, lease, sweeps[name].lease_ms).catch((failed: unknown) => {
+      // The row continues when its lease expires.
+      log.warn('sweep_failed', { job: name, error: failed })
+    })
   }
 }

@@ -15,7 +15,7 @@ test.each([
   [failure({ code: '53300', severity: 'FATAL' }), 'it has too many connections already'],
   [failure({ code: '53100', severity: 'ERROR' }), 'it is out of memory or disk space'],
   [failure({ code: '08006', severity: 'ERROR' }), 'it closed the connection'],
-  [failure({ code: '08P01', severity: 'ERROR' }), 'it closed the connection'],
+  [failure({ code: '08P01', severity: 'FATAL' }), 'it closed the connection'],
   [failure({ code: '57014', severity: 'ERROR' }), 'it does not answer in time'],
   [failure({ code: '55P03', severity: 'ERROR' }), 'it does not answer in time'],
   [failure({ code: 'ETIMEDOUT' }), 'it does not answer in time'],
@@ -36,6 +36,7 @@ test.each([
   ['a session whose login is rejected', true, failure({ code: '28P01', severity: 'FATAL' })],
   ['a unique violation', false, failure({ code: '23505', severity: 'ERROR' })],
   ['a missing table', false, failure({ code: '42P01', severity: 'ERROR' })],
+  ['a message that violates the protocol', false, failure({ code: '08P01', severity: 'ERROR' })],
   ['an error without a code', false, failure({})],
 ])('%s answers 503: %s', (_, unavailable, error) => {
   expect(isUnavailable(error)).toBe(unavailable)

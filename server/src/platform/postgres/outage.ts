@@ -7,7 +7,7 @@ import type { Role } from './postgres.ts'
 const reasons: readonly { readonly codes: RegExp; readonly reason: string }[] = [
   { codes: /^(ECONNREFUSED|ECONNRESET|EPIPE)$/, reason: 'it refuses connections' },
   { codes: /^57P03$/, reason: 'it is starting, stopping or recovering' },
-  { codes: /^(57P01|57P02|57P05|08...)$/, reason: 'it closed the connection' },
+  { codes: /^(57P01|57P02|57P05|08(?!P01)...)$/, reason: 'it closed the connection' },
   { codes: /^53300$/, reason: 'it has too many connections already' },
   { codes: /^53...$/, reason: 'it is out of memory or disk space' },
   { codes: /^(ETIMEDOUT|57014|55P03)$/, reason: 'it does not answer in time' },
@@ -24,6 +24,8 @@ export const outageOf = (error: unknown): string | undefined => {
   if (known) return known.reason
   // The Unix socket of a stopped PostgreSQL server does not exist.
   if (code === 'ENOENT' && syscall === 'connect') return 'it refuses connections'
+  // A connection pooler ends sessions with this code. PostgreSQL itself refuses an invalid message with it, and a retry would send the same message.
+  if (code === '08P01' && severity === 'FATAL') return 'it closed the connection'
   if (code === '55000' && severity === 'FATAL') return 'it accepts no connections at the moment'
   if (/timeout exceeded when trying to connect|connection timeout|timeout expired|Query read timeout/.test(error.message)) return 'it does not answer in time'
   if (/Connection terminated|is not queryable/.test(error.message)) return 'it closed the connection'

@@ -6,6 +6,7 @@ import type { Log } from '../log.ts'
 import { endTransaction, newEnding, type Ending } from './ending.sql.ts'
 import { exportSettings, openExporting, type Exporting } from './exporting.ts'
 import { isStalePlan, prepareStatements } from './prepared.ts'
+import { limitValues } from './values.ts'
 
 /** The types of all tables. Each `.sql.ts` file adds the tables that it owns. */
 // oxlint-disable-next-line typescript/no-empty-object-type -- filled by declaration merging
@@ -118,6 +119,7 @@ export const openPool = (
   pool.on('connect', (client) => {
     client.on('error', lost)
     if (options.prepared) prepareStatements(client)
+    limitValues(client)
   })
   return pool
 }

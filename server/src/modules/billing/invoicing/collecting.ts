@@ -204,8 +204,8 @@ export const orderPaymentSettled = ({ transact }: Deps, { organization_id, payme
     await settleOrder(tx, organization_id, payment_id)
   })
 
-/** Whether a worker has leased the order. The lease of a crashed worker expires. */
-const isLeased = (tx: Tx, { lease_until }: OrderRow): boolean => lease_until !== null && lease_until > tx.clock.wall()
+/** Whether a worker has leased the order. The lease of a crashed worker expires. A lease without a holder is a pause after a failure. */
+const isLeased = (tx: Tx, { lease_until, lease_holder }: OrderRow): boolean => lease_holder !== null && lease_until !== null && lease_until > tx.clock.wall()
 
 /** Settles a payment and applies its result to the order in one transaction. */
 export const settleOrder = async (

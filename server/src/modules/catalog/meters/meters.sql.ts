@@ -1,4 +1,4 @@
-import type { Meter, PageRequest } from '@bursar/contract'
+import type { Filter, Meter, PageRequest } from '@bursar/contract'
 import { sql, type Generated, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
 import { lockRow } from '../../../platform/postgres/locks.ts'
@@ -81,6 +81,14 @@ export const countMeters = async (tx: Tx, organization_id: string, id: string | 
     select counting_meters(${organization_id}) as count,
       exists (select from usage_meters where organization_id = ${organization_id} and id = ${id}::uuid and not is_stopped) as is_counting`.execute(tx.q)
   return { count: rows[0]!.count, isCounting: rows[0]!.is_counting }
+}
+
+/** Returns the filters of the meters on which events are counted, except those of one meter. Call it after `countMeters`, which takes the lock. */
+export const findCountingFilters = async (tx: Tx, organization_id: string, except: string | null): Promise<Filter[]> => {
+  const { rows } = await sql<{ filter: Filter }>`
+    select m.filter from meters m join usage_meters u on u.organization_id = m.organization_id and u.id = m.id
+    where m.organization_id = ${organization_id} and not u.is_stopped and m.id is distinct from ${except}::uuid`.execute(tx.q)
+  return rows.map(({ filter }) => filter)
 }
 
 /** Returns true if a price on sale or a benefit uses this meter. */

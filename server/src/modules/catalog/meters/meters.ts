@@ -1,11 +1,12 @@
 import { isDeepStrictEqual } from 'node:util'
-import { accountLimits, InvalidRequest, ResourceNotFound, type Meter, type MeterCreate, type MeterUpdate } from '@bursar/contract'
+import { accountLimits, InvalidRequest, ResourceNotFound, type Filter, type Meter, type MeterCreate, type MeterUpdate } from '@bursar/contract'
 import type { z } from 'zod'
 import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import { chooseOrganization, permit } from '../../organizations/index.ts'
-import { changeMeter, countMeters, insertMeter, isCountedBy, lockMeter } from './meters.sql.ts'
+import { sizeOfFilter } from '../calc/compiled-filters.ts'
+import { changeMeter, countMeters, findCountingFilters, insertMeter, isCountedBy, lockMeter } from './meters.sql.ts'
 
 /** Rejects a custom unit without a label, because its quantities could not be displayed with a unit. */
 const refuseNameless = (unit: Meter['unit'], custom_label: string | null) => {
@@ -37,12 +38,27 @@ const refuseTooMany = async (tx: Tx, organization_id: string, loc: readonly stri
     })
 }
 
+const mostClauses = accountLimits.meter_clauses_per_organization
+
+/** Rejects a filter if those of all meters that count events then have too many clauses. Each event is compared with each clause. */
+const refuseTooManyClauses = async (tx: Tx, organization_id: string, filter: Filter, loc: readonly string[], id: string | null = null): Promise<void> => {
+  const others = await findCountingFilters(tx, organization_id, id)
+  const count = [filter, ...others].reduce((sum, one) => sum + sizeOfFilter(one), 0)
+  if (count > mostClauses)
+    throw new InvalidRequest({
+      loc: [...loc],
+      msg: `The filters of all meters that count events would have ${count} clauses and nested filters. At most ${mostClauses} are allowed. Use fewer clauses, or first archive a meter that no subscription uses.`,
+      type: 'value_error',
+    })
+}
+
 export const createMeter = async (tx: Tx, scope: TenantScope, body: z.output<typeof MeterCreate>): Promise<Meter> => {
   const organization_id = chooseOrganization(scope, body.organization_id ?? undefined)
   permit(scope, organization_id, 'analytics:manage')
   const custom_label = body.custom_label ?? null
   refuseNameless(body.unit, custom_label)
   await refuseTooMany(tx, organization_id, ['body'])
+  await refuseTooManyClauses(tx, organization_id, body.filter, ['body', 'filter'])
   return insertMeter(tx, {
     organization_id,
     id: newId(tx.clock.wall()),
@@ -78,7 +94,14 @@ export const updateMeter = async (tx: Tx, scope: TenantScope, id: string, body: 
     refuseBilled('filter', body.filter, meter.filter)
     refuseBilled('aggregation', body.aggregation, meter.aggregation)
   }
-  if (body.is_archived === false && meter.archived_at) await refuseTooMany(tx, meter.organization_id, ['body', 'is_archived'], meter.id)
+  const filter = body.filter ?? meter.filter
+  if (body.is_archived === false && meter.archived_at) {
+    await refuseTooMany(tx, meter.organization_id, ['body', 'is_archived'], meter.id)
+    await refuseTooManyClauses(tx, meter.organization_id, filter, ['body', body.filter ? 'filter' : 'is_archived'], meter.id)
+  } else if (sizeOfFilter(filter) > sizeOfFilter(meter.filter)) {
+    await countMeters(tx, meter.organization_id, meter.id)
+    await refuseTooManyClauses(tx, meter.organization_id, filter, ['body', 'filter'], meter.id)
+  }
   const now = tx.clock.wall()
   return changeMeter(tx, meter, {
     modified_at: now,
