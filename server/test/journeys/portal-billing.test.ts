@@ -39,7 +39,7 @@ test('cancels, resumes, pauses and changes plans for the shown price without scr
   const { page, go, violations, close } = await portals.enter(team, {}, { script: false })
   const now = () => team.api.call(getSubscription, { params: { id: team.subscription_id! } })
   await go('/subscriptions')
-  await page.getByText('Cancel', { exact: true }).click()
+  await page.getByText('Cancel subscription', { exact: true }).click()
   await page.getByText('A place at the yearly meeting').waitFor()
   await page.getByRole('button', { name: /^Yes, end it on/ }).click()
   await page.getByText('The subscription is canceled').waitFor()
@@ -51,7 +51,7 @@ test('cancels, resumes, pauses and changes plans for the shown price without scr
 
   await page.getByText('Pause', { exact: true }).click()
   await page.getByRole('button', { name: 'Yes, pause it' }).click()
-  await page.getByRole('button', { name: 'Cancel the pause' }).click()
+  await page.getByRole('button', { name: 'Do not pause' }).click()
   await page.getByText('The pause was canceled. The subscription continues.').waitFor()
 
   await page.getByText('Change plan').click()
@@ -66,7 +66,7 @@ test('cancels, resumes, pauses and changes plans for the shown price without scr
 
   await people.query(`update subscriptions set status = 'paused', paused_at = current_period_start, due_at = null where id = $1`, [team.subscription_id])
   await go('/subscriptions')
-  await page.getByText('Cancel', { exact: true }).click()
+  await page.getByText('Cancel subscription', { exact: true }).click()
   await page.getByText('The subscription is paused, so it ends at once.').waitFor()
   await page.getByRole('button', { name: 'Yes, end it now' }).click()
   await page.getByText('The subscription has ended.').waitFor()

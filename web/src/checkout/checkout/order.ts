@@ -1,7 +1,7 @@
 import type { Frame } from '@bursar/views'
 import { speak, textsIn } from '../../kit/index.ts'
 import { type Part } from './fields.ts'
-import { intervalOf, priceWords } from './prices.ts'
+import { intervalOf, priceWords, taxNote } from './prices.ts'
 import { texts } from './texts.ts'
 
 type View = Pick<Part['view'], 'offer' | 'schedule'>
@@ -13,7 +13,7 @@ const stepsOf = (frame: Frame, { offer, schedule }: View): string[] => {
   const { product, currency } = offer
   if (!product) return []
   return schedule.later.map(({ from, amount, plus_tax }) =>
-    words.thenLine(`${money(amount, currency)}${plus_tax ? words.plusTax : ''}`, intervalOf(frame, product), date(from)),
+    words.thenLine(`${money(amount, currency)}${plus_tax ? taxNote(frame, offer) : ''}`, intervalOf(frame, product), date(from)),
   )
 }
 
@@ -46,7 +46,7 @@ export const orderLabel = (frame: Frame, view: View): { readonly condition: 'pai
   // An amount below the smallest charge is owed too.
   if (offer.trial_end === null && offer.total_amount > 0) return { condition: 'paid', amount: money(offer.total_amount, offer.currency) }
   if (later) {
-    const price = `${money(later.amount, offer.currency)}${later.plus_tax ? words.plusTax : ''}`
+    const price = `${money(later.amount, offer.currency)}${later.plus_tax ? taxNote(frame, offer) : ''}`
     return { condition: 'paid', amount: words.fromDate(price, date(later.from)) }
   }
   return { condition: usageOf(frame, view).length > 0 ? 'usage' : 'free', amount: '' }

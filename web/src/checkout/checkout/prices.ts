@@ -71,6 +71,14 @@ export const priceLine = (frame: Frame, offer: Offer, product: Product): string 
 /** Says what usage of a product costs, in the currency of the checkout. */
 export const usageOf = (frame: Frame, offer: Offer, product: Product) => usagePrices(frame, product, pricesOf(offer, product.id), offer.currency)
 
+/** Says how an amount without known tax relates to the tax. Empty if the price includes it. */
+export const taxNote = (frame: Frame, offer: Offer): string => {
+  const words = textsIn(frame, texts)
+  const behavior = offer.tax_behavior ?? pricesOf(offer, offer.product_id ?? '')[0]?.tax_behavior
+  if (behavior === 'inclusive') return ''
+  return behavior === 'exclusive' ? words.plusTax : words.taxOpen
+}
+
 /** Names the product as it is ordered, with the number of seats. */
 export const orderedName = (frame: Frame, offer: Offer, product: Product): string =>
   offer.seats === null ? product.name : textsIn(frame, texts).seatLine(product.name, offer.seats)

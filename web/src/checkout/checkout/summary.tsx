@@ -2,7 +2,7 @@ import type { ReactNode } from 'react'
 import { Choice, Field, Markdown, Notice, speak, textsIn } from '../../kit/index.ts'
 import { countryNames } from '../../kit/address/address.tsx'
 import { apply, fieldAt, update, withoutDiscount, type Part } from './fields.ts'
-import { discountWords, intervalOf, orderedName, priceLine, pricesOf, priceWords, seatBounds, seatedIn, usageOf } from './prices.ts'
+import { discountWords, intervalOf, orderedName, priceLine, pricesOf, priceWords, seatBounds, seatedIn, taxNote, usageOf } from './prices.ts'
 import { texts } from './texts.ts'
 
 /** The product, its price, and the choices that change the price. */
@@ -213,7 +213,7 @@ const Breakdown = ({ view, frame }: Part) => {
       {schedule.later.map(({ from, amount, plus_tax }) => (
         <Line key={from.toISOString()} name={words.later}>
           {words.thenLine(price(amount), intervalOf(frame, product), date(from))}
-          {plus_tax && words.plusTax}
+          {plus_tax && taxNote(frame, offer)}
         </Line>
       ))}
       {usageOf(frame, offer, product).map(({ id, meter, price: cost }) => (

@@ -5,6 +5,8 @@ const plural = pluralIn('de')
 
 export const de: typeof en = {
   working: 'Ihre Zahlung wird verarbeitet',
+  preparing: 'Zahlung erhalten',
+  preparingText: 'Wir bereiten Ihren Kauf vor. Diese Seite aktualisiert sich von selbst. Sie können sie schließen: Nichts geht verloren.',
   workingText: 'Diese Seite aktualisiert sich von selbst. Sie können sie schließen: Nichts geht verloren.',
   waiting: 'Wir warten auf Ihre Bank',
   waitingText: (email) =>

@@ -4,6 +4,8 @@ const plural = pluralIn('en')
 
 export const en = {
   working: 'Your payment is on its way',
+  preparing: 'Payment received',
+  preparingText: 'We are preparing your purchase. This page updates by itself. You can close it: nothing is lost.',
   workingText: 'This page updates by itself. You can close it: nothing is lost.',
   waiting: 'We are waiting for your bank',
   waitingText: (email: string | null) =>
@@ -14,7 +16,7 @@ export const en = {
   order: 'Order',
   access: 'Access',
   states: { done: 'done', doing: 'under way', waiting: 'next' },
-  bought: (product: string) => `You have ${product}.`,
+  bought: (product: string) => `${product} is yours.`,
   paid: (price: string) => `${price} paid`,
   number: (number: string) => `Receipt ${number}`,
   receipt: (email: string) => `The receipt goes to ${email}.`,

@@ -14,13 +14,14 @@ export const Purchase = ({ view, frame }: Props) => {
   const { steps, seller, benefits, refresh } = view
   const bought = steps.order === 'done'
   const words = textsIn(frame, texts)
-  const working = view.at_bank ? words.waiting : words.working
+  const isPaid = steps.payment === 'done'
+  const working = view.at_bank ? words.waiting : isPaid ? words.preparing : words.working
   return (
     <Document frame={frame} title={bought ? words.thanks : working} seller={seller.name} narrow script refresh={refresh}>
       <div className="card">
         <Cover src={view.cover} />
         <h1>{bought ? words.thanks : working}</h1>
-        <p>{bought ? words.bought(view.product) : view.at_bank ? words.waitingText(view.email) : words.workingText}</p>
+        <p>{bought ? words.bought(view.product) : view.at_bank ? words.waitingText(view.email) : isPaid ? words.preparingText : words.workingText}</p>
         <ol className="steps" aria-label={words.steps}>
           {(['payment', 'order', 'access'] as const).map((step) => (
             <li key={step} className={steps[step]} aria-current={steps[step] === 'doing' ? 'step' : undefined}>

@@ -10,7 +10,7 @@ export const de: typeof en = {
   pause: 'Pausieren',
   pauseConsequence: (date) => `Es läuft bis ${date}. Danach haben Sie keinen Zugang und zahlen nichts, bis Sie es fortsetzen.`,
   pauseNow: 'Ja, pausieren',
-  unpause: 'Pause aufheben',
+  unpause: 'Doch nicht pausieren',
   resume: 'Jetzt fortsetzen',
   resumeConsequence: (amount) => `Ein neuer Zeitraum beginnt jetzt, und Sie zahlen ${amount}, vor Steuer und Rabatt.`,
   cancel: 'Kündigen',
