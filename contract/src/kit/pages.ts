@@ -20,7 +20,9 @@ export const pageQuery = {
 }
 
 export const Pagination = resource('Pagination', {
-  total_count: z.int().describe('Records that match, over all pages. Above 10,000 matches of a filter, a page by `cursor` repeats the number of the first page.'),
+  total_count: z
+    .int()
+    .describe('Records that match, over all pages. Above 10,000 matches of a filter, a page by `cursor` repeats the number of the first page.'),
   max_page: z.int().describe('The last page at this size; 0 when nothing matches.'),
   next_cursor: z.string().nullable().describe('Send it as `cursor` to get the next records, even if records are added or removed meanwhile; null at the end.'),
 })

@@ -29,8 +29,7 @@ export const fitting = (fields: Readonly<Record<string, string>>): Record<string
  */
 export const saveDraft = async (call: PageCall, client_secret: string): Promise<void> => {
   const fields = fitting(Object.fromEntries(Object.entries(typed(call.form)).filter(([name]) => !left.includes(name))))
-  const save = (kept: typeof fields) =>
-    unlessLocked(() => call.api().send(saveCheckoutDraft, { params: { client_secret }, body: { fields: kept } }))
+  const save = (kept: typeof fields) => unlessLocked(() => call.api().send(saveCheckoutDraft, { params: { client_secret }, body: { fields: kept } }))
   const first = await save(fields)
   if (first.status !== 422) return
   const refused = new Set(complaintsOf(first).map(({ loc }) => loc.at(-1)))

@@ -29,7 +29,8 @@ export const mutantName = (file: string): string | undefined => /^server\/test\/
 
 /** True for the files that a mutant may change. */
 export const isSource = (file: string): boolean =>
-  /^(server|contract|views|web|web\/dashboard)\/src\/.*\.(tsx?|js)$|^server\/migrations\/.*\.sql$|^server\/bin\/|^deploy\//.test(file) && !file.endsWith('.test.ts')
+  /^(server|contract|views|web|web\/dashboard)\/src\/.*\.(tsx?|js)$|^server\/migrations\/.*\.sql$|^server\/bin\/|^deploy\//.test(file) &&
+  !file.endsWith('.test.ts')
 
 export const parseMutant = (name: string, text: string): Mutant => {
   const [head = '', ...parts] = text.split(/^--- find$/m)

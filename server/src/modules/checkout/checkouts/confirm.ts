@@ -159,7 +159,8 @@ export const begin = async (wall: Tx, platform: Platform, { processor, card: see
     : null
   // A charge to a new payment method costs its holder something. A saved method, or an order without a charge, costs a
   // stranger who has the address of the checkout nothing. So neither opens the portal of a named customer whose methods can be charged.
-  const opensPortal = known && saved === undefined && !(figured.charge_amount === 0 && checkout.is_bound && seller.feature_settings.saved_payment_methods_enabled)
+  const opensPortal =
+    known && saved === undefined && !(figured.charge_amount === 0 && checkout.is_bound && seller.feature_settings.saved_payment_methods_enabled)
   const confirmed = await changeCheckout(tx, checkout, {
     ...opened.checkout,
     ...figured.stored,

@@ -30,8 +30,8 @@ type Look = ReturnType<typeof look>
 const running = new WeakMap<Deps['gateways'], Map<string, Look>>()
 
 /**
- * Reads the payment at the processor. Concurrent callers share one request, because anyone with the address of a checkout
- * can cause it, and the processor limits the requests of a seller.
+ * Reads the payment at the processor. Concurrent callers share one request, because every holder of the address of a
+ * checkout can cause it, and the processor limits the requests of a seller.
  */
 const lookOnce = (deps: Deps, payment: Parameters<typeof look>[1]): Look => {
   const looks = running.get(deps.gateways) ?? new Map<string, Look>()
