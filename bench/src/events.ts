@@ -47,7 +47,10 @@ export const events = async (world: World): Promise<Record<string, Outcome>> => 
   const verified = await verifyCopy(postgres.db, store, undefined, () => undefined)
   if (verified?.differences.length !== 0) throw new Error('the copy differs from the events')
   // The time is measured, so no question is given up.
-  const reader = { store: { ...store, ask: (question: string) => store.ask(question, 10 * minute) }, log: world.base.log }
+  const reader = {
+    store: { ...store, servers: store.servers.map((server) => ({ ...server, ask: (question: string) => server.ask(question, 10 * minute) })) },
+    log: world.base.log,
+  }
   const query = {
     start_timestamp: from,
     end_timestamp: until,

@@ -284,13 +284,20 @@ export const checks: readonly Check[] = [
   {
     name: 'event store',
     needs: ['environment'],
-    repair: 'check that ClickHouse runs, that BURSAR_CLICKHOUSE_URL is right, and that its user may create tables',
+    repair:
+      'check that ClickHouse runs, that BURSAR_CLICKHOUSE_URL is right, and that its user may create tables. Several servers need a common ZooKeeper or Keeper',
     look: async ({ config }) => {
       const store = await openEventStore(config)
       if (!store) return 'not configured: PostgreSQL answers all questions about usage'
       try {
-        const { rows } = await store.ask('select version()', config.database_timeout_ms)
-        return `ClickHouse ${String(rows[0]![0])}`
+        const versions: string[] = []
+        for (const server of store.servers) {
+          const { rows } = await server.ask('select version()', config.database_timeout_ms)
+          versions.push(String(rows[0]![0]))
+          // Only a server with a ZooKeeper or Keeper has this table.
+          if (store.servers.length > 1) await server.ask(`select count() from system.zookeeper where path = '/'`, config.database_timeout_ms)
+        }
+        return `ClickHouse ${versions.join(' and ')}`
       } finally {
         await store.close()
       }

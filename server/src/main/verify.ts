@@ -78,12 +78,19 @@ export const verifyEventStore = async (values: Values): Promise<void> => {
       if (values.organization !== undefined) await needOrganization(db, values.organization)
       const found = await withBar((told) => verifyCopy(db, store, values.organization, told))
       if (!found) throw new Usage('the event store has no complete copy yet. Let a worker with BURSAR_CLICKHOUSE_URL run, then try again')
-      const { months, differences } = found
-      const lines = differences.map(({ organization, month, stored, copied }) => `DIFFERS  ${organization}  ${month}: ${stored} events, ${copied} in the copy`)
+      const { months, differences, behind } = found
+      const lines = differences.map(
+        ({ organization, server, month, stored, copied }) =>
+          `DIFFERS  ${organization}  ${month}: ${stored} events, ${copied} in the copy${store.servers.length > 1 ? ` of ${server}` : ''}`,
+      )
       print(
         values,
         found,
-        [...lines, `${months} months of organizations, ${differences.length === 0 ? 'no differences' : `${differences.length} with differences`}`].join('\n'),
+        [
+          ...lines,
+          ...behind.map((server) => `not compared: ${server} is behind`),
+          `${months} months of organizations, ${differences.length === 0 ? 'no differences' : `${differences.length} with differences`}`,
+        ].join('\n'),
       )
       if (differences.length > 0) process.exitCode = 1
     })

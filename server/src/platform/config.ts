@@ -7,6 +7,14 @@ import { bounceAddress, dkimSelectors, type BounceAddress } from './mail-setting
 const address = z.string().regex(/^(\[[0-9a-f:]+\]|[^:]+):\d{1,5}$/, 'give host:port, for example 127.0.0.1:4100')
 const secretUrl = (schemes: string) => z.url({ protocol: new RegExp(`^(${schemes})$`) }).transform((text) => new Secret(text))
 
+/** Several URLs, separated by commas. */
+const secretUrls = (schemes: string) =>
+  z
+    .string()
+    .transform((text) => text.split(','))
+    .pipe(z.array(secretUrl(schemes)))
+    .refine((urls) => new Set(urls.map((url) => new URL(url.reveal()).host)).size === urls.length, 'name each server once')
+
 const webUrl = z.url({ protocol: /^https?$/ }).transform((text) => new URL(text))
 const bucket = z.string().regex(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/, 'give the name of a bucket: 3 to 63 lower-case letters, digits, dots and hyphens')
 
@@ -74,8 +82,8 @@ const variables = {
   BURSAR_REDIS_TIMEOUT_MS: z.coerce.number().int().min(50).max(120_000).default(250),
   /** Required in production. A sandbox with a single process can run without Redis. */
   BURSAR_REDIS_URL: secretUrl('redis|rediss').optional(),
-  /** A ClickHouse server with a copy of the usage events, such as https://user:password@host:8443/database. */
-  BURSAR_CLICKHOUSE_URL: secretUrl('http|https').optional(),
+  /** A ClickHouse server with a copy of the usage events, such as https://user:password@host:8443/database. Several servers replicate each other. */
+  BURSAR_CLICKHOUSE_URL: secretUrls('http|https').default([]),
   BURSAR_PEPPERS: peppers,
   /** The keys that encrypt stored secrets, such as webhook secrets, which must be decrypted later. */
   BURSAR_SEALING_KEYS: sealingKeys,
@@ -227,7 +235,7 @@ export interface Config {
   readonly redis_timeout_ms: number
   readonly redis_url: Secret | undefined
   /** The store for the copy of the usage events. */
-  readonly event_store_url: Secret | undefined
+  readonly event_store_urls: readonly Secret[]
   readonly peppers: readonly [Pepper, ...Pepper[]]
   readonly sealing_keys: readonly [Pepper, ...Pepper[]]
   readonly public_url: URL
@@ -317,7 +325,7 @@ export const readConfig = (environment: NodeJS.ProcessEnv): Config => {
     database_prepared: value.BURSAR_DATABASE_PREPARED === 'on',
     redis_timeout_ms: value.BURSAR_REDIS_TIMEOUT_MS,
     redis_url: value.BURSAR_REDIS_URL,
-    event_store_url: value.BURSAR_CLICKHOUSE_URL,
+    event_store_urls: value.BURSAR_CLICKHOUSE_URL,
     peppers: value.BURSAR_PEPPERS,
     sealing_keys: value.BURSAR_SEALING_KEYS,
     public_url: value.BURSAR_PUBLIC_URL,

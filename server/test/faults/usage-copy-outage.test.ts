@@ -1,5 +1,4 @@
-import { createMeter, getMeterQuantities, ingestEvents, listUsageEvents } from '@bursar/contract'
-import { connect, type Client } from '@bursar/contract/client'
+import { listUsageEvents } from '@bursar/contract'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { verifyCopy } from '../../src/modules/usage/copies/verifying.ts'
 import { openDeployment, openLife } from '../harness/crashes.ts'
@@ -7,7 +6,8 @@ import { hasEventStore, openEventStore, type EventStoreProxy, type Treatment } f
 import { fairStopwatch } from '../harness/fair.ts'
 import { counted } from '../harness/pace.ts'
 import { launch, portOf, type Program } from '../harness/process.ts'
-import { eventually, exchange, openWorld, type World } from '../harness/world.ts'
+import { openUsageLanes } from '../harness/usage-lanes.ts'
+import { eventually, openWorld, type World } from '../harness/world.ts'
 
 /** Seconds without the store: half of them it refuses connections, and half of them it is silent. */
 const seconds = counted('COPY_OUTAGE', 20, 20)
@@ -15,7 +15,6 @@ const seconds = counted('COPY_OUTAGE', 20, 20)
 const bound = 5000
 /** Time for which no request asks a silent store, in milliseconds. */
 const pause = 10_000
-const perCall = 50
 const lanes = 3
 
 describe.runIf(hasEventStore)('with an event store', () => {
@@ -52,61 +51,13 @@ describe.runIf(hasEventStore)('with an event store', () => {
   test(`ingests and answers while the store is away for ${seconds} seconds, and copies each event once after its return`, { timeout: 3_600_000 }, async () => {
     const [api] = [serve('api'), serve('worker')]
     const port = portOf(await api.line('listening'))
-    const openShop = async () => {
-      const { organization } = await world.shop()
-      const token = (await organization.token()).secret.reveal()
-      return connect((request) => exchange(port, request.method, request.url, request.headers, request.body), { authorization: `Bearer ${token}` })
-    }
-    const figures = { sent: 0, calls: 0, answers: 0, wrong: 0, longest: 0 }
-    const ended = new AbortController()
-    /** Sends events as fast as they are answered. */
-    const sendEvents = async (client: Client) => {
-      while (!ended.signal.aborted) {
-        const events = Array.from({ length: perCall }, (_, at) => ({
-          name: 'call',
-          external_customer_id: `customer-${at}`,
-          metadata: { units: at, region: 'eu' },
-        }))
-        const { inserted } = await client.call(ingestEvents, { body: { events } })
-        figures.sent += inserted
-        figures.calls++
-      }
-    }
-    /** Sends an event, and asks for all events with its region. Only this lane writes to its organization, so each answer is known. */
-    const ask = async (client: Client) => {
-      const filter = { conjunction: 'and' as const, clauses: [] }
-      const meter = await client.call(createMeter, { body: { name: 'Units', filter, aggregation: { func: 'sum', property: 'units' } } })
-      const known = new Map<string, { count: number; units: number }>()
-      for (let round = 1; !ended.signal.aborted; round++) {
-        const region = `region-${round % 3}`
-        const before = known.get(region) ?? { count: 0, units: 0 }
-        const expected = { count: before.count + 1, units: before.units + round }
-        known.set(region, expected)
-        await client.call(ingestEvents, { body: { events: [{ name: 'call', external_customer_id: 'ada', metadata: { units: round, region } }] } })
-        figures.sent++
-        const metadata = { region: [region] }
-        const end = Date.now() + 3_600_000
-        const range = { start_timestamp: new Date(end - 86_400_000).toISOString(), end_timestamp: new Date(end).toISOString(), interval: 'day' as const }
-        const elapsed = fairStopwatch()
-        const { pagination } = await client.call(listUsageEvents, { query: { metadata, limit: 1 } })
-        const listed = elapsed()
-        const { total } = await client.call(getMeterQuantities, { params: { id: meter.id }, query: { ...range, metadata } })
-        figures.longest = Math.max(figures.longest, listed, elapsed() - listed)
-        for (const [found, wanted] of [
-          [(pagination as { total_count: number }).total_count, expected.count],
-          [total, expected.units],
-        ]) {
-          figures.answers++
-          if (found !== wanted) figures.wrong++
-        }
-      }
-    }
+    const usage = openUsageLanes(world, port)
+    const { figures, openShop } = usage
     const loads = [await openShop(), await openShop()]
     const askers = await Promise.all(Array.from({ length: lanes }, openShop))
-    await loads[0]!.call(ingestEvents, { body: { events: [{ name: 'call', external_customer_id: 'ada' }] } })
-    figures.sent++
+    await usage.sendOne(loads[0]!)
     await eventually('there is a copy', isCopied)
-    const running = Promise.all([...loads.map(sendEvents), ...askers.map(ask)])
+    const running = Promise.all([...loads.map(usage.sendEvents), ...askers.map(usage.ask)])
     const fromCopy = () => {
       const before = store.statements()
       return eventually('requests are answered from the copy', async () => store.statements() > before + 10)
@@ -142,7 +93,7 @@ describe.runIf(hasEventStore)('with an event store', () => {
     // A failed step of the copier waits for a minute. The test does not.
     await owner('update usage_copies set lease_until = null, lease_token = null')
     await eventually('the copy has taken up its work', async () => (await waiting()) < missed)
-    ended.abort()
+    usage.end()
     await running
     await eventually('everything is copied', isCopied)
     const caughtUp = back() / 1000

@@ -1,6 +1,6 @@
 import { correctEvents, createCustomer, createMeter, ingestEvents, type Aggregation, type Filter, type FilterClause, type Meter } from '@bursar/contract'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import { EventStoreSilent, EventStoreUnavailable } from '../../src/gateways/event-store/event-store.ts'
+import { EventStoreSilent, EventStoreUnavailable, type EventServer, type EventStore } from '../../src/gateways/event-store/event-store.ts'
 import { within } from '../../src/kernel/actors.ts'
 import { copyUsage } from '../../src/modules/usage/copies/copying.ts'
 import { verifyCopy } from '../../src/modules/usage/copies/verifying.ts'
@@ -36,6 +36,12 @@ test('names the properties of an event as filters do: by the whole name first, t
   expect(propertiesOf('{"a": 0.1234567890123}').exact).toBe(0)
   expect(propertiesOf('{"a": 1234567890123456}').exact).toBe(0)
   expect(monthOf('01a1f517-0000-7000-8000-000000000000')).toBe(202611)
+})
+
+/** The same store, whose servers answer in another way. */
+const withAsk = (store: EventStore, ask: (server: EventServer, ...rest: Parameters<EventServer['ask']>) => ReturnType<EventServer['ask']>): EventStore => ({
+  ...store,
+  servers: store.servers.map((server) => ({ ...server, ask: (...rest) => ask(server, ...rest) })),
 })
 
 /** Timeout of the tests with counts. The long counts take half an hour. */
@@ -326,13 +332,10 @@ describe.runIf(hasEventStore)('with an event store', () => {
     expect(await waiting()).toBe(1)
     const real = deployment.deps.gateways.eventStore!
     // The request has already read which batches are missing.
-    const late: typeof real = {
-      ...real,
-      ask: async (question, timeout_ms) => {
-        await copyAll()
-        return real.ask(question, timeout_ms)
-      },
-    }
+    const late = withAsk(real, async (server, question, timeout_ms) => {
+      await copyAll()
+      return server.ask(question, timeout_ms)
+    })
     const query = { organization_id: [], name: [], source: [], customer_id: [], external_customer_id: ['ada'], page: 1, limit: 100, sorting: ['-timestamp'] }
     const list = (reader?: { store: typeof real; log: typeof world.base.log }) =>
       listUsageEvents(deployment.deps.db, within(organization.id, 'machine', 'before'), query, reader)
@@ -344,21 +347,50 @@ describe.runIf(hasEventStore)('with an event store', () => {
     expect(found).toEqual(await list())
   })
 
+  test('asks the next server if one is silent, and none that is behind', async () => {
+    const { api, organization } = await world.shop()
+    await send(api, seededNumbers(29), ['ada'], 10)
+    await copyAll()
+    const real = deployment.deps.gateways.eventStore!
+    let asked = 0
+    const gone: EventServer = {
+      ...real.servers[0]!,
+      address: 'http://127.0.0.1:1/gone',
+      ask: async () => {
+        asked++
+        throw new EventStoreSilent('connection refused')
+      },
+    }
+    const query = { organization_id: [], name: [], source: [], customer_id: [], external_customer_id: ['ada'], page: 1, limit: 100, sorting: ['-timestamp'] }
+    const list = async () => {
+      const reader = { store: { ...real, servers: [gone, ...real.servers] }, log: world.base.log }
+      return (await listUsageEvents(deployment.deps.db, within(organization.id, 'machine', 'before'), query, reader)).items.length
+    }
+    const statements = store.statements()
+    expect(await list()).toBe(10)
+    expect(await list()).toBe(10)
+    expect(asked).toBe(1)
+    expect(store.statements() - statements).toBe(6)
+    await owner('update usage_copies set behind = $1', [[real.servers[0]!.address]])
+    expect(await list()).toBe(10)
+    expect(store.statements() - statements).toBe(6)
+    await owner(`update usage_copies set behind = '{}'`)
+    expect(await list()).toBe(10)
+    expect(store.statements() - statements).toBe(9)
+  })
+
   test('gives all questions of a request one time, and tells a slow question from a silent store', async () => {
     const { api, organization } = await world.shop()
     await send(api, seededNumbers(19), ['ada'], 10)
     await copyAll()
     const real = deployment.deps.gateways.eventStore!
     const left: number[] = []
-    const slow: typeof real = {
-      ...real,
-      ask: async (question, timeout_ms) => {
-        left.push(timeout_ms)
-        const elapsed = stopwatch()
-        await eventually('50 milliseconds have passed', async () => elapsed() > 50)
-        return real.ask(question, timeout_ms)
-      },
-    }
+    const slow = withAsk(real, async (server, question, timeout_ms) => {
+      left.push(timeout_ms)
+      const elapsed = stopwatch()
+      await eventually('50 milliseconds have passed', async () => elapsed() > 50)
+      return server.ask(question, timeout_ms)
+    })
     const query = { organization_id: [], name: [], source: [], customer_id: [], external_customer_id: ['ada'], page: 1, limit: 100, sorting: ['-timestamp'] }
     const scope = within(organization.id, 'machine', 'before')
     expect((await listUsageEvents(deployment.deps.db, scope, query, { store: slow, log: world.base.log })).items).toHaveLength(10)
@@ -367,7 +399,7 @@ describe.runIf(hasEventStore)('with an event store', () => {
     expect(left[0]! - left[1]!).toBeGreaterThanOrEqual(50)
     expect(left[1]! - left[2]!).toBeGreaterThanOrEqual(50)
     // A server of 2018 stops a question by itself.
-    const refusal = await real.ask('select count() from numbers(1000000000000)', 4000).catch((error: unknown) => error)
+    const refusal = await real.servers[0]!.ask('select count() from numbers(1000000000000)', 4000).catch((error: unknown) => error)
     expect(refusal).toBeInstanceOf(EventStoreUnavailable)
     expect(refusal).not.toBeInstanceOf(EventStoreSilent)
   })

@@ -3,17 +3,17 @@ import type { AddressInfo } from 'node:net'
 import { fairStopwatch } from './fair.ts'
 
 /** A ClickHouse server, which scripts/clickhouse starts. */
-const server = new URL(process.env.BURSAR_TEST_CLICKHOUSE_URL ?? 'http://default:@127.0.0.1:47781/default')
+const testServer = new URL(process.env.BURSAR_TEST_CLICKHOUSE_URL ?? 'http://default:@127.0.0.1:47781/default')
 export const hasEventStore = process.env.BURSAR_TEST_CLICKHOUSE !== 'off'
 
 /** The setting for a direct way to this server. */
-export const directSettings = (): Record<string, string> => ({ BURSAR_CLICKHOUSE_URL: server.href })
+export const directSettings = (): Record<string, string> => ({ BURSAR_CLICKHOUSE_URL: testServer.href })
 
 /** How the network treats a statement: it is forwarded, refused, executed without an answer, or neither executed nor answered. */
 export type Treatment = 'forward' | 'refuse' | 'lose_answer' | 'hold'
 
-/** Opens a way to the ClickHouse server that can fail. */
-export const openEventStore = async () => {
+/** Opens a way to a ClickHouse server that can fail. */
+export const openEventStore = async (server = testServer) => {
   let treat: (statement: string) => Treatment = () => 'forward'
   let statements = 0
   const held: { readonly statement: string; readonly milliseconds: number }[] = []

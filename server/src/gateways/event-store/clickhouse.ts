@@ -2,7 +2,7 @@ import { Readable } from 'node:stream'
 import { ClickHouseError, ClickHouseLogLevel, createClient } from '@clickhouse/client'
 import type { Config } from '../../platform/config.ts'
 import { minutes, seconds } from '../../platform/clock.ts'
-import { EventStoreSilent, EventStoreTableMissing, EventStoreUnavailable, type EventStore } from './event-store.ts'
+import { EventStoreSilent, EventStoreTableMissing, EventStoreUnavailable, type EventServer } from './event-store.ts'
 
 /** Longest time of a statement that changes the store. A chunk of the copy takes far less. */
 const statementTimeout = 20 * seconds
@@ -19,7 +19,7 @@ const missing = ['60', '81']
 const codeOf = (error: Error): string | undefined => (error instanceof ClickHouseError ? error.code : /^Code: (\d+),/.exec(error.message)?.[1])
 
 /** Opens a client of a ClickHouse server. It connects with the first statement. */
-export const openClickHouse = (url: NonNullable<Config['event_store_url']>): EventStore => {
+export const openClickHouse = (url: Config['event_store_urls'][number]): EventServer => {
   const { protocol, host, pathname } = new URL(url.reveal())
   const client = createClient({
     url: url.reveal(),
@@ -41,6 +41,8 @@ export const openClickHouse = (url: NonNullable<Config['event_store_url']>): Eve
   return {
     address: `${protocol}//${host}${pathname}`,
     run: (statement) => attempt(async () => void (await client.command({ query: statement, abort_signal: AbortSignal.timeout(statementTimeout) }))),
+    wait: (statement, name, timeout_ms) =>
+      attempt(async () => void (await client.command({ query: statement, query_id: name, abort_signal: AbortSignal.timeout(timeout_ms) }))),
     insert: (table, rows, name) =>
       attempt(
         async () =>
@@ -50,6 +52,8 @@ export const openClickHouse = (url: NonNullable<Config['event_store_url']>): Eve
             format: 'JSONEachRow',
             query_id: name,
             abort_signal: AbortSignal.timeout(statementTimeout),
+            // Replicas would ignore rows that were inserted before, even if they were deleted since.
+            clickhouse_settings: { insert_deduplicate: 0 },
           })),
       ),
     ask: (question, timeout_ms) =>

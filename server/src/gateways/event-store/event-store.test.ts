@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Secret } from '../../kernel/secrets.ts'
 import { openClickHouse } from './clickhouse.ts'
-import { EventStoreSilent, EventStoreTableMissing, EventStoreUnavailable, literal, type EventStore } from './event-store.ts'
+import { EventStoreSilent, EventStoreTableMissing, EventStoreUnavailable, literal, type EventServer } from './event-store.ts'
 
 /** Answers every statement with one text, as a ClickHouse server does. */
 let answer: { readonly status: number; readonly text: string } | 'none'
@@ -13,7 +13,7 @@ const server = createServer((request, response) => {
   request.resume()
   if (answer !== 'none') response.writeHead(answer.status).end(answer.text)
 })
-let store: EventStore
+let store: EventServer
 beforeAll(async () => {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   store = openClickHouse(new Secret(`http://default:@127.0.0.1:${(server.address() as AddressInfo).port}/default`))

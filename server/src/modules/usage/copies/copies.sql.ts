@@ -12,9 +12,11 @@ export interface Copy {
   readonly listing_after: string | null
   readonly listed: 'nothing' | 'batches' | 'everything'
   readonly chunk: string
+  /** The servers of the store that may miss chunks which have ended. */
+  readonly behind: readonly string[]
 }
 
-const columns = sql`id, store, listing_after::text as listing_after, listed, chunk::text as chunk`
+const columns = sql`id, store, listing_after::text as listing_after, listed, chunk::text as chunk, behind`
 
 /** Takes the lease of the copy. Returns undefined if another worker has it, or if there is no copy. */
 export const claimCopy = async (tx: Tx, token: string): Promise<Copy | undefined> => {
@@ -125,6 +127,11 @@ export const endChunk = async (tx: Tx, chunk: string): Promise<void> => {
   await sql`delete from usage_uncopied where chunk = ${chunk}::bigint`.execute(tx.q)
 }
 
+/** Notes the servers that may miss chunks which have ended. Requests do not ask them. */
+export const noteBehind = async (tx: Tx, id: string, behind: readonly string[]): Promise<void> => {
+  await sql`update usage_copies set behind = ${behind} where id = ${id}`.execute(tx.q)
+}
+
 /** The chunk that was begun and has not ended. Undefined if there is none. */
 export const openChunk = async (db: Db): Promise<Chunk | undefined> => {
   const { rows } = await sql<Chunk>`
@@ -184,6 +191,8 @@ export const loadCorrections = async (db: Db, chunk: string): Promise<{ organiza
 /** The batches and corrections of some organizations that are not copied yet. */
 export interface Uncopied {
   readonly copy: string
+  /** The servers that may miss more than these batches and corrections. */
+  readonly behind: readonly string[]
   readonly batches: readonly { readonly organization_id: string; readonly id: string }[]
   /** The events whose correction is not copied. */
   readonly corrections: readonly string[]
@@ -195,9 +204,12 @@ const mostMissing = { rows: 500, events: 10_000 } as const
 /** Finds the copy in this store with the batches and corrections that it misses. Undefined if it is not complete, or misses too many. */
 export const findUncopied = async (db: Db, store: string, organization_ids: readonly string[]): Promise<Uncopied | undefined> => {
   const { rows } = await sql<
-    { copy: string; is_early: boolean } & ({ kind: 'batch' | 'correction'; organization_id: string; id: string; events: number } | { kind: null })
+    { copy: string; behind: string[]; is_early: boolean } & (
+      | { kind: 'batch' | 'correction'; organization_id: string; id: string; events: number }
+      | { kind: null }
+    )
   >`
-    select c.id as copy, coalesce(u.kind = 'batch' and u.id < c.id, false) as is_early, u.* from usage_copies c left join lateral (
+    select c.id as copy, c.behind, coalesce(u.kind = 'batch' and u.id < c.id, false) as is_early, u.* from usage_copies c left join lateral (
       select kind, organization_id, id, events from usage_uncopied where organization_id = any(${organization_ids}::uuid[]) limit ${mostMissing.rows + 1}
     ) u on true where c.store = ${store} and c.listed = 'everything'`.execute(db.q)
   const missing = rows.flatMap((row) => (row.kind === null ? [] : [row]))
@@ -206,6 +218,7 @@ export const findUncopied = async (db: Db, store: string, organization_ids: read
   if (rows.length === 0 || missing.length > mostMissing.rows || missing.reduce((sum, { events }) => sum + events, 0) > mostMissing.events) return undefined
   return {
     copy: rows[0]!.copy,
+    behind: rows[0]!.behind,
     batches: missing.filter(({ kind }) => kind === 'batch'),
     corrections: missing.filter(({ kind }) => kind === 'correction').map(({ id }) => id),
   }

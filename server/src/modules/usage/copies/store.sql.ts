@@ -7,20 +7,33 @@ export const tablesOf = (copy: string) => {
   return { events: `bursar_events_${mark}`, corrected: `bursar_corrected_${mark}`, chunks: `bursar_chunks_${mark}` }
 }
 
-/** Statements that make the tables of a copy. Only features that old and new servers share are used. */
-export const createTables = (copy: string): string[] => {
+/**
+ * Statements that make the tables of a copy. Only features that old and new servers share are used. Tables of several servers replicate each
+ * other, and each server is a replica of another name.
+ */
+export const createTables = (copy: string, replica: string | undefined): string[] => {
   const { events, corrected, chunks } = tablesOf(copy)
+  const engine = (table: string): string => (replica === undefined ? 'MergeTree' : `ReplicatedMergeTree(${literal(`/bursar/${table}`)}, ${literal(replica)})`)
   return [
     `create table if not exists ${events} (
       organization String, month UInt32, chunk UInt64, id String, batch String, subject String, at Int64, name String, source String, metadata String,
       keys Array(String), kinds Array(UInt8), texts Array(String), numbers Array(Decimal128(${digits.fraction})), exact UInt8
-    ) engine = MergeTree partition by month order by (organization, at, id)`,
-    `create table if not exists ${corrected} (organization String, id String) engine = MergeTree partition by tuple() order by (organization, id)`,
-    `create table if not exists ${chunks} (number UInt64, events UInt64) engine = MergeTree partition by tuple() order by number`,
+    ) engine = ${engine(events)} partition by month order by (organization, at, id)`,
+    `create table if not exists ${corrected} (organization String, id String) engine = ${engine(corrected)} partition by tuple() order by (organization, id)`,
+    `create table if not exists ${chunks} (number UInt64, events UInt64) engine = ${engine(chunks)} partition by tuple() order by number`,
   ]
 }
 
 export const dropTables = (copy: string): string[] => Object.values(tablesOf(copy)).map((table) => `drop table if exists ${table}`)
+
+/** Waits until a server has everything that the other servers have accepted. A server of 2018 does not stop to wait if its client is gone. */
+export const awaitReplication = (table: string): string => `system sync replica ${table}`
+
+/** The number of rows of all tables. */
+export const countRows = (copy: string): string =>
+  `select ${Object.values(tablesOf(copy))
+    .map((table) => `(select count() from ${table})`)
+    .join(', ')}`
 
 export const lastChunk = (copy: string): string => `select max(number) from ${tablesOf(copy).chunks}`
 
