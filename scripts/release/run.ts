@@ -82,7 +82,8 @@ try {
 
   if (values['dry-run']) console.log(`release: ${version} can be made. Nothing was committed, because this was a dry run`)
   else {
-    git('tag', '--annotate', `v${version}`, '--message', `Bursar ${version}\n\n${notes}`)
+    // Without verbatim, git removes the headings, because they begin with #.
+    git('tag', '--annotate', `v${version}`, '--cleanup=verbatim', '--message', `Bursar ${version}\n\n${notes}`)
     done = true
     console.log(`release: committed and tagged v${version}. To publish: git push --follow-tags, npm publish <each .tgz>, and push the image`)
   }
