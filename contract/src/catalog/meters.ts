@@ -45,11 +45,25 @@ export const Filter: z.ZodType<Filter, Filter> = z
 const depthOf = (one: Filter | FilterClause): number => ('clauses' in one ? 1 + Math.max(0, ...one.clauses.map(depthOf)) : 0)
 const sizeOf = (one: Filter | FilterClause): number => ('clauses' in one ? one.clauses.reduce((sum, clause) => sum + sizeOf(clause), 1) : 1)
 
+const leavesOf = (one: Filter | FilterClause): FilterClause[] => ('clauses' in one ? one.clauses.flatMap(leavesOf) : [one])
+const lengthOf = (one: Filter): number => leavesOf(one).reduce((sum, { property, value }) => sum + property.length + String(value).length, 0)
+
+const mostNames = 8
+const mostCharacters = 20_000
+
+/** True if a property leads through a limited number of objects of the metadata. */
+const isShallow = (property: string): boolean => property.replace(/^metadata\./, '').split('.').length <= mostNames
+
+const shallow = `Expected a property with at most ${mostNames} names between its dots, such as \`usage.tokens\`.`
+
 /** A filter as a caller may send it, with a limited size. */
 export const filterInput = () =>
-  Filter.refine((one) => depthOf(one) <= 5 && sizeOf(one) <= 200, 'Keep a filter to five levels, and to 200 clauses in all.').describe(
-    'At most five levels and 200 clauses in all.',
-  )
+  Filter.refine((one) => depthOf(one) <= 5 && sizeOf(one) <= 200, 'Keep a filter to five levels, and to 200 clauses in all.')
+    .refine((one) => lengthOf(one) <= mostCharacters, `Keep the properties and values of a filter to ${mostCharacters} characters in all.`)
+    .refine((one) => leavesOf(one).every(({ property }) => isShallow(property)), shallow)
+    .describe(
+      `At most five levels and 200 clauses in all. Properties and values have at most ${mostCharacters} characters together, and each property at most ${mostNames} names between its dots.`,
+    )
 
 const property = () => z.string().min(1).max(200)
 
@@ -60,6 +74,12 @@ export const Aggregation = z.discriminatedUnion('func', [
   resource('UniqueAggregation', { func: z.literal('unique'), property: property() }),
 ])
 export type Aggregation = z.output<typeof Aggregation>
+
+/** An aggregation as a caller may send it. */
+export const aggregationInput = () =>
+  Aggregation.refine((one) => one.func === 'count' || isShallow(one.property), { message: shallow, path: ['property'] }).describe(
+    `A property has at most ${mostNames} names between its dots.`,
+  )
 
 export const Meter = resource('Meter', {
   ...stamps,
@@ -85,7 +105,7 @@ export const MeterCreate = resource('MeterCreate', {
   custom_label: label().nullish().describe('The name of the counted unit, if the unit is `custom`.'),
   custom_multiplier: z.int().min(1).max(2_147_483_647).nullish(),
   filter: filterInput(),
-  aggregation: Aggregation,
+  aggregation: aggregationInput(),
   organization_id: uuid().nullish(),
 })
 
@@ -96,7 +116,7 @@ export const MeterUpdate = resource('MeterUpdate', {
   custom_label: label().nullish(),
   custom_multiplier: z.int().min(1).max(2_147_483_647).nullish(),
   filter: filterInput().nullish(),
-  aggregation: Aggregation.nullish(),
+  aggregation: aggregationInput().nullish(),
   is_archived: z.boolean().nullish(),
 })
 

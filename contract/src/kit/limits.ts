@@ -98,6 +98,8 @@ export const requestLimits = {
   list_elements: 10_000,
   // Usage events of one call of ingest. This list may be longer than other lists.
   events_per_request: 50_000,
+  // Computing time for counting the events of one call on the meters of the organization.
+  counting_seconds: 10,
   // Corrections of usage events of one call.
   corrections_per_request: 1_000,
   // Usage events that a dry run of a meter reads.
@@ -114,6 +116,8 @@ export const requestLimits = {
 export const accountLimits = {
   webhook_endpoints_per_organization: 50,
   meters_per_organization: 100,
+  // Clauses and nested filters of all meters that count events. Each event is compared with each of them.
+  meter_clauses_per_organization: 2_000,
   metric_dashboards_per_organization: 100,
   sign_in_codes_per_mailbox_network_and_hour: 5,
   sign_in_codes_per_mailbox_and_hour: 30,

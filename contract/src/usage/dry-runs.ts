@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { Aggregation, filterInput } from '../catalog/meters.ts'
+import { aggregationInput, filterInput } from '../catalog/meters.ts'
 import { unitAmountInput } from '../catalog/products.ts'
 import { merchant, NotPermitted, operation, requestLimits, resource, timestamp, uuid } from '../kit/index.ts'
 import { timeZoneInText } from './quantities.ts'
@@ -11,7 +11,7 @@ const mostEvents = requestLimits.events_per_dry_run
 export const MeterDryRunCreate = resource('MeterDryRunCreate', {
   organization_id: uuid().nullish().describe('Required, unless the credential is an organization token.'),
   filter: filterInput(),
-  aggregation: Aggregation,
+  aggregation: aggregationInput(),
   unit_amount: unitAmountInput().nullish().describe('A price of one unit in minor units. Above zero, with at most 5 digits before the point and 12 after.'),
   timezone: timeZoneInText().describe('The time zone in which days begin.'),
 })

@@ -61,6 +61,7 @@ export const handle = async (
       raw: { headers: request.headers, body: request.rawBody ?? Buffer.alloc(0), query: queryOf(request), numbers: request.sliced?.numbers ?? new Map() },
       showsSeller: (seller: SellerLook) => pages.sellers.note(request, seller),
       reply: {} as Call['reply'],
+      isGone: () => reply.raw.destroyed,
       platform,
       eventStore: gateways.eventStore,
       joinWaiters: (organization_id: string) => waiters.join(organization_id, (leave) => void reply.raw.once('close', leave)),

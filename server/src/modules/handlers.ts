@@ -86,6 +86,8 @@ export interface Call<O extends Operation = Operation> {
   readonly showsSeller: (seller: SellerLook) => void
   /** Headers of the response. */
   readonly reply: Record<string, string | string[]>
+  /** True if the client has closed the connection before the answer. */
+  readonly isGone: () => boolean
   readonly platform: Platform
   /** The copy of the usage events. Undefined if the deployment has none. */
   readonly eventStore: EventStore | undefined

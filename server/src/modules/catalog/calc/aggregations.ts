@@ -22,10 +22,10 @@ export const emptyTally: Tally = { count: 0, total: zero, low: null, high: null 
 
 const one: Tally = { ...emptyTally, count: 1 }
 
-/** Returns what one event adds to a meter with this aggregation. Null if the event has no value that the aggregation counts. */
-export const contributionOf = (aggregation: Aggregation, event: Counted): Tally | null => {
+/** Returns what one event adds to a meter with this aggregation. Null if the event has no value that the aggregation counts. `valueOf` reads a property. */
+export const contributionOf = (aggregation: Aggregation, event: Counted, valueOf = valueAt): Tally | null => {
   if (aggregation.func === 'count') return one
-  const value = valueAt(aggregation.property, event)
+  const value = valueOf(aggregation.property, event)
   if (value === undefined) return null
   if (aggregation.func === 'unique') return one
   if (!isNumber(value)) return null

@@ -10,15 +10,20 @@ export const filterSql = (filter: Filter | FilterClause): RawBuilder<boolean> =>
 }
 
 /**
- * Returns the JSON value of a property. Metadata is read by the whole name first, then by the path in the name. The
- * operator `->` finds nothing in a list or a scalar, unlike `#>`, which takes a number as the position in a list.
+ * Returns the JSON value of a property. Metadata is read by the whole name first, then by the path in the name. A path has
+ * one value in the statement, however long it is. A strict path finds nothing in a list or a scalar, unlike `#>`, which takes a number as
+ * the position in a list.
  */
 export const valueSql = (property: string): RawBuilder<unknown> => {
   const place = placeOf(property)
   if ('own' in place) return place.own === 'timestamp' ? sql`to_jsonb(floor(extract(epoch from timestamp))::bigint)` : sql`to_jsonb(${sql.ref(place.own)})`
-  const at = (names: readonly string[]) => names.reduce((found, name) => sql`${found} -> ${name}::text`, sql`metadata`)
-  return place.path.length === 1 ? sql`(${at([place.key])})` : sql`coalesce(${at([place.key])}, ${at(place.path)})`
+  const whole = sql`metadata -> ${place.key}::text`
+  if (place.path.length === 1) return sql`(${whole})`
+  return sql`coalesce(${whole}, jsonb_path_query_first(metadata, ${jsonPath(place.path)}::jsonpath, '{}', true))`
 }
+
+/** A path through objects in the language of JSON paths. Its texts are quoted as in JSON. */
+const jsonPath = (names: readonly string[]): string => `strict $${names.map((name) => `.${JSON.stringify(name)}`).join('')}`
 
 const signs = { eq: '=', ne: '<>', gt: '>', gte: '>=', lt: '<', lte: '<=' } as const
 

@@ -15,7 +15,8 @@ import { sql } from 'kysely'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { openWorld, type World } from '../../../../test/harness/world.ts'
 import { aggregate } from '../calc/aggregations.ts'
-import { matches, textOf, type Counted } from '../calc/filters.ts'
+import { matches } from '../calc/compiled-filters.ts'
+import { textOf, type Counted } from '../calc/filters.ts'
 import { aggregateSql } from './aggregations.sql.ts'
 import { filterSql } from './filters.sql.ts'
 
@@ -77,6 +78,15 @@ describe('meters', () => {
     expect(await place({ filter: { conjunction: 'xor', clauses: [] } })).toEqual(['body', 'filter'])
     const deep = (levels: number): Filter => ({ conjunction: 'and', clauses: levels === 0 ? [] : [deep(levels - 1)] })
     expect(await place({ filter: deep(6) })).toEqual(['body', 'filter'])
+    const of = (property: string, value = 'x'): Filter => ({
+      conjunction: 'or',
+      clauses: Array.from({ length: 21 }, () => ({ property, operator: 'eq', value })),
+    })
+    expect(await place({ filter: of('a', 'x'.repeat(1000)) })).toEqual(['body', 'filter'])
+    expect(await place({ filter: of('a.a.a.a.a.a.a.a.a') })).toEqual(['body', 'filter'])
+    expect(await place({ aggregation: { func: 'sum', property: 'a.a.a.a.a.a.a.a.a' } })).toEqual(['body', 'aggregation'])
+    const eight = 'metadata.a.a.a.a.a.a.a.a'
+    expect((await api.send(createMeter, { body: { ...counting, filter: of(eight), aggregation: { func: 'sum', property: eight } } })).status).toBe(201)
     const made = await api.call(createMeter, { body: { ...counting, unit: 'custom', custom_label: 'runs' } })
     expect((await api.send(updateMeter, { params: { id: made.id }, body: { custom_label: null } })).status).toBe(422)
   })
@@ -97,6 +107,28 @@ describe('meters', () => {
     expect((await archive(true)).status).toBe(200)
     expect((await api.send(createMeter, { body: counting })).status).toBe(201)
     expect(await archive(false)).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'is_archived'], msg }] } })
+  })
+
+  test('rejects a filter above the limit of clauses of all meters, and allows it after another meter was archived', async () => {
+    const { api } = await world.shop()
+    const of = (count: number): Filter => ({
+      conjunction: 'or',
+      clauses: Array.from({ length: count }, () => ({
+        conjunction: 'or',
+        clauses: Array.from({ length: 48 }, () => ({ property: 'a', operator: 'eq', value: 1 })),
+      })),
+    })
+    const make = (count: number) => api.send(createMeter, { body: { ...counting, filter: of(count) } })
+    const meters = await Promise.all(Array.from({ length: 10 }, () => api.call(createMeter, { body: { ...counting, filter: of(4) } })))
+    const msg = expect.stringContaining('At most 2000 are allowed') as string
+    expect(await make(1)).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'filter'], msg }] } })
+    const change = (at: number, body: object) => api.send(updateMeter, { params: { id: meters[at]!.id }, body })
+    expect((await change(0, { filter: of(3) })).status).toBe(200)
+    expect((await make(1)).status).toBe(201)
+    expect(await change(0, { filter: of(4) })).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'filter'], msg }] } })
+    expect((await change(1, { is_archived: true })).status).toBe(200)
+    expect((await change(0, { filter: of(4) })).status).toBe(200)
+    expect(await change(1, { is_archived: false })).toMatchObject({ status: 422, body: { detail: [{ loc: ['body', 'is_archived'], msg }] } })
   })
 
   test('shows a meter in its metered price, and rejects archiving it while the price is on sale', async () => {

@@ -1,11 +1,12 @@
 import { isDeepStrictEqual } from 'node:util'
-import { accountLimits, InvalidRequest, ResourceNotFound, type Meter, type MeterCreate, type MeterUpdate } from '@bursar/contract'
+import { accountLimits, InvalidRequest, ResourceNotFound, type Filter, type Meter, type MeterCreate, type MeterUpdate } from '@bursar/contract'
 import type { z } from 'zod'
 import type { TenantScope } from '../../../kernel/actors.ts'
 import { newId } from '../../../kernel/ids.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import { chooseOrganization, permit } from '../../organizations/index.ts'
-import { changeMeter, countMeters, insertMeter, isCountedBy, lockMeter } from './meters.sql.ts'
+import { sizeOfFilter } from '../calc/compiled-filters.ts'
+import { changeMeter, findCountingMeters, insertMeter, isCountedBy, lockMeter } from './meters.sql.ts'
 
 /** Rejects a custom unit without a label, because its quantities could not be displayed with a unit. */
 const refuseNameless = (unit: Meter['unit'], custom_label: string | null) => {
@@ -26,13 +27,34 @@ const refuseBilled = (field: 'filter' | 'aggregation', wanted: unknown, present:
 
 const most = accountLimits.meters_per_organization
 
-/** Rejects a further meter that counts events, because each event is compared with each of them. */
-const refuseTooMany = async (tx: Tx, organization_id: string, loc: readonly string[], id: string | null = null): Promise<void> => {
-  const { count, isCounting } = await countMeters(tx, organization_id, id)
-  if (!isCounting && count >= most)
+const mostClauses = accountLimits.meter_clauses_per_organization
+
+/**
+ * Rejects a meter if the organization then has too many meters that count events, or if their filters have too many clauses together. Each
+ * event is compared with each clause. `id` is the meter itself if it exists.
+ */
+const refuseTooMany = async (
+  tx: Tx,
+  organization_id: string,
+  {
+    id,
+    filter,
+    loc,
+  }: { readonly id?: string; readonly filter: Filter; readonly loc: { readonly count: readonly string[]; readonly clauses: readonly string[] } },
+): Promise<void> => {
+  const counting = await findCountingMeters(tx, organization_id)
+  const others = counting.filter((one) => one.id !== id)
+  if (others.length === counting.length && counting.length >= most)
     throw new InvalidRequest({
-      loc: [...loc],
-      msg: `This organization has ${count} meters that count events. At most ${most} are allowed. First archive a meter that no subscription uses.`,
+      loc: [...loc.count],
+      msg: `This organization has ${counting.length} meters that count events. At most ${most} are allowed. First archive a meter that no subscription uses.`,
+      type: 'value_error',
+    })
+  const count = others.reduce((sum, one) => sum + sizeOfFilter(one.filter), sizeOfFilter(filter))
+  if (count > mostClauses)
+    throw new InvalidRequest({
+      loc: [...loc.clauses],
+      msg: `The filters of all meters that count events would have ${count} clauses and nested filters. At most ${mostClauses} are allowed. Use fewer clauses, or first archive a meter that no subscription uses.`,
       type: 'value_error',
     })
 }
@@ -42,7 +64,7 @@ export const createMeter = async (tx: Tx, scope: TenantScope, body: z.output<typ
   permit(scope, organization_id, 'analytics:manage')
   const custom_label = body.custom_label ?? null
   refuseNameless(body.unit, custom_label)
-  await refuseTooMany(tx, organization_id, ['body'])
+  await refuseTooMany(tx, organization_id, { filter: body.filter, loc: { count: ['body'], clauses: ['body', 'filter'] } })
   return insertMeter(tx, {
     organization_id,
     id: newId(tx.clock.wall()),
@@ -78,7 +100,12 @@ export const updateMeter = async (tx: Tx, scope: TenantScope, id: string, body: 
     refuseBilled('filter', body.filter, meter.filter)
     refuseBilled('aggregation', body.aggregation, meter.aggregation)
   }
-  if (body.is_archived === false && meter.archived_at) await refuseTooMany(tx, meter.organization_id, ['body', 'is_archived'], meter.id)
+  const filter = body.filter ?? meter.filter
+  const restores = body.is_archived === false && meter.archived_at !== null
+  if (restores || sizeOfFilter(filter) > sizeOfFilter(meter.filter)) {
+    const restored = ['body', 'is_archived']
+    await refuseTooMany(tx, meter.organization_id, { id, filter, loc: { count: restored, clauses: body.filter ? ['body', 'filter'] : restored } })
+  }
   const now = tx.clock.wall()
   return changeMeter(tx, meter, {
     modified_at: now,

@@ -1,4 +1,4 @@
-import type { Aggregation, Filter, FilterClause } from '@bursar/contract'
+import type { Aggregation, Filter } from '@bursar/contract'
 
 /** Length of the time in which usage is added up. All offsets of all time zones are multiples of it. */
 export const quarter = 900_000
@@ -12,11 +12,6 @@ export interface CountingMeter {
   readonly filter: Filter
   readonly aggregation: Aggregation
 }
-
-const clausesOf = (filter: Filter | FilterClause): number => ('clauses' in filter ? filter.clauses.reduce((sum, clause) => sum + clausesOf(clause), 1) : 1)
-
-/** Returns the number of clauses that are compared with each event, at most. A filter without clauses counts as one. */
-export const weightOf = (meters: readonly CountingMeter[]): number => meters.reduce((sum, { filter }) => sum + clausesOf(filter), 0)
 
 /** The usage of a subject on a meter in a quarter hour, by the time of the events. Numbers are decimal text. */
 export interface QuarterTally {

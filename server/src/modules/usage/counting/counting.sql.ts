@@ -2,6 +2,7 @@ import { sql, type RawBuilder } from 'kysely'
 import type { Lease } from '../../../platform/jobs/leases.sql.ts'
 import { insertRows } from '../../../platform/postgres/many.sql.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
+import { groupByValues } from '../../../platform/postgres/values.ts'
 import { filterSql, tallySql, uniqueHashSql } from '../../catalog/index.ts'
 import type { CountingMeter, QuarterTally } from '../calc/quarters.ts'
 
@@ -43,13 +44,13 @@ const insertUniques = (organization_id: string, meters: readonly UniqueMeter[], 
   cross join lateral unnest(e.hashes) with ordinality u (hash, at) where u.hash is not null`
 
 /**
- * Appends the values of stored events of a batch for all meters with `unique`, in one statement. Only the database computes hashes, so
- * that those of ingest, backfill and quantities are equal.
+ * Appends the values of stored events of a batch for all meters with `unique`, in one statement unless their filters have too many
+ * values for it. Only the database computes hashes, so that those of ingest, backfill and quantities are equal.
  */
 export const appendUniques = async (tx: Tx, organization_id: string, meters: readonly UniqueMeter[], ids: readonly string[]): Promise<void> => {
   const events = sql`(
     select subject_id, name, source, timestamp, metadata from usage_events where organization_id = ${organization_id} and id = any(${ids}::uuid[])) stored`
-  await insertUniques(organization_id, meters, events).execute(tx.q)
+  for (const group of groupByValues(tx, meters, countedHash)) await insertUniques(organization_id, group, events).execute(tx.q)
 }
 
 /** Lower than every id. */

@@ -1,13 +1,28 @@
-import { createCustomer, createMeter, ingestEvents, updateMeter, type Aggregation, type Filter, type Meter } from '@bursar/contract'
+import {
+  createCustomer,
+  createMeter,
+  dryRunMeter,
+  ingestEvents,
+  listMeters,
+  updateMeter,
+  type Aggregation,
+  type Filter,
+  type FilterClause,
+  type Meter,
+} from '@bursar/contract'
 import fc from 'fast-check'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { statementsOf } from '../../../../test/faults/sizes/statements.ts'
 import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { eventually, openWorld, type World } from '../../../../test/harness/world.ts'
 import { within } from '../../../kernel/actors.ts'
+import type { Tx } from '../../../platform/postgres/postgres.ts'
 import { aggregate } from '../../catalog/calc/aggregations.ts'
-import { matches, type Counted } from '../../catalog/calc/filters.ts'
+import { matches } from '../../catalog/calc/compiled-filters.ts'
+import type { Counted } from '../../catalog/calc/filters.ts'
 import { loadConsumed } from '../index.ts'
+import { loadAtOnce } from '../records/consumption.sql.ts'
+import { countQuarters } from './counting.ts'
 import { mergeUsage } from './merging.ts'
 
 let world: World
@@ -338,4 +353,59 @@ test('ingest appends the values of all unique meters with one statement', async 
   const { statements } = await statementsOf(() => shop.api.call(ingestEvents, { body: { events } }))
   expect(statements.filter(({ text }) => text.includes('insert into usage_uniques'))).toHaveLength(1)
   expect(await consumedOf(shop, customer.id, meters)).toEqual(['2', '1', '1', '0', '3'])
+})
+
+test('counts events on meters with unique whose filters have more values than one statement can have', async () => {
+  const shop = await world.shop()
+  const { id: organization_id } = shop.organization
+  const customer = await customerOf(shop, 'many')
+  const some: Filter = {
+    conjunction: 'or',
+    clauses: Array.from({ length: 48 }, () => ({ property: 'a.b.c.d.e.f.g.h', operator: 'like', value: 'x' })),
+  }
+  const meter = await meterOf(shop, { func: 'unique', property: 'units' }, { conjunction: 'or', clauses: [...calls.clauses, some, some, some, some] })
+  await world.database.owner((owner) =>
+    owner.query(
+      `insert into meters select (jsonb_populate_record(null::meters, to_jsonb(m) || jsonb_build_object('id', gen_random_uuid()))).*
+       from meters m, generate_series(2, 32) where organization_id = $1`,
+      [organization_id],
+    ),
+  )
+  const events = [1, 2, 2].map((units) => ({ name: 'call', external_customer_id: 'many', metadata: { units } }))
+  expect(await shop.api.send(ingestEvents, { body: { events } })).toMatchObject({ status: 200 })
+  const { items: meters } = await shop.api.call(listMeters, { query: { limit: 100 } })
+  const scope = within(organization_id, 'machine', 'phase2')
+  const asked = meters.map((one) => ({ organization_id, customer_id: customer.id, meter: one, ...always }))
+  expect(await loadAtOnce(world.api.postgres.db, scope, asked)).toEqual(Array.from({ length: 32 }, () => '2'))
+  expect(await shop.api.call(dryRunMeter, { body: { filter: meter.filter, aggregation: meter.aggregation, timezone: 'UTC' } })).toMatchObject({ total: '2' })
+})
+
+describe('the limits of counting a batch', () => {
+  const clause: FilterClause = { property: 'a', operator: 'eq', value: 1 }
+  const wide: Filter = { conjunction: 'or', clauses: Array.from({ length: 200 }, () => clause) }
+  const meters = Array.from({ length: 10 }, (_, at) => ({ id: String(at), version: 1, filter: wide, aggregation: { func: 'count' as const } }))
+  const events = Array.from({ length: 10_000 }, (_, at) => ({
+    id: String(at),
+    subject_id: 'ada',
+    name: 'call',
+    source: 'user',
+    timestamp: new Date(start),
+    metadata: { a: 'x' },
+  }))
+  const none = {} as Tx
+
+  test('counts 10,000 events against 2,000 clauses within a fifth of the time of a request', async () => {
+    await countQuarters(none, 'none', meters, events, new Map(), { longest: 2000 })
+  })
+
+  test('stops a batch that takes too long, and names what to do', async () => {
+    const late = countQuarters(none, 'none', meters, events, new Map(), { longest: 20 })
+    await expect(late).rejects.toMatchObject({ problems: [{ loc: ['body', 'events'], msg: expect.stringContaining('Send fewer events at once') as string }] })
+  })
+
+  test('stops a batch when the client has closed the connection', async () => {
+    let turns = 0
+    await expect(countQuarters(none, 'none', meters, events, new Map(), { isGone: () => ++turns === 3 })).rejects.toThrow('closed the connection')
+    expect(turns).toBe(3)
+  })
 })

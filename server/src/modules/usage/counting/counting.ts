@@ -1,10 +1,12 @@
 import { setImmediate } from 'node:timers/promises'
-import { seconds, stopwatch } from '../../../platform/clock.ts'
+import { BadRequest, InvalidRequest, requestLimits } from '@bursar/contract'
+import { cpuTime, seconds, stopwatch } from '../../../platform/clock.ts'
 import { checkLease, releaseLease, type Lease } from '../../../platform/jobs/leases.sql.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import type { Deps } from '../../handlers.ts'
 import { inParts, perStatement } from '../calc/parts.ts'
-import { weightOf, type CountingMeter } from '../calc/quarters.ts'
+import type { CountingMeter } from '../calc/quarters.ts'
+import { sizeOfFilter } from '../../catalog/index.ts'
 import { QuarterCounter, type CountedEvent } from './quarter-counter.ts'
 import { appendQuarters, appendUniques, countStored, dropVoidQuarters, findBackfill, saveBackfill, uniqueMetersOf } from './counting.sql.ts'
 
@@ -12,6 +14,23 @@ import { appendQuarters, appendUniques, countStored, dropVoidQuarters, findBackf
 const perTurn = 10_000
 /** Totals of one customer that one statement appends at most. */
 const largestPart = 4 * perStatement
+/** Milliseconds of computing after which a batch is refused. The work for other requests and for the database does not count. */
+const countingTime = requestLimits.counting_seconds * seconds
+
+/** The limits of counting a batch. */
+export interface CountingLimits {
+  /** True if the client has closed the connection, so that no answer is needed. */
+  readonly isGone?: (() => boolean) | undefined
+  readonly longest?: number
+}
+
+const tooSlow = (longest: number) =>
+  new InvalidRequest({
+    loc: ['body', 'events'],
+    msg: `Counting the events of this request on the meters of the organization took more than ${longest / seconds} seconds, so nothing was stored. Send fewer events at once, or archive meters that are no longer used.`,
+    type: 'value_error',
+  })
+
 /** Values of meters with `unique` that one statement appends at most. An organization has at most 100 meters. */
 const valuesAtOnce = 100_000
 
@@ -27,18 +46,29 @@ export const countQuarters = async (
   meters: readonly CountingMeter[],
   events: readonly CountedEvent[],
   customers: ReadonlyMap<string, string>,
+  limits: CountingLimits = {},
 ): Promise<void> => {
   if (meters.length === 0) return
-  let counter = new QuarterCounter(meters)
-  const slice = Math.ceil(perTurn / weightOf(meters))
+  const counter = new QuarterCounter(meters)
+  const slice = Math.ceil(perTurn / meters.reduce((sum, { filter }) => sum + sizeOfFilter(filter), 0))
+  const { isGone, longest = countingTime } = limits
+  let since = cpuTime()
+  let spent = 0
   const ownerOf = ({ subject_id }: CountedEvent): string => customers.get(subject_id) ?? subject_id
   let owner: string | undefined
   for (const [at, event] of inSequence(events, ownerOf).entries()) {
-    if (at > 0 && at % slice === 0) await setImmediate()
+    if (at > 0 && at % slice === 0) {
+      spent += cpuTime() - since
+      if (spent > longest) throw tooSlow(longest)
+      if (isGone?.()) throw new BadRequest('The client closed the connection while its events were counted. Nothing was stored.')
+      await setImmediate()
+      since = cpuTime()
+    }
     // The totals of a customer stay together, unless they are far too many for a statement.
     if (counter.size >= (ownerOf(event) === owner ? largestPart : perStatement)) {
-      await appendQuarters(tx, organization_id, counter.rows())
-      counter = new QuarterCounter(meters)
+      spent += cpuTime() - since
+      await appendQuarters(tx, organization_id, counter.take())
+      since = cpuTime()
     }
     owner = ownerOf(event)
     counter.add(event)

@@ -1,5 +1,5 @@
 import { writeDecimal } from '../../../kernel/decimals.ts'
-import { contributionOf, matches, mergeTallies, type Counted, type Tally } from '../../catalog/index.ts'
+import { compileFilter, contributionOf, mergeTallies, Properties, type Counted, type Predicate, type Tally } from '../../catalog/index.ts'
 import { quarterOf, type CountingMeter, type QuarterTally } from '../calc/quarters.ts'
 
 export interface CountedEvent extends Counted {
@@ -7,13 +7,18 @@ export interface CountedEvent extends Counted {
   readonly subject_id: string
 }
 
+/** A meter whose filter is compiled. */
+type CompiledMeter = CountingMeter & { readonly matches: Predicate }
+
 /** Adds up the events of a batch: one row for each meter, subject and quarter hour. */
 export class QuarterCounter {
-  readonly #meters: readonly CountingMeter[]
-  readonly #tallies = new Map<string, { readonly key: Pick<QuarterTally, 'meter_id' | 'version' | 'subject_id' | 'starts_at'>; tally: Tally }>()
+  readonly #properties = new Properties()
+  readonly #valueOf = (name: string, event: Counted) => this.#properties.valueOf(name, event)
+  readonly #meters: readonly CompiledMeter[]
+  #tallies = new Map<string, { readonly key: Pick<QuarterTally, 'meter_id' | 'version' | 'subject_id' | 'starts_at'>; tally: Tally }>()
 
   constructor(meters: readonly CountingMeter[]) {
-    this.#meters = meters
+    this.#meters = meters.map((meter) => ({ ...meter, matches: compileFilter(meter.filter, this.#properties) }))
   }
 
   /** The number of rows. */
@@ -22,8 +27,8 @@ export class QuarterCounter {
   }
 
   add(event: CountedEvent): void {
-    for (const { id: meter_id, version, filter, aggregation } of this.#meters) {
-      const adds = matches(filter, event) ? contributionOf(aggregation, event) : null
+    for (const { id: meter_id, version, matches, aggregation } of this.#meters) {
+      const adds = matches(event) ? contributionOf(aggregation, event, this.#valueOf) : null
       if (!adds) continue
       const { subject_id } = event
       const starts_at = quarterOf(event.timestamp)
@@ -32,6 +37,13 @@ export class QuarterCounter {
       if (known) known.tally = mergeTallies(known.tally, adds)
       else this.#tallies.set(name, { key: { meter_id, version, subject_id, starts_at: new Date(starts_at) }, tally: adds })
     }
+  }
+
+  /** Returns the rows in the sequence of their keys, and begins with none again. */
+  take(): QuarterTally[] {
+    const rows = this.rows()
+    this.#tallies = new Map()
+    return rows
   }
 
   /** Returns the rows in the sequence of their keys. */

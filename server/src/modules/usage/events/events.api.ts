@@ -10,7 +10,7 @@ import * as ingest from './ingest.ts'
 export const operations = [
   write(
     ingestEvents,
-    (tx, { scope, body, raw }) => ingest.ingestEvents(tx, scope, body.events, raw.numbers),
+    (tx, { scope, body, raw, isGone }) => ingest.ingestEvents(tx, scope, body.events, raw.numbers, isGone),
     async ({ scope, body, charge }) => {
       for (const [organization_id, count] of ingest.countByOrganization(scope, body.events))
         await charge('ingested_events', `organization:${organization_id}`, count)

@@ -83,12 +83,13 @@ export const ingestEvents = async (
   scope: TenantScope,
   events: readonly EventCreate[],
   numbers: ExactNumbers,
+  isGone?: () => boolean,
 ): Promise<{ inserted: number; duplicates: number }> => {
   let inserted = 0
   // The order prevents deadlocks between requests for the same organizations.
   const organization_ids = [...countByOrganization(scope, events).keys()].toSorted()
   for (const [organization_id, sent] of groupByOrganization(scope, events, organization_ids))
-    inserted += (await ingestInto(tx, scope, organization_id, sent, numbers)).length
+    inserted += (await ingestInto(tx, scope, organization_id, sent, numbers, isGone)).length
   return { inserted, duplicates: events.length - inserted }
 }
 
@@ -101,13 +102,14 @@ interface Prepared {
   readonly texts: { readonly prompt: string | null; readonly response: string | null }
 }
 
-/** Stores events of one organization. Returns the path and the id of each event that is no duplicate. */
+/** Stores events of one organization. Returns the path and the id of each event that is no duplicate. `isGone` is true if the client has left. */
 export const ingestInto = async (
   tx: Tx,
   scope: TenantScope,
   organization_id: string,
   sent: readonly Sent[],
   numbers: ExactNumbers,
+  isGone?: () => boolean,
 ): Promise<{ readonly path: Sent['path']; readonly id: string }[]> => {
   const problems: Invalid[] = []
   const people = await resolvePeople(tx, scope, organization_id, sent, problems)
@@ -137,7 +139,7 @@ export const ingestInto = async (
     if (rows === ahead && written) return insertEvents(tx, organization_id, batch_id, written)
     for (const part of inParts(rows)) await insertEvents(tx, organization_id, batch_id, writeColumns(part))
   }
-  await duringStatement(insertAll(), () => countQuarters(tx, organization_id, meters, rows, customersOf(fresh)))
+  await duringStatement(insertAll(), () => countQuarters(tx, organization_id, meters, rows, customersOf(fresh), { isGone }))
   await countUniques(tx, organization_id, meters, rows)
   for (const part of inParts(rows.flatMap(({ parent_id }) => parent_id ?? []))) await countChildren(tx, organization_id, part)
   const newNames = await insertBatch(tx, organization_id, batch_id, rows.length, countNames(tx, rows))

@@ -2,6 +2,7 @@ import type { Aggregation, Meter } from '@bursar/contract'
 import { sql, type RawBuilder } from 'kysely'
 import type { TenantScope } from '../../../kernel/actors.ts'
 import type { Db } from '../../../platform/postgres/postgres.ts'
+import { groupByValues } from '../../../platform/postgres/values.ts'
 import { filterSql, quantitySql, tallySql, uniqueHashSql } from '../../catalog/index.ts'
 import { wholeQuarters } from '../calc/quarters.ts'
 import { countedSubjects, holdersBilledSince } from './counted-subjects.sql.ts'
@@ -26,7 +27,8 @@ export interface ConsumptionOptions {
  * Computes quantities in one statement, and so from one snapshot. Returns decimal text, in the given sequence. Whole
  * quarter hours are added up from their totals, merged or not. So a quantity contains every event of an answered ingest.
  * The rest of the range is read from the events, and the whole range while the meter still counts earlier events.
- * The number of unique values has no bound, so use `loadConsumed`.
+ * The number of unique values has no bound, so use `loadConsumed`. Filters with more values than a statement can have are divided between
+ * statements.
  */
 export const loadAtOnce = async (db: Db, scope: TenantScope, asked: readonly Consumption[], { billed = false }: ConsumptionOptions = {}): Promise<string[]> => {
   if (asked.length === 0) return []
@@ -34,8 +36,11 @@ export const loadAtOnce = async (db: Db, scope: TenantScope, asked: readonly Con
   const branches = [...Map.groupBy(numbered, ({ organization_id, meter }) => `${organization_id} ${meter.id}`).values()].map((own) =>
     consumedOn(scope, own, billed),
   )
-  const { rows } = await sql<{ at: number; quantity: string }>`${sql.join(branches, sql` union all `)}`.execute(db.q)
-  const found = new Map(rows.map(({ at, quantity }) => [at, quantity]))
+  const found = new Map<number, string>()
+  for (const group of groupByValues(db, branches, (branch) => branch)) {
+    const { rows } = await sql<{ at: number; quantity: string }>`${sql.join(group, sql` union all `)}`.execute(db.q)
+    for (const { at, quantity } of rows) found.set(at, quantity)
+  }
   return asked.map((_, at) => found.get(at) ?? '0')
 }
 
