@@ -147,6 +147,8 @@ export const accountLimits = {
   live_streams_per_organization: 500,
   // Calls of ingest that write at the same time. Counted in each process of the API. Further calls wait.
   ingest_requests_at_once_per_organization: 2,
+  // Requests that read many events or facts. Counted in each process of the API. Further requests wait.
+  scanning_reads_at_once_per_organization: 2,
   // Reservations of one customer on one meter that wait for the one before. Counted in each process of the API.
   waiting_reservations_per_customer_meter: 100,
   event_names_per_organization: 10_000,

@@ -227,10 +227,10 @@ describe.runIf(hasEventStore)('with an event store', () => {
           cursor_pagination: numbers.chance(0.3),
         }
         const list = async (reading: typeof reader | undefined) => {
-          const page = await listUsageEvents(db, scope, query, reading)
+          const page = await listUsageEvents(db, scope, query, true, reading)
           // The next page by its cursor is part of the answer.
           const { next_cursor } = page.pagination
-          const next = next_cursor ? await listUsageEvents(db, scope, { ...query, cursor: next_cursor }, reading) : undefined
+          const next = next_cursor ? await listUsageEvents(db, scope, { ...query, cursor: next_cursor }, true, reading) : undefined
           return { page, next }
         }
         await compare(list, query, ({ page }) => page.items.length === 0)
@@ -296,7 +296,7 @@ describe.runIf(hasEventStore)('with an event store', () => {
     const list = async () => {
       const reader = { store: deployment.deps.gateways.eventStore!, log: world.base.log }
       const query = { organization_id: [], name: [], source: [], customer_id: [], external_customer_id: ['ada'], page: 1, limit: 100, sorting: ['-timestamp'] }
-      return listUsageEvents(deployment.deps.db, within(organization.id, 'machine', 'before'), query, reader)
+      return listUsageEvents(deployment.deps.db, within(organization.id, 'machine', 'before'), query, true, reader)
     }
     const expected = await list()
     expect(expected.items).toHaveLength(100)
@@ -338,7 +338,7 @@ describe.runIf(hasEventStore)('with an event store', () => {
     })
     const query = { organization_id: [], name: [], source: [], customer_id: [], external_customer_id: ['ada'], page: 1, limit: 100, sorting: ['-timestamp'] }
     const list = (reader?: { store: typeof real; log: typeof world.base.log }) =>
-      listUsageEvents(deployment.deps.db, within(organization.id, 'machine', 'before'), query, reader)
+      listUsageEvents(deployment.deps.db, within(organization.id, 'machine', 'before'), query, true, reader)
     const asked = store.statements()
     const found = await list({ store: late, log: world.base.log })
     expect(store.statements()).toBeGreaterThan(asked)
@@ -393,7 +393,7 @@ describe.runIf(hasEventStore)('with an event store', () => {
     })
     const query = { organization_id: [], name: [], source: [], customer_id: [], external_customer_id: ['ada'], page: 1, limit: 100, sorting: ['-timestamp'] }
     const scope = within(organization.id, 'machine', 'before')
-    expect((await listUsageEvents(deployment.deps.db, scope, query, { store: slow, log: world.base.log })).items).toHaveLength(10)
+    expect((await listUsageEvents(deployment.deps.db, scope, query, true, { store: slow, log: world.base.log })).items).toHaveLength(10)
     expect(left).toHaveLength(3)
     expect(left[0]).toBeLessThanOrEqual(5000)
     expect(left[0]! - left[1]!).toBeGreaterThanOrEqual(50)

@@ -49,6 +49,7 @@ export const area: Area = {
   },
 }
 
+export { scanningReads } from './events/concurrency.ts'
 export { ingestEvents } from './events/ingest.ts'
 export { stopArchivedMeters } from './counting/archived.ts'
 export { mergeUsage } from './counting/merging.ts'

@@ -1,4 +1,4 @@
-import type { Filter, Meter, PageRequest } from '@bursar/contract'
+import type { Meter, PageRequest } from '@bursar/contract'
 import { sql, type Generated, type RawBuilder, type Selectable } from 'kysely'
 import { organizationIds, type TenantScope } from '../../../kernel/actors.ts'
 import { lockRow } from '../../../platform/postgres/locks.ts'
@@ -73,22 +73,14 @@ export const changeMeter = (tx: Tx, meter: Locked<Meter>, changes: Partial<Meter
     .executeTakeFirstOrThrow()
 
 /**
- * Returns the number of meters of an organization on which events are counted, and whether the given meter is one of them.
- * Keeps other transactions from making or changing meters. Reads a table of the module of usage.
+ * Returns the meters of an organization on which events are counted. Keeps other transactions from making or changing meters. Calls two functions
+ * of the module of usage: the first takes the lock, and the second then sees every meter that was committed before.
  */
-export const countMeters = async (tx: Tx, organization_id: string, id: string | null): Promise<{ count: number; isCounting: boolean }> => {
-  const { rows } = await sql<{ count: number; is_counting: boolean }>`
-    select counting_meters(${organization_id}) as count,
-      exists (select from usage_meters where organization_id = ${organization_id} and id = ${id}::uuid and not is_stopped) as is_counting`.execute(tx.q)
-  return { count: rows[0]!.count, isCounting: rows[0]!.is_counting }
-}
-
-/** Returns the filters of the meters on which events are counted, except those of one meter. Call it after `countMeters`, which takes the lock. */
-export const findCountingFilters = async (tx: Tx, organization_id: string, except: string | null): Promise<Filter[]> => {
-  const { rows } = await sql<{ filter: Filter }>`
-    select m.filter from meters m join usage_meters u on u.organization_id = m.organization_id and u.id = m.id
-    where m.organization_id = ${organization_id} and not u.is_stopped and m.id is distinct from ${except}::uuid`.execute(tx.q)
-  return rows.map(({ filter }) => filter)
+export const findCountingMeters = async (tx: Tx, organization_id: string): Promise<Pick<Meter, 'id' | 'filter'>[]> => {
+  const { rows } = await sql<Pick<Meter, 'id' | 'filter'>>`
+    select m.id, m.filter from (select counting_meters(${organization_id}) as count offset 0) c
+    cross join lateral meters_to_count(case when c.count >= 0 then ${organization_id}::uuid end) m`.execute(tx.q)
+  return rows
 }
 
 /** Returns true if a price on sale or a benefit uses this meter. */

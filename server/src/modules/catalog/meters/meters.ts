@@ -6,7 +6,7 @@ import { newId } from '../../../kernel/ids.ts'
 import type { Tx } from '../../../platform/postgres/postgres.ts'
 import { chooseOrganization, permit } from '../../organizations/index.ts'
 import { sizeOfFilter } from '../calc/compiled-filters.ts'
-import { changeMeter, countMeters, findCountingFilters, insertMeter, isCountedBy, lockMeter } from './meters.sql.ts'
+import { changeMeter, findCountingMeters, insertMeter, isCountedBy, lockMeter } from './meters.sql.ts'
 
 /** Rejects a custom unit without a label, because its quantities could not be displayed with a unit. */
 const refuseNameless = (unit: Meter['unit'], custom_label: string | null) => {
@@ -27,26 +27,33 @@ const refuseBilled = (field: 'filter' | 'aggregation', wanted: unknown, present:
 
 const most = accountLimits.meters_per_organization
 
-/** Rejects a further meter that counts events, because each event is compared with each of them. */
-const refuseTooMany = async (tx: Tx, organization_id: string, loc: readonly string[], id: string | null = null): Promise<void> => {
-  const { count, isCounting } = await countMeters(tx, organization_id, id)
-  if (!isCounting && count >= most)
-    throw new InvalidRequest({
-      loc: [...loc],
-      msg: `This organization has ${count} meters that count events. At most ${most} are allowed. First archive a meter that no subscription uses.`,
-      type: 'value_error',
-    })
-}
-
 const mostClauses = accountLimits.meter_clauses_per_organization
 
-/** Rejects a filter if those of all meters that count events then have too many clauses. Each event is compared with each clause. */
-const refuseTooManyClauses = async (tx: Tx, organization_id: string, filter: Filter, loc: readonly string[], id: string | null = null): Promise<void> => {
-  const others = await findCountingFilters(tx, organization_id, id)
-  const count = [filter, ...others].reduce((sum, one) => sum + sizeOfFilter(one), 0)
+/**
+ * Rejects a meter if the organization then has too many meters that count events, or if their filters have too many clauses together. Each
+ * event is compared with each clause. `id` is the meter itself if it exists.
+ */
+const refuseTooMany = async (
+  tx: Tx,
+  organization_id: string,
+  {
+    id,
+    filter,
+    loc,
+  }: { readonly id?: string; readonly filter: Filter; readonly loc: { readonly count: readonly string[]; readonly clauses: readonly string[] } },
+): Promise<void> => {
+  const counting = await findCountingMeters(tx, organization_id)
+  const others = counting.filter((one) => one.id !== id)
+  if (others.length === counting.length && counting.length >= most)
+    throw new InvalidRequest({
+      loc: [...loc.count],
+      msg: `This organization has ${counting.length} meters that count events. At most ${most} are allowed. First archive a meter that no subscription uses.`,
+      type: 'value_error',
+    })
+  const count = others.reduce((sum, one) => sum + sizeOfFilter(one.filter), sizeOfFilter(filter))
   if (count > mostClauses)
     throw new InvalidRequest({
-      loc: [...loc],
+      loc: [...loc.clauses],
       msg: `The filters of all meters that count events would have ${count} clauses and nested filters. At most ${mostClauses} are allowed. Use fewer clauses, or first archive a meter that no subscription uses.`,
       type: 'value_error',
     })
@@ -57,8 +64,7 @@ export const createMeter = async (tx: Tx, scope: TenantScope, body: z.output<typ
   permit(scope, organization_id, 'analytics:manage')
   const custom_label = body.custom_label ?? null
   refuseNameless(body.unit, custom_label)
-  await refuseTooMany(tx, organization_id, ['body'])
-  await refuseTooManyClauses(tx, organization_id, body.filter, ['body', 'filter'])
+  await refuseTooMany(tx, organization_id, { filter: body.filter, loc: { count: ['body'], clauses: ['body', 'filter'] } })
   return insertMeter(tx, {
     organization_id,
     id: newId(tx.clock.wall()),
@@ -95,12 +101,10 @@ export const updateMeter = async (tx: Tx, scope: TenantScope, id: string, body: 
     refuseBilled('aggregation', body.aggregation, meter.aggregation)
   }
   const filter = body.filter ?? meter.filter
-  if (body.is_archived === false && meter.archived_at) {
-    await refuseTooMany(tx, meter.organization_id, ['body', 'is_archived'], meter.id)
-    await refuseTooManyClauses(tx, meter.organization_id, filter, ['body', body.filter ? 'filter' : 'is_archived'], meter.id)
-  } else if (sizeOfFilter(filter) > sizeOfFilter(meter.filter)) {
-    await countMeters(tx, meter.organization_id, meter.id)
-    await refuseTooManyClauses(tx, meter.organization_id, filter, ['body', 'filter'], meter.id)
+  const restores = body.is_archived === false && meter.archived_at !== null
+  if (restores || sizeOfFilter(filter) > sizeOfFilter(meter.filter)) {
+    const restored = ['body', 'is_archived']
+    await refuseTooMany(tx, meter.organization_id, { id, filter, loc: { count: restored, clauses: body.filter ? ['body', 'filter'] : restored } })
   }
   const now = tx.clock.wall()
   return changeMeter(tx, meter, {

@@ -1,6 +1,8 @@
 import { exportMetrics, getMetrics, getMetricsLimits, listMetricFacts, metricSlugs, metricsLimits, type MetricSlug } from '@bursar/contract'
+import { organizationIds } from '../../../kernel/actors.ts'
 import { csvOf, textCell } from '../../../kernel/csv.ts'
 import { read } from '../../handlers.ts'
+import { scanningReads } from '../../usage/index.ts'
 import { factsOf } from './facts.ts'
 import { metricsOf } from './metrics.ts'
 
@@ -18,5 +20,7 @@ export const operations = [
     ])
   }),
   read(getMetricsLimits, async () => metricsLimits),
-  read(listMetricFacts, (db, { scope, params, query, platform }) => factsOf(db, platform.clock, scope, params.slug, query)),
+  read(listMetricFacts, (db, { scope, params, query, platform }) =>
+    scanningReads.run(organizationIds(scope, query.organization_id), () => factsOf(db, platform.clock, scope, params.slug, query)),
+  ),
 ]

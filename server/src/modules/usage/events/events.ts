@@ -12,12 +12,18 @@ import { listFromCopy } from './copied.ts'
 import { listEvents, loadInOrder, type EventKind, type LoadedEvent } from './events.sql.ts'
 import { eventConditions, nameConditions, type EventFilters } from './filters.sql.ts'
 
-/** Presents an event in the API's format. */
-export const presentEvent = (row: LoadedEvent): UsageEvent => {
-  const fields = commonOf(row)
+/** Presents an event in the API's format. Without `showsCustomers`, leaves out the data of its customer. */
+export const presentEvent = (row: LoadedEvent, showsCustomers: boolean): UsageEvent => {
+  const fields = commonOf(row, showsCustomers)
   if (row.source === 'system')
     // The name determines the form of the metadata, which the triggers write. TypeScript cannot see this.
-    return { ...fields, label: systemEventLabels.get(row.name) ?? row.name, source: 'system', name: row.name, metadata: systemMetadata(row) } as SystemEvent
+    return {
+      ...fields,
+      label: systemEventLabels.get(row.name) ?? row.name,
+      source: 'system',
+      name: row.name,
+      metadata: systemMetadata(row, showsCustomers),
+    } as SystemEvent
   const metadata = presentMetadata(row.metadata, row)
   return {
     ...fields,
@@ -36,15 +42,20 @@ const erased: Readonly<Record<string, object>> = {
   'customer.deleted': { customer_email: null, customer_name: null, customer_external_id: null },
 }
 
-const systemMetadata = ({ name, metadata }: LoadedEvent): object => ({ ...erased[name], ...(JSON.parse(metadata) as object) })
+const systemMetadata = ({ name, metadata }: LoadedEvent, showsCustomers: boolean): object => {
+  const stored = { ...erased[name], ...(JSON.parse(metadata) as object) }
+  if (showsCustomers) return stored
+  const { customer_cancellation_comment: _, ...others } = stored as Record<string, unknown>
+  return { ...others, ...erased[name] }
+}
 
-const commonOf = (row: LoadedEvent) => {
+const commonOf = (row: LoadedEvent, showsCustomers: boolean) => {
   return {
     id: row.id,
     timestamp: row.timestamp,
     organization_id: row.organization_id,
     customer_id: row.customer?.id ?? null,
-    customer: row.customer && presentCustomer(row.customer),
+    customer: showsCustomers && row.customer ? presentCustomer(row.customer) : null,
     external_customer_id: row.customer?.external_id ?? row.external_customer_id,
     member_id: row.member_id,
     external_member_id: row.external_member_id,
@@ -108,8 +119,18 @@ const kindOf = (query: EventQuery): EventKind | undefined => {
   return wanted('user') ? 'both' : 'system'
 }
 
-/** Lists events. With `cursor_pagination`, the matching events are not counted. The reader asks the copy of the events, if there is one. */
-export const listUsageEvents = async (db: Db, scope: TenantScope, query: EventQuery, reader?: CopyReader): Promise<z.output<typeof EventPage>> => {
+/** True if a list may read all events of its organizations, because no index answers one of its filters. */
+export const isScan = ({ query, filter, meter_id, metadata }: EventQuery): boolean =>
+  query !== undefined || filter !== undefined || meter_id !== undefined || Object.keys(metadata ?? {}).length > 0
+
+/** Lists events. Without `showsCustomers`, neither shows nor searches the data of customers. With `cursor_pagination`, the matching events are not counted. The reader asks the copy of the events, if there is one. */
+export const listUsageEvents = async (
+  db: Db,
+  scope: TenantScope,
+  query: EventQuery,
+  showsCustomers: boolean,
+  reader?: CopyReader,
+): Promise<z.output<typeof EventPage>> => {
   if (query.query !== undefined && organizationIds(scope, query.organization_id).length > 1)
     throw new InvalidRequest({
       loc: ['query', 'organization_id'],
@@ -127,7 +148,7 @@ export const listUsageEvents = async (db: Db, scope: TenantScope, query: EventQu
   const kind = kindOf(query)
   if (kind === undefined) return query.cursor_pagination ? { items: [], pagination: { has_next_page: false, next_cursor: null } } : paginate(query, [], 0, null)
   const subjects = await subjectFilters(db, scope, query)
-  const conditions = eventConditions(scope, query, { subjects, meter })
+  const conditions = eventConditions(scope, query, { subjects, meter, searchesCustomers: showsCustomers })
   const byName = conditions.length > 0 && conditions.length === nameConditions(query).length
   const counted = !query.cursor_pagination
   const copied =
@@ -137,7 +158,7 @@ export const listUsageEvents = async (db: Db, scope: TenantScope, query: EventQu
   const { items, total, next_cursor } = copied
     ? { ...copied, items: await loadInOrder(db, scope, copied.ids) }
     : await listEvents(db, scope, query, conditions, { kind, counted, corrected: query.corrected ?? false, byName })
-  const shown = items.map(presentEvent)
+  const shown = items.map((row) => presentEvent(row, showsCustomers))
   return query.cursor_pagination
     ? { items: shown, pagination: { has_next_page: next_cursor !== null, next_cursor } }
     : paginate(query, shown, total, next_cursor)

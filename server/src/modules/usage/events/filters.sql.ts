@@ -21,6 +21,8 @@ export interface EventFilters {
 export interface FoundFilters {
   /** One list for each filter of customers. An event must have a subject of each. */
   readonly subjects: readonly (readonly string[])[]
+  /** True if a search also finds events by the name, address or external id of their customer. */
+  readonly searchesCustomers?: boolean
   readonly meter?: { readonly organization_id: string; readonly filter: Filter; readonly aggregation: Aggregation } | undefined
 }
 
@@ -31,14 +33,18 @@ export const nameConditions = ({ name, source }: Pick<EventFilters, 'name' | 'so
 ]
 
 /** Returns the conditions of a list of events. Both bounds of time are exclusive. */
-export const eventConditions = (scope: TenantScope, query: EventFilters, { subjects, meter }: FoundFilters): RawBuilder<unknown>[] => [
+export const eventConditions = (
+  scope: TenantScope,
+  query: EventFilters,
+  { subjects, meter, searchesCustomers = false }: FoundFilters,
+): RawBuilder<unknown>[] => [
   ...(query.start_timestamp ? [sql`timestamp > ${query.start_timestamp}`] : []),
   ...(query.end_timestamp ? [sql`timestamp < ${query.end_timestamp}`] : []),
   ...nameConditions(query),
   ...subjects.map((ids) => isOneOf('subject_id', ids)),
   ...(query.filter ? [filterSql(query.filter)] : []),
   ...(meter ? [sql`organization_id = ${meter.organization_id}`, filterSql(meter.filter), countedSql(meter.aggregation)] : []),
-  ...(query.query === undefined ? [] : [matching(scope, query)]),
+  ...(query.query === undefined ? [] : [matching(scope, query, searchesCustomers)]),
   ...treeConditions(scope, query),
   ...metadataHas(query.metadata),
 ]
@@ -61,10 +67,15 @@ const treeConditions = (scope: TenantScope, { parent_id, depth, organization_id 
   ]
 }
 
-/** Condition for events with a text in their name, source or metadata, or in the name, address or external id of their customer. */
-const matching = (scope: TenantScope, { query, organization_id }: EventFilters): RawBuilder<unknown> => {
+/** Condition for events with a text in their name, source or metadata, in the external id they were sent with, or in the data of their customer. */
+const matching = (scope: TenantScope, { query, organization_id }: EventFilters, searchesCustomers: boolean): RawBuilder<unknown> => {
   const pattern = containing(query!)
   const ids = organizationIds(scope, organization_id)
+  // The metadata of system events contains the data of customers.
+  if (!searchesCustomers)
+    return sql`
+      source <> 'system' and (name ilike ${pattern} or source ilike ${pattern} or metadata::text ilike ${pattern} or subject_id in (
+        select id from usage_subjects where organization_id = any(${ids}::uuid[]) and external_id ilike ${pattern}))`
   return sql`
     name ilike ${pattern} or source ilike ${pattern} or metadata::text ilike ${pattern} or subject_id in (
       select s.id from usage_subjects s left join customers c on c.organization_id = s.organization_id and c.id = s.customer_id

@@ -1,9 +1,20 @@
-import { accountLimits, createCustomer, createMember, ingestEvents, listUsageEvents, type UserEvent } from '@bursar/contract'
+import {
+  accountLimits,
+  createCustomer,
+  createMember,
+  createMeter,
+  getMeterQuantities,
+  ingestEvents,
+  listMetricFacts,
+  listUsageEvents,
+  type UserEvent,
+} from '@bursar/contract'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { openDeployment, openLife } from '../../../../test/harness/crashes.ts'
 import { eventually, openWorld, type World } from '../../../../test/harness/world.ts'
 import { newId } from '../../../kernel/ids.ts'
 import { linkRecentUsage } from '../records/linking.ts'
+import { scanningReads } from './concurrency.ts'
 import { linkToCustomers } from './ingest.sql.ts'
 
 let world: World
@@ -173,4 +184,33 @@ test('notes the changes of a transaction up to a limit, and then only that there
     expect(rows[0]!.size).toBeLessThan(510_000)
     expect(rows[0]!.ending).toBe('\nmore')
   })
+})
+
+test('a third search of an organization waits and is then refused with 429, and lists without a scan are answered', async () => {
+  const { api, organization } = await world.shop()
+  const other = await world.shop()
+  const filter = { conjunction: 'and' as const, clauses: [{ property: 'a', operator: 'eq' as const, value: 1 }] }
+  const meter = await api.call(createMeter, { body: { name: 'Meter', filter, aggregation: { func: 'count' } } })
+  const range = { start_timestamp: '2026-01-01T00:00:00Z', end_timestamp: '2026-01-04T00:00:00Z', interval: 'day' } as const
+  const quantities = (of: Api, metadata: object) => of.send(getMeterQuantities, { params: { id: meter.id }, query: { ...range, ...metadata } as never })
+  const facts = { params: { slug: 'orders' as const }, query: { timestamp: '2026-01-01T00:00:00Z', interval: 'day' } as never }
+  const scans = (of: Api) => [
+    of.send(listUsageEvents, { query: { query: 'text' } }),
+    of.send(listUsageEvents, { query: { metadata: { team: 'a' } } }),
+    of.send(listUsageEvents, { query: { filter: JSON.stringify(filter) } as never }),
+    of.send(listMetricFacts, facts),
+  ]
+  const { promise, resolve } = Promise.withResolvers<void>()
+  const held = [1, 2].map(() => scanningReads.run([organization.id], () => promise))
+  try {
+    const waiting = Promise.all([...scans(api), quantities(api, { metadata: { team: 'a' } }), api.send(listUsageEvents, { query: { meter_id: meter.id } })])
+    expect((await quantities(api, {})).status).toBe(200)
+    expect((await api.send(listUsageEvents, { query: { name: 'call' } })).status).toBe(200)
+    expect((await Promise.all(scans(other.api))).map(({ status }) => status)).toEqual([200, 200, 200, 200])
+    for (const { status, headers } of await waiting) expect([status, headers.get('retry-after')]).toEqual([429, '1'])
+  } finally {
+    resolve()
+    await Promise.all(held)
+  }
+  expect((await Promise.all(scans(api))).map(({ status }) => status)).toEqual([200, 200, 200, 200])
 })

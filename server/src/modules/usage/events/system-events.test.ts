@@ -20,6 +20,7 @@ import {
   updateBenefit,
   updateCustomer,
   updateProductBenefits,
+  type Scope,
   type SubscriptionUpdate,
 } from '@bursar/contract'
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
@@ -487,4 +488,32 @@ test('no role inserts, changes or deletes system events, except to erase persona
           }
         }),
       ).rejects.toThrow(/permission denied/)
+})
+
+test('events show and search the data of customers only for a token that may read customers', async () => {
+  const { api, organization } = await world.shop()
+  const customer = await api.call(createCustomer, { body: { email: 'ada@people.test', name: 'Ada Byron', external_id: 'ada', metadata: { tier: 'gold' } } })
+  await api.call(updateCustomer, { params: { id: customer.id }, body: { name: 'Ada Lovelace', metadata: { tier: 'silver' } } })
+  await api.call(ingestEvents, { body: { events: [{ name: 'call', external_customer_id: 'ada', metadata: { units: 1 } }] } })
+  const personal = ['ada@people.test', 'Byron', 'Lovelace', 'silver']
+  const shownTo = async (...scopes: Scope[]) => {
+    const reader = world.client({ token: (await organization.token(scopes)).secret })
+    const { items } = await reader.call(listUsageEvents, { query: { limit: 100 } })
+    const one = await reader.call(getUsageEvent, { params: { id: items.find(({ name }) => name === 'customer.updated')!.id } })
+    const search = await Promise.all(personal.map((query) => reader.call(listUsageEvents, { query: { query } })))
+    return { items, text: JSON.stringify([items, one]), found: search.reduce((sum, page) => sum + page.items.length, 0) }
+  }
+  const full = await shownTo('events:read', 'customers:read')
+  expect(personal.filter((text) => full.text.includes(text))).toEqual(personal)
+  expect(full.found).toBeGreaterThan(0)
+  for (const scope of ['events:read', 'events:write'] as const) {
+    const { items, text, found: matches } = await shownTo(scope)
+    expect(items.map(({ id, customer_id, external_customer_id }) => [id, customer_id, external_customer_id])).toEqual(
+      full.items.map(({ id }) => [id, customer.id, 'ada']),
+    )
+    expect(personal.filter((word) => text.includes(word))).toEqual([])
+    expect(matches).toBe(0)
+    expect(items.find(({ name }) => name === 'call')).toMatchObject({ customer: null, metadata: { units: 1 } })
+    expect(items.find(({ name }) => name === 'customer.updated')).toMatchObject({ metadata: { customer_email: null, updated_fields: {} } })
+  }
 })

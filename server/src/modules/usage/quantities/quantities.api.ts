@@ -3,6 +3,7 @@ import { read } from '../../handlers.ts'
 import { findMeter } from '../../catalog/index.ts'
 import { permit } from '../../organizations/index.ts'
 import { readerOf } from '../copies/asking.ts'
+import { scanningReads } from '../events/concurrency.ts'
 import { quantitiesOf } from './quantities.ts'
 
 export const operations = [
@@ -10,6 +11,8 @@ export const operations = [
     const meter = await findMeter(db, scope, params.id)
     if (!meter) throw new ResourceNotFound()
     permit(scope, meter.organization_id, 'analytics:read')
-    return quantitiesOf(db, scope, meter, query, readerOf(call))
+    const load = () => quantitiesOf(db, scope, meter, query, readerOf(call))
+    // Without a filter by metadata, quantities come from totals.
+    return Object.keys(query.metadata ?? {}).length > 0 ? scanningReads.run([meter.organization_id], load) : load()
   }),
 ]
