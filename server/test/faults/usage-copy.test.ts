@@ -364,7 +364,7 @@ describe.runIf(hasEventStore)('with an event store', () => {
     const query = { organization_id: [], name: [], source: [], customer_id: [], external_customer_id: ['ada'], page: 1, limit: 100, sorting: ['-timestamp'] }
     const list = async () => {
       const reader = { store: { ...real, servers: [gone, ...real.servers] }, log: world.base.log }
-      return (await listUsageEvents(deployment.deps.db, within(organization.id, 'machine', 'before'), query, reader)).items.length
+      return (await listUsageEvents(deployment.deps.db, within(organization.id, 'machine', 'before'), query, true, reader)).items.length
     }
     const statements = store.statements()
     expect(await list()).toBe(10)
