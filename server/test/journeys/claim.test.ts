@@ -68,9 +68,9 @@ test('shows an invited person the seat, claims it, waits for its benefits and re
       // Opening the link does not use up the invitation, so a mail scanner or a second visit does no harm.
       for (const _ of [1, 2, 3]) await page.goto(link)
       expect(page.url()).toBe(`${base}/claim`)
-      expect(await headingOf(page)).toBe('Your seat of Workshop')
+      expect(await headingOf(page)).toBe('Your seat in Workshop')
       const words = (await page.locator('main').textContent())!
-      for (const word of [`Works has given you a seat of Workshop from ${team.organization.name}.`, 'Workshop license', 'Opening hours', 'alice@claims.test'])
+      for (const word of [`Works has given you a seat in Workshop from ${team.organization.name}.`, 'Workshop license', 'Opening hours', 'alice@claims.test'])
         expect(words).toContain(word)
       expect(await page.locator('main button').count()).toBe(1)
       await expectGoodLooks(page, 'claim')

@@ -120,7 +120,7 @@ test('error pages name the seller, look finished, are accessible and lead on', a
     const stranger = await openContext(browser, world, { locale })
     const other = { at: await stranger.context.newPage() }
     await look('elsewhere', 403, `/checkout/${open.id}`, said('Please open the link again', 'Bitte öffnen Sie den Link noch einmal'), other)
-    await look('unknown', 404, '/checkout/nothing', said('There is no such checkout', 'Diese Kasse gibt es nicht'), { isNamed: false })
+    await look('unknown', 404, '/checkout/nothing', said('There is no such checkout', 'Diesen Bezahlvorgang gibt es nicht'), { isNamed: false })
     const absent = said('This page does not exist', 'Diese Seite gibt es nicht')
     await look('404', 404, `/${organization.slug}/portal/nothing`, absent)
     await look('404-nobody', 404, '/nothing', absent, { isNamed: false })
@@ -132,7 +132,7 @@ test('error pages name the seller, look finished, are accessible and lead on', a
       await look(name, 429, path, moment, { from: strict.origin })
     await look('429-nobody', 429, '/nothing', moment, { from: strict.origin, isNamed: false })
     world.clock.advance(25 * hours)
-    await look('expired', 410, new URL(open.url).pathname, said('This checkout has expired', 'Diese Kasse ist abgelaufen'))
+    await look('expired', 410, new URL(open.url).pathname, said('This checkout has expired', 'Dieser Bezahlvorgang ist abgelaufen'))
     await stranger.close()
     const sign = `/${organization.slug}/portal/sign-in`
     await page.unrouteAll()

@@ -53,7 +53,7 @@ export const de: typeof en = {
   },
   complaints: {
     BenefitActionRequiredError: 'Wir kennen Ihr Konto dort noch nicht. Fragen Sie den Verkäufer, wie Sie es verbinden.',
-    CheckoutLocked: 'Eine andere Änderung an dieser Kasse läuft noch. Warten Sie einen Moment und versuchen Sie es noch einmal.',
+    CheckoutLocked: 'Eine andere Änderung an diesem Bezahlvorgang läuft noch. Warten Sie einen Moment und versuchen Sie es noch einmal.',
     InternalServerError: 'Auf unserer Seite ist etwas schiefgegangen. Versuchen Sie es noch einmal.',
     ServiceUnavailable: 'Dieser Dienst kann gerade nicht antworten. Warten Sie ein wenig und versuchen Sie es noch einmal.',
     extra_forbidden: 'Diese Angabe ist hier nicht vorgesehen.',
@@ -77,7 +77,7 @@ export const de: typeof en = {
     NotASeatBasedSubscription: 'Dieses Abonnement hat keine Plätze.',
     NotBillableSubscription: 'Das geht nur, solange das Abonnement abgerechnet wird: nicht in einer Pause und nicht nach seinem Ende.',
     NotPausedSubscription: 'Dieses Abonnement pausiert nicht.',
-    NotPermitted: 'Das dürfen Sie nicht. Wenden Sie sich an den Inhaber Ihres Teams.',
+    NotPermitted: 'Dafür haben Sie keine Berechtigung. Wenden Sie sich an den Inhaber Ihres Teams.',
     OrderNotEligibleForInvoice: 'Die Rechnung gibt es, sobald die Bestellung bezahlt ist.',
     OrderNotEligibleForRetry: 'Für diese Bestellung ist keine Zahlung offen, die Sie wiederholen könnten.',
     PauseResumeNotAllowed: 'Der Verkäufer erlaubt hier keine Pausen.',

@@ -3,7 +3,7 @@ import { speak, Status, textsIn } from '../kit/index.ts'
 import { Day } from './dated.tsx'
 import { portalTexts } from './texts.ts'
 
-const kinds = { draft: 'off', pending: 'wait', paid: 'good', refunded: 'off', partially_refunded: 'good', void: 'off' } as const
+const kinds = { draft: 'off', pending: 'wait', paid: 'good', refunded: 'off', partially_refunded: 'off', void: 'off' } as const
 
 export const OrderStatus = ({ frame, order: { status } }: { frame: Frame; order: PortalOrder }) => (
   <Status kind={kinds[status]}>{textsIn(frame, portalTexts).orderStatus[status]}</Status>

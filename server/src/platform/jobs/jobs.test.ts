@@ -239,7 +239,7 @@ test('an idle worker claims nothing, and looks for the due rows of all sweeps wi
     await eventually('the worker has looked eight times more', async () => looks() >= 8)
     const seconds = (performance.now() - began) / 1000
     const ours = sent.filter(({ role }) => role === 'bursar_worker').map(({ text }) => text)
-    expect(ours.filter((text) => /\bset lease_until\b/.test(text))).toEqual([])
+    expect(ours.filter((text) => /^\s*with due as materialized\b/.test(text))).toEqual([])
     process.stdout.write(`statements of an idle worker per second: ${ours.length / seconds}\n`)
     expect(ours.length / seconds).toBeLessThanOrEqual(10)
   } finally {

@@ -12,22 +12,26 @@ export const Invitation = ({ view: { invited, token }, frame }: Props) => {
   if (!invited)
     return (
       <Document frame={frame} title={words.over} narrow>
-        <h1>{words.over}</h1>
-        <p>{words.overText}</p>
-        <p>
-          <a href="/login?again=1">{words.again}</a>
-        </p>
+        <div className="card">
+          <h1>{words.over}</h1>
+          <p>{words.overText}</p>
+          <a className="button" href="/login?again=1">
+            {words.again}
+          </a>
+        </div>
       </Document>
     )
   return (
     <Document frame={frame} title={words.title} narrow>
-      <h1>{words.title}</h1>
-      <p>{words.text(invited.organization, words.roles[invited.role] ?? invited.role)}</p>
-      <p className="soft">{words.until(speak(frame).date(invited.until))}</p>
-      <Form frame={frame} action="/invitations">
-        <input type="hidden" name="token" value={token} />
-        <button>{words.accept}</button>
-      </Form>
+      <div className="card">
+        <h1>{words.title}</h1>
+        <p>{words.text(invited.organization, words.roles[invited.role] ?? invited.role)}</p>
+        <p className="soft">{words.until(speak(frame).date(invited.until))}</p>
+        <Form frame={frame} action="/invitations">
+          <input type="hidden" name="token" value={token} />
+          <button className="primary">{words.accept}</button>
+        </Form>
+      </div>
     </Document>
   )
 }

@@ -1,7 +1,7 @@
 export const en = {
-  title: (product: string) => `Your seat of ${product}`,
-  invited: (team: string, product: string, seller: string) => `${team} has given you a seat of ${product} from ${seller}.`,
-  given: (product: string, seller: string) => `You have been given a seat of ${product} from ${seller}.`,
+  title: (product: string) => `Your seat in ${product}`,
+  invited: (team: string, product: string, seller: string) => `${team} has given you a seat in ${product} from ${seller}.`,
+  given: (product: string, seller: string) => `You have been given a seat in ${product} from ${seller}.`,
   gives: 'What you get',
   for: 'This invitation is for',
   accept: 'Accept the seat',

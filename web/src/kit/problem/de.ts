@@ -10,7 +10,7 @@ export const de: typeof en = {
     InternalServerError: 'Bei uns ist etwas schiefgegangen',
     form_refused: 'Bitte senden Sie das Formular noch einmal',
     link_over: 'Dieser Link gilt nicht mehr',
-    NotPermitted: 'Das dürfen Sie nicht',
+    NotPermitted: 'Dafür haben Sie keine Berechtigung',
   },
   unchanged: 'Es wurde nichts geändert.',
   developers: 'Für Entwickler',

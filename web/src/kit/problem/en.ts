@@ -8,7 +8,7 @@ export const en = {
     InternalServerError: 'Something broke on our side',
     form_refused: 'Please send the form again',
     link_over: 'This link is no longer valid',
-    NotPermitted: 'You may not do this',
+    NotPermitted: 'You do not have access to this',
   } as Record<string, string>,
   unchanged: 'Nothing was changed.',
   developers: 'For developers',
