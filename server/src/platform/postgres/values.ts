@@ -18,7 +18,10 @@ type Query = (...args: unknown[]) => unknown
  * PostgreSQL would report a violation of the protocol.
  */
 export const limitValues = (client: pg.ClientBase): void => {
-  const send = client.query.bind(client) as Query
+  // Looks up the method of the driver for each statement, because tests and instrumentation replace it later.
+  const send = Object.hasOwn(client, 'query')
+    ? (client.query.bind(client) as Query)
+    : (...args: unknown[]) => (Object.getPrototypeOf(client) as { query: Query }).query.apply(client, args)
   const query: Query = (...args) => {
     const values = Array.isArray(args[1]) ? args[1] : (args[0] as { values?: unknown } | undefined)?.values
     if (Array.isArray(values) && values.length > mostValues) throw new TooManyValues(values.length)
