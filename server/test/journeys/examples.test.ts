@@ -61,7 +61,8 @@ for (const [name, method, port] of [
     if (name === 'confidential') await page.getByRole('link', { name: 'Sign in with Bursar' }).click()
     await signInOn(page, world, person.email)
     await page.getByRole('button', { name: 'Allow' }).waitFor()
-    await page.getByLabel('Only the ones that I choose').check()
+    // One organization is preselected.
+    await page.locator('input[name=organizations]:checked').uncheck()
     await page.locator(`input[value="${chosen.id}"]`).check()
     await page.getByRole('button', { name: 'Allow' }).click()
     if (name === 'confidential') {
