@@ -8,7 +8,7 @@ import type { Failures } from './reporter.ts'
 // counts as passed, and is printed as unstable with its first error. Tests wait for timers and browsers, and a machine that
 // stands still for a second can make one of 3,000 fail, and with it the later steps of its file. Files of races never run
 // again, because what they find once is real.
-const most = 6
+const most = 3
 const repeats = 2
 
 const folder = mkdtempSync(join(tmpdir(), 'bursar-failures-'))
